@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 
 from intarsia.index.key_formula import granules_of
 from intarsia.index.kinds import gram_keys
-from intarsia.index.kinds.required_substrings import of_literal
+from intarsia.index.kinds.required_substrings import required_by_literal
 from intarsia.strings import tokenizer
 
 SEED = 5
@@ -119,7 +119,7 @@ def fixed_left(keys: Keys, pairs: Pairs, text: str, granules: int) -> int:
 
 def grams_left(pairs: Pairs, text: str, granules: int) -> int:
     """How many granules a search for ``text`` has to look at."""
-    formula = gram_keys.keys_needed(of_literal(text))
+    formula = gram_keys.keys_needed(required_by_literal(text))
     if formula is None:
         return granules
     left = granules_of(formula, lambda leaf: _having(pairs, leaf.keys, granules), granules)

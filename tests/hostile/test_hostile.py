@@ -33,8 +33,8 @@ from crafted import (
 
 import intarsia as ia
 from intarsia.file.sidecar_discovery import Sidecars
-from intarsia.index.kinds.regex_literals import of_regex
-from intarsia.index.kinds.required_substrings import Has, of_like
+from intarsia.index.kinds.regex_literals import required_by_regex
+from intarsia.index.kinds.required_substrings import Has, required_by_like
 from intarsia.index.section.probe import InvertedSection
 from intarsia.io.source import BufferSource
 from intarsia.parquet.footer import with_key_values
@@ -309,16 +309,16 @@ def test_a_sidecar_that_lies_is_ignored(crafted, tmp_path):
 )
 def test_what_a_pattern_needs_is_told_soon_or_not_at_all(pattern, in_time):
     with in_time:
-        of_regex(pattern)
-        of_like(pattern.replace(".", "%"))
+        required_by_regex(pattern)
+        required_by_like(pattern.replace(".", "%"))
 
 
 def test_of_a_long_pattern_the_longest_pieces_are_needed():
     pieces = [f"{n:03}" for n in range(100)] + ["needle in a haystack"]
-    needs = of_like("%".join(pieces))
+    needs = required_by_like("%".join(pieces))
     assert Has("NEEDLE IN A HAYSTACK") in needs.parts
     assert len(needs.parts) == 16
-    found = of_regex(".*".join(pieces))
+    found = required_by_regex(".*".join(pieces))
     assert any("NEEDLE" in part.text for part in found.parts if isinstance(part, Has))
 
 

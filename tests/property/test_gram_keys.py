@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from intarsia.index.key_formula import granules_of, leaves_of
 from intarsia.index.kinds import gram_keys
 from intarsia.index.kinds.gram_keys import keys_needed, keys_of_texts
-from intarsia.index.kinds.regex_literals import of_regex
-from intarsia.index.kinds.required_substrings import of_like, of_literal
+from intarsia.index.kinds.regex_literals import required_by_regex
+from intarsia.index.kinds.required_substrings import required_by_like, required_by_literal
 
 NARROW = "abAB01kKsSiI"
 WIDE = "\u212a\u017f\u0130\u0131éÉßẞǅ中𝒳\u0301\0\n"
@@ -59,24 +59,24 @@ def test_literal_patterns(texts, data, function, ignore_case, kind):
         pattern = data.draw(st.sampled_from([pattern, pattern.swapcase(), pattern.lower()]))
     values = pa.array(texts, pa.string())
     matches = function(values, pattern, ignore_case=ignore_case)
-    check(values.cast(kind), matches, of_literal(pattern))
+    check(values.cast(kind), matches, required_by_literal(pattern))
     for changed in (pc.utf8_lower(values), pc.utf8_upper(values)):
-        check(values.cast(kind), function(changed, pattern), of_literal(pattern))
+        check(values.cast(kind), function(changed, pattern), required_by_literal(pattern))
 
 
 @given(COLUMNS, PIECES, st.sampled_from(LITERALS), st.booleans(), st.sampled_from(BYTES))
 def test_literal_patterns_on_bytes(texts, pattern, function, ignore_case, kind):
     values = pa.array(texts, pa.string()).cast(kind)
     matches = function(values, pattern.encode(), ignore_case=ignore_case)
-    check(values, matches, of_literal(pattern.encode(), latin=True))
+    check(values, matches, required_by_literal(pattern.encode(), latin=True))
 
 
 @given(st.lists(st.binary(max_size=9), min_size=1), st.data())
 def test_texts_that_are_not_utf8(texts, data):
     values = pa.array(texts, pa.binary())
     pattern = data.draw(st.sampled_from([text for text in texts if text] or [b"abc"]))
-    check(values, pc.match_substring(values, pattern), of_literal(pattern, latin=True))
-    required = of_literal(pattern)
+    check(values, pc.match_substring(values, pattern), required_by_literal(pattern, latin=True))
+    required = required_by_literal(pattern)
     if required is not None:
         invalid = pa.Array.from_buffers(pa.string(), len(values), values.buffers())
         check(invalid, pc.match_substring(values, pattern), required)
@@ -98,8 +98,8 @@ def test_like(texts, pattern, ignore_case):
         matches = pc.match_like(values, pattern, ignore_case=ignore_case)
     except pa.ArrowInvalid:
         assume(False)
-    check(values, matches, of_like(pattern))
-    check(values, pc.match_like(pc.utf8_lower(values), pattern), of_like(pattern))
+    check(values, matches, required_by_like(pattern))
+    check(values, pc.match_like(pc.utf8_lower(values), pattern), required_by_like(pattern))
 
 
 CONSTRUCTS = r"""
@@ -150,7 +150,7 @@ def test_regular_expressions(texts, pattern, ignore_case, data):
             matches = pc.match_substring_regex(values, pattern, ignore_case=ignore_case)
         except pa.ArrowInvalid:
             continue
-        check(values, matches, of_regex(pattern, latin=latin))
+        check(values, matches, required_by_regex(pattern, latin=latin))
 
 
 @pytest.mark.parametrize(
@@ -168,14 +168,14 @@ def test_regular_expressions(texts, pattern, ignore_case, data):
 )
 def test_what_regular_expressions_leave_out(pattern, texts, others):
     values = pa.array([*texts, *others])
-    assert rows_by_keys(values, of_regex(pattern)) == set(range(len(texts)))
+    assert rows_by_keys(values, required_by_regex(pattern)) == set(range(len(texts)))
 
 
 @pytest.mark.parametrize(
     "pattern", ["ab", "[a-z]{5}", ".*", "(abc)?", "abc|", r"\w+", r"(?=abc)", "a\\C"]
 )
 def test_patterns_that_tell_nothing(pattern):
-    assert keys_needed(of_regex(pattern)) is None
+    assert keys_needed(required_by_regex(pattern)) is None
 
 
 @given(COLUMNS, st.sampled_from([1, 3, 100]))
@@ -202,7 +202,7 @@ def _pairs(values, positions):
 def test_many_positions_and_many_slices(monkeypatch):
     texts = [f"value {i:x}" if i % 7 else None for i in range(20_000)]
     values = pa.array(texts)
-    assert rows_by_keys(values, of_literal("value 1f")) >= {
+    assert rows_by_keys(values, required_by_literal("value 1f")) >= {
         i for i, text in enumerate(texts) if text and "value 1f" in text
     }
     expected = _pairs(values, np.arange(len(texts)))
@@ -223,11 +223,11 @@ def test_a_long_text_has_the_keys_of_its_pieces(text, size, kind):
 
 def test_a_text_of_three_characters_is_found_at_the_end_of_a_value():
     values = pa.array(["abc", "xabc", "abcd", "ab", "", None, "bca"])
-    assert rows_by_keys(values, of_literal("abc")) == {0, 1, 2}
+    assert rows_by_keys(values, required_by_literal("abc")) == {0, 1, 2}
 
 
 def test_long_texts_ask_for_few_keys():
-    formula = keys_needed(of_literal("".join(chr(0x100 + i) for i in range(1000))))
+    formula = keys_needed(required_by_literal("".join(chr(0x100 + i) for i in range(1000))))
     assert len(leaves_of(formula)) <= gram_keys.MOST_KEYS
 
 

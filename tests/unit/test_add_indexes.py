@@ -297,7 +297,7 @@ def test_what_is_no_table_is_not_written(tmp_path):
     ],
 )
 def test_settings_of_the_wrong_type_are_refused(make):
-    with pytest.raises(ia.IndexSpecError, match=r"not True|list of texts, not"):
+    with pytest.raises(ia.IndexSpecError, match=r"not True|list of column names, not"):
         make()
 
 

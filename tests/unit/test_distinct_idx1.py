@@ -143,7 +143,7 @@ def test_where_it_cannot_tell_other_indexes_are_asked(ours):
 @pytest.mark.parametrize(
     ("spec", "reason"),
     [
-        (ia.DistinctIDX1("n"), "lists texts"),
+        (ia.DistinctIDX1("n"), "lists strings"),
         (ia.DistinctIDX1(pc.utf8_lower(category)), "not of a function"),
         (ia.DistinctIDX1("none"), "is not there"),
     ],

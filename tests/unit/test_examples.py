@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import intarsia as ia
+from intarsia.index import registry
 
 SPARK = ("intarsia.spark", "intarsia.__main__")
 MODULES = [
@@ -36,6 +37,7 @@ def folder(tmp_path, monkeypatch):
         }
     )
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
     ia.write_table(table, "logs.parquet", indexes=[ia.Lookup("trace_id")])
     for part, service in enumerate(("api", "web")):
         (tmp_path / "lake" / f"service={service}").mkdir(parents=True)

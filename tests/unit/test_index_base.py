@@ -220,7 +220,7 @@ class WithoutFields(ia.Lookup):
     [
         (WithoutKeys, "does not define keys_of_values"),
         (WithoutAnswers, "does not define might_match"),
-        (WithoutFields, r"its parameter bits is none: it lacks @dataclass\(frozen=True\)"),
+        (WithoutFields, r"its parameter bits is not a field: it lacks @dataclass\(frozen=True\)"),
     ],
 )
 def test_a_kind_that_could_not_work_is_not_registered(kind, words):

@@ -65,9 +65,9 @@ def test_entries_that_are_held_are_not_read_again(tmp_path, held, monkeypatch):
     pq.write_table(pa.table({"a": [f"x{number}" for number in range(1000)]}), path)
     ia.add_indexes(path, [ia.Lookup("a", granule_rows=10)])
     data, asked = ia.dataset(path), []
-    stored = probe.InvertedSection._stored
+    stored = probe.InvertedSection._read_stored
     monkeypatch.setattr(
-        probe.InvertedSection, "_stored", lambda self, at: asked.append(at) or stored(self, at)
+        probe.InvertedSection, "_read_stored", lambda self, at: asked.append(at) or stored(self, at)
     )
     for number in (5, 5, 6, 1000):
         assert data.count_rows(filter=pc.field("a") == f"x{number}") == (number < 1000)

@@ -94,7 +94,7 @@ def rewritten(file):
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [(touched, "the file is newer, or a copy"), (rewritten, "it is of another file")],
+    [(touched, "the file is newer, or a copy"), (rewritten, "it belongs to another file")],
 )
 def test_a_stale_sidecar_is_ignored_with_one_warning_and_made_anew(file, change, message):
     ia.add_indexes(file, ["k:lookup"], sidecar=True)

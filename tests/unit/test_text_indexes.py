@@ -142,7 +142,7 @@ def test_a_lookup_goes_first_where_both_know_a_value(path, tmp_path, table):
 
 def test_indexes_of_texts_are_on_texts_alone(path):
     for kind in (ia.NGram, ia.Words):
-        with pytest.raises(ia.IndexSpecError, match="no texts"):
+        with pytest.raises(ia.IndexSpecError, match="neither strings nor bytes"):
             ia.add_indexes(path, kind("n"))
     assert ia.verify(path) == []
 
@@ -244,7 +244,7 @@ def test_blocks_are_of_few_bytes(tmp_path, filter_, kind):
 
 @pytest.mark.parametrize("few", [0, 32])
 def test_steps_go_on_across_pages_and_row_groups(few, monkeypatch):
-    monkeypatch.setattr("intarsia.index.section.probe._FEW_PAGES", few)
+    monkeypatch.setattr("intarsia.index.section.probe._MAX_CACHED_PROBE_PAGES", few)
     random = np.random.default_rng(1)
     keys = np.sort(random.integers(0, 9, 40_000).astype(np.uint32) ** 7)
     granules = random.integers(0, 30_000, 40_000).astype(np.uint32)

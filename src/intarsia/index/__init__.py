@@ -1,8 +1,7 @@
-"""Indexes embedded in a file: their kinds, their sections, and the directory that lists them.
+"""Index kinds, and the directory that lists the indexes of a file.
 
-A kind says which keys values have and which keys a predicate needs, or how values are summed up and
-which summaries might match; everything else about an index, how it is stored, found, checked and
-probed, is the same for all kinds. What a kind of one's own is made of can be imported from here.
+May import ``parquet``, ``expr``, ``pruning``, ``strings`` and ``io``; ``section`` also ``decode``.
+Start with ``base``; code for a new index kind imports from this module.
 """
 
 from intarsia.expr.comparison_operators import Op

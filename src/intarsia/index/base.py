@@ -1,9 +1,10 @@
-"""What a kind of index is: two pure functions, and what they are about.
+"""Base classes of index kinds: ``Inverted`` and ``Summary``.
 
-An *inverted* kind gives keys for values, and says which keys a predicate needs. A *summary* kind
-gives a summary for each granule, and says which summaries might match a predicate. A kind is a
-frozen dataclass derived from one of them; its fields are its parameters. How indexes are stored,
-found, checked and asked is the same for all.
+An *inverted* kind computes keys of values, and the keys that a predicate requires. A *summary*
+kind computes a summary of each granule, and which summaries might match a predicate.
+
+A kind is a frozen dataclass derived from one of the two; its fields are its parameters. Storing,
+finding, checking and probing an index is the same for all kinds.
 """
 
 from __future__ import annotations
@@ -30,30 +31,51 @@ from intarsia.pruning.term import Term, term_of
 from intarsia.pruning.term_sql import FUNCTIONS
 
 GRANULE_ROWS = 8192
+"""Default number of rows per granule."""
 Positions = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 
 class Reads(Enum):
-    """What a kind is given of a term."""
+    """The form in which a kind receives the values of a term."""
 
     VALUES = "values"
-    """Values in the term's Arrow type; dictionaries are decoded."""
+    """Values in the term's Arrow type. Dictionaries are decoded."""
     PHYSICAL = "physical"
-    """Values in the column's physical type, as PLAIN encoding would hold them."""
+    """Values in the column's physical type, as PLAIN encoding stores them."""
     ELEMENTS = "elements"
-    """The elements of lists, the keys of maps, each at the position of its row."""
+    """The elements of lists or the keys of maps, each at the position of its row."""
     ENTRIES = "entries"
-    """The entries of maps, likewise: structs of a ``key`` and of a ``value``, a physical one."""
+    """The entries of maps, each at the position of its row.
+
+    An entry is a struct of ``key`` and ``value``; the value is physical.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What an index is on, in one file.
+    """The subject of an index in one file: a term and its type.
 
-    ``type`` is the Arrow type of the values, elements or entries that the kind is given or, where
-    it reads physical ones, of what they stand for. ``order`` is how they compare as Parquet stores
-    them; that of entries is undefined.
+    Attributes
+    ----------
+    term : Term
+        The column or the function of columns.
+    type : pyarrow.DataType
+        Type of the values, elements or entries that the kind receives. If the kind reads physical
+        values, the Arrow type that they represent.
+    order : ValueOrder
+        Order of the values as Parquet stores them. Undefined for entries of maps.
+
+    Examples
+    --------
+    A kind refuses subjects in ``unfit``:
+
+    >>> from intarsia.index import Subject
+    >>> from intarsia.index.indexed_type import order_of_type
+    >>> from intarsia.pruning.term import field_term
+    >>> subject = Subject(field_term("status"), pa.int32(), order_of_type(pa.int32()))
+    >>> ia.Words("status").unfit(subject)
+    'its values are neither strings nor bytes'
     """
 
     term: Term
@@ -62,32 +84,40 @@ class Subject:
 
     @property
     def is_text(self) -> bool:
-        """Are the values texts?"""
+        """True if the values are strings."""
         checks = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
         return any(check(self.type) for check in checks)
 
 
 @dataclass(frozen=True)
 class Index:
-    """An index of one kind on one term, as it is asked for and as it is found in a file.
+    """An index of one kind on one term, as a user requests it and as a file stores it.
 
-    ``on`` is a column's path, or a function of columns as SQL text or as an Expression;
-    ``granule_rows`` the most rows one granule has (1 to 2**31 - 1). Raises ``IndexSpecError`` for a
-    value outside.
+    Parameters
+    ----------
+    on : str or pyarrow.compute.Expression
+        A column path, or a function of columns as SQL text or Expression.
+    granule_rows : int, default 8192
+        Most rows per granule, 1 to 2**31 - 1.
+
+    Raises
+    ------
+    IndexSpecError
+        If a parameter is out of range, or the Expression cannot be indexed.
     """
 
     kind: ClassVar[str]
     kind_version: ClassVar[int] = 1
-    """Names the meaning of what is stored; an index of another version is ignored."""
+    """Version of the stored keys or summaries. An index of another version is ignored."""
     reads: ClassVar[Reads] = Reads.VALUES
     serves: ClassVar[frozenset[Op | How]]
-    """What tests and matches ask that the kind may answer; it is not asked about any other."""
+    """Operators and searches that the kind may answer. It is not asked about others."""
 
     negations: ClassVar[bool] = False
-    """May it be asked where a match is FALSE?"""
+    """True if the kind also answers negated searches."""
 
     on_path: ClassVar[tuple[str, ...]] = ()
-    """Of a field that was given as an Expression, which no column's name is taken for."""
+    """Column path of ``on`` if it was given as an Expression. Empty for any other ``on``."""
 
     on: str
     granule_rows: int = GRANULE_ROWS
@@ -105,90 +135,229 @@ class Index:
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """Parameters as the directory stores them: JSON values, by the names of fields."""
+        """Parameters as the directory stores them: JSON values by field name."""
         names = (field.name for field in dataclasses.fields(self) if field.name != "on")
         return {name: getattr(self, name) for name in names}
 
     def unfit(self, of: Subject) -> str | None:
-        """Why this cannot be indexed; None where it can."""
+        """Returns why this subject cannot be indexed, or None if it can."""
         return None
 
 
 class Inverted(Index):
-    """key → granules. Keys are fingerprints, uint32, or, where ``exact``, values themselves."""
+    """Base class of inverted kinds: each key is mapped to the granules that contain it.
+
+    A kind defines ``keys_of_values`` and ``keys_for``. Keys are fingerprints (uint32), or the
+    values themselves if ``exact``.
+
+    Parameters
+    ----------
+    on : str or pyarrow.compute.Expression
+        A column path, or a function of columns as SQL text or Expression.
+    granule_rows : int, default 8192
+        Most rows per granule, 1 to 2**31 - 1.
+
+    Raises
+    ------
+    IndexSpecError
+        If a parameter is out of range, or the Expression cannot be indexed.
+
+    Examples
+    --------
+    A case-insensitive index of host names:
+
+    >>> from dataclasses import dataclass
+    >>> import numpy as np
+    >>> import pyarrow.compute as pc
+    >>> from intarsia.index import Inverted, Keys, Op, fingerprints
+    >>> @dataclass(frozen=True)
+    ... class Host(Inverted):
+    ...     kind = "host"
+    ...     serves = frozenset({Op.EQ, Op.IN})
+    ...     def keys_of_values(self, values):
+    ...         return fingerprints(pc.utf8_lower(values)), np.arange(len(values))
+    ...     def keys_for(self, predicate, of):
+    ...         return Keys(fingerprints(pc.utf8_lower(predicate.values)))
+    >>> Host("host").keys_of_values(pa.array(["A", "a"]))[0].tolist()
+    [3528377585, 3528377585]
+    """
 
     exact: ClassVar[bool] = False
     nulls: ClassVar[bool] = False
-    """Are NULLs among the values the kind is given? Else it is not asked where they pass."""
+    """True if the kind receives NULLs. If not, it is not asked about predicates that NULLs pass."""
     nans: ClassVar[bool] = False
-    """Are NaNs? Likewise."""
+    """True if the kind receives NaNs. If not, it is not asked about predicates that NaNs pass."""
     reading_share: ClassVar[float | None] = None
-    """The most a probe reads, as a part of the bytes of the rows in question; ``None``: anything.
+    """Most bytes that a probe reads, as a share of the bytes of the candidate rows.
 
-    Where that is too little for all keys of a formula, the most frequent are not looked for.
+    None means no limit. If the share is too small for all keys of a formula, the most frequent keys
+    are not looked up.
     """
     has_blocks: ClassVar[bool] = False
-    """Are frequent keys stored for several small granules at once, of ``granule_rows`` together?
+    """True if frequent keys are stored for blocks of small granules.
 
-    For fingerprints of which a value has many; granules then are no larger than pages.
+    A block has ``granule_rows`` rows, and granules are then no larger than pages. For kinds that
+    compute many fingerprints per value.
     """
 
     def keys_of_values(self, values: pa.Array) -> tuple[KeyArray, Positions]:
-        """The keys of ``n`` values: each with the position, 0 to ``n - 1``, of a value that has it.
+        """Returns the keys of ``n`` values, and the position of a value that has each key.
 
-        A value may have any number of keys; repeats do no harm. Both arrays have one length.
-        Keys that are values are a ``pyarrow.Array`` of the values' type, with −0.0 as +0.0.
+        Parameters
+        ----------
+        values : pyarrow.Array
+            ``n`` values in the form that ``reads`` names.
+
+        Returns
+        -------
+        keys : numpy.ndarray of uint32, or pyarrow.Array
+            Fingerprints. If ``exact``, values of the type of ``values``, with −0.0 as +0.0. A value
+            may have any number of keys; keys may repeat.
+        positions : numpy.ndarray of int64
+            For each key, a position from 0 to ``n - 1``.
         """
         raise NotImplementedError
 
     def keys_of_runs(self, values: pa.Array, runs: Positions) -> tuple[KeyArray, Positions]:
-        """The keys of ``n`` values of which only the runs they are in count, as of a granule.
+        """Returns the keys of ``n`` values if only each value's run matters, such as its granule.
 
-        ``runs``, of shape ``(n,)``, ascends. A key's position is that of any value of the run.
+        ``runs`` has shape ``(n,)`` and ascends: it holds the number of each value's run. The
+        position of a key is that of any value in its run.
         """
         return self.keys_of_values(values)
 
     def keys_for(self, predicate: Predicate, of: Subject) -> Formula | None:
-        """What keys a granule needs to hold a row that passes; None where this cannot be told."""
+        """Returns the keys that a granule with a passing row must contain, or None if unknown.
+
+        Parameters
+        ----------
+        predicate : Test or Match
+            One of those that ``serves`` names.
+        of : Subject
+            The term and its type.
+
+        Returns
+        -------
+        Keys, KeysWhere, Every, Some or None
+        """
         raise NotImplementedError
 
 
 class Summary(Index):
-    """granule → a row of a table."""
+    """Base class of summary kinds: each granule is mapped to one row of a table.
+
+    A kind defines ``summarize`` and ``might_match``.
+
+    Parameters
+    ----------
+    on : str or pyarrow.compute.Expression
+        A column path, or a function of columns as SQL text or Expression.
+    granule_rows : int, default 8192
+        Most rows per granule, 1 to 2**31 - 1.
+
+    Raises
+    ------
+    IndexSpecError
+        If a parameter is out of range, or the Expression cannot be indexed.
+
+    Examples
+    --------
+    An index of the longest string of each granule:
+
+    >>> from dataclasses import dataclass
+    >>> import pyarrow.compute as pc
+    >>> from intarsia.index import How, Summary
+    >>> @dataclass(frozen=True)
+    ... class Longest(Summary):
+    ...     kind = "longest"
+    ...     serves = frozenset({How.SUBSTRING})
+    ...     def summarize(self, values, starts):
+    ...         longest = [
+    ...             pc.max(pc.binary_length(values[start:stop])).as_py()
+    ...             for start, stop in zip(starts[:-1], starts[1:])
+    ...         ]
+    ...         return pa.RecordBatch.from_pydict({"bytes": pa.array(longest, pa.int32())})
+    ...     def might_match(self, predicate, summaries, of):
+    ...         lengths = summaries["bytes"].fill_null(0).to_numpy(zero_copy_only=False)
+    ...         return lengths >= len(predicate.pattern)
+    >>> Longest("msg").summarize(pa.array(["a", "bcd", None]), [0, 2, 3])["bytes"].to_pylist()
+    [3, None]
+    """
 
     def summarize(self, values: pa.Array, starts: Positions) -> pa.RecordBatch:
-        """A row for each of ``g`` granules: values ``starts[i]`` to ``starts[i + 1]``.
+        """Returns one row for each of ``g`` granules.
 
-        ``values`` have NULLs and NaNs; ``starts`` has shape ``(g + 1,)`` and ascends strictly.
-        Columns are flat; their types must not depend on the values.
+        Parameters
+        ----------
+        values : pyarrow.Array
+            Values, including NULL and NaN.
+        starts : numpy.ndarray of int64, shape ``(g + 1,)``
+            Ascends strictly. Granule ``i`` is ``values[starts[i]:starts[i + 1]]``.
+
+        Returns
+        -------
+        pyarrow.RecordBatch
+            ``g`` rows of flat columns, whose types must not depend on the values.
         """
         raise NotImplementedError
 
     def might_match(
         self, predicate: Predicate, summaries: pa.RecordBatch, of: Subject
     ) -> BoolArray | None:
-        """For each of ``n`` summaries: might a row there pass? None where this cannot be told."""
+        """Returns which of ``n`` granules might have a passing row, or None if unknown.
+
+        Parameters
+        ----------
+        predicate : Test or Match
+            One of those that ``serves`` names.
+        summaries : pyarrow.RecordBatch
+            ``n`` rows that ``summarize`` returned.
+        of : Subject
+            The term and its type.
+
+        Returns
+        -------
+        numpy.ndarray of bool, shape ``(n,)``, or None
+        """
         raise NotImplementedError
 
 
 def fingerprints(values: pa.Array) -> FingerprintArray:
-    """The high 32 bits of XXH64 over the PLAIN encoding of ``n`` values. Shape ``(n,)``, uint32.
+    """Returns the high 32 bits of XXH64 over the PLAIN encoding of values.
 
-    ``values`` have no NULL; they are texts, bytes, or integers or floats of 32 or 64 bits, of which
-    both zeros have one fingerprint. Raises ``TypeError`` for any other.
+    Parameters
+    ----------
+    values : pyarrow.Array
+        ``n`` strings, bytes, or integers or floats of 32 or 64 bits, without NULL. Both zeros of a
+        float have one fingerprint.
+
+    Returns
+    -------
+    numpy.ndarray of uint32, shape ``(n,)``
+
+    Raises
+    ------
+    TypeError
+        For values of any other type.
+
+    Examples
+    --------
+    >>> from intarsia.index import fingerprints
+    >>> fingerprints(pa.array(["t7"])).tolist()
+    [1379777158]
     """
     return (hash_values(as_bytes(values)) >> np.uint64(32)).astype(np.uint32)
 
 
 def as_bytes(values: pa.Array) -> pa.Array:
-    """Texts as the bytes they are; any other values as they come."""
+    """Returns strings as their bytes, and other values unchanged."""
     if pa.types.is_string(values.type):
         return values.view(pa.binary())
     return values.view(pa.large_binary()) if pa.types.is_large_string(values.type) else values
 
 
 def term_for(expression: pc.Expression, kind: str) -> Term:
-    """The term an Expression is. Raises ``IndexSpecError`` where it cannot be indexed."""
+    """Returns the term of an Expression. Raises ``IndexSpecError`` if it cannot be indexed."""
     term = term_of(read_expression(expression))
     if term is None:
         raise IndexSpecError(
@@ -199,5 +368,5 @@ def term_for(expression: pc.Expression, kind: str) -> Term:
 
 
 def index_name(on: str, kind: str) -> str:
-    """What an index is called: ``trace_id:lookup``."""
+    """Returns the name of an index: ``trace_id:lookup``."""
     return f"{on}:{kind}"

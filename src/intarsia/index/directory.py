@@ -1,9 +1,9 @@
-"""The directory: which sections a file holds, bound to the very file it describes.
+"""The directory of a file: a list of its index sections, bound to this very file.
 
 The footer's key ``intarsia`` points at a JSON document in the body. The document names the file by
-a random ``file_id``, which every section repeats, and by its *binding*, a hash of the file's
-layout. Tools that rewrite a file often copy its key/values along: then the binding no longer
-matches, and the directory is ignored.
+a random ``file_id``, which each section repeats, and by its *binding*, a hash of the file's layout.
+Tools that rewrite a file often copy its key/values. The binding then no longer matches, and the
+directory is ignored.
 """
 
 from __future__ import annotations
@@ -37,19 +37,20 @@ FOOTER_KEY = OWN_KEY
 
 
 def without_pointer(schema: pa.Schema) -> pa.Schema:
-    """``schema`` without what leads to a directory in the file that it was read from: pyarrow takes
-    a footer's keys for metadata of rows where no Arrow schema is stored.
+    """Returns ``schema`` without the metadata key that points at a directory.
+
+    pyarrow turns a footer's keys into schema metadata if the footer stores no Arrow schema.
     """
-    found = dict(schema.metadata or {})
-    if found.pop(FOOTER_KEY.encode(), None) is None:
+    metadata = dict(schema.metadata or {})
+    if metadata.pop(FOOTER_KEY.encode(), None) is None:
         return schema
-    return schema.with_metadata(found or None)
+    return schema.with_metadata(metadata or None)
 
 
 class StaleError(FormatError):
-    """Indexes that are whole, and belong to what the file was before something rewrote it.
+    """Undamaged indexes that describe the file before another tool rewrote it.
 
-    ``entries`` are theirs, as far as they can be told.
+    ``entries`` are these indexes, as far as they can be read.
     """
 
     def __init__(
@@ -60,20 +61,25 @@ class StaleError(FormatError):
 
 
 _VERSION = 1
-MOST_INDEXES = 10_000
-"""Of a file. What a stranger's directory lists is gone through for every query."""
-_MOST_NESTED = 32
-_MOST_FUNCTIONS, _FUNCTION_CHARACTERS = 500, 100_000
-"""Of these, and of their texts together: they are parsed, at some milliseconds each."""
-_LARGEST = 2**63
+MAX_INDEXES = 10_000
+"""Most indexes per file. Each query walks the whole list, even of an untrusted file."""
+_MAX_NESTING = 32
+"""Most levels of lists and objects in an index's parameters."""
+_MAX_FUNCTIONS, _MAX_FUNCTION_CHARACTERS = 500, 100_000
+"""Most indexed functions per file, and most characters of their SQL expressions together.
+
+Parsing one takes some milliseconds.
+"""
+_MAX_INTEGER = 2**63
+"""End of the range of byte counts, excluded."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """One section: what it indexes, and where it is. Offsets and lengths are in bytes.
+    """One index section: what it indexes, and its position. Offsets and lengths are in bytes.
 
-    ``on`` is a column's path or, where ``meaning`` is not empty, SQL text of a function of columns;
-    ``meaning`` names what its functions meant when it was built.
+    ``on`` is a column path or, if ``meaning`` is not empty, SQL text of a function of columns.
+    ``meaning`` identifies what the functions meant when the index was built.
     """
 
     kind: str
@@ -93,11 +99,11 @@ class IndexEntry:
 
 @dataclass(frozen=True, slots=True)
 class Checksums:
-    """CRC-32 of a file's footer, without the entry that points at the directory, and of its page
-    indexes.
+    """CRC-32 of a file's footer and of its page indexes.
 
-    These follow each other by row group and column, a column index before its offset index; chunks
-    without one are left out.
+    The footer's is computed without the entry that points at the directory. The page indexes are
+    ordered by row group and column, a column index before its offset index. Chunks without page
+    index are left out.
     """
 
     footer: int
@@ -105,34 +111,39 @@ class Checksums:
 
     @property
     def document(self) -> dict[str, Any]:
-        """As the directory holds them."""
+        """The checksums as the directory stores them."""
         packed = struct.pack(f"<{len(self.page_indexes)}I", *self.page_indexes)
         return {"footer": self.footer, "page_indexes": base64.b64encode(packed).decode()}
 
 
 def footer_checksum(footer: bytes) -> int:
-    """The CRC-32 of a footer without the entry that points at the directory."""
+    """Returns the CRC-32 of a footer without the entry that points at the directory."""
     return zlib.crc32(with_key_values(footer, {FOOTER_KEY: None}))
 
 
 def page_index_places(metadata: FileMetaData) -> list[tuple[tuple[int, int, str], ByteRange]]:
-    """Every page index that the footer tells of: row group, column and name, and where it is."""
-    found = []
+    """Returns the position of each page index that the footer lists.
+
+    An element is (row group, column, ``"column_index"`` or ``"offset_index"``), and offset and
+    length in bytes.
+    """
+    places = []
     for group, row_group in enumerate(metadata.row_groups):
         for leaf, column in enumerate(all_as(row_group.columns, IndexPlaces)):
             for name in ("column_index", "offset_index"):
                 offset = getattr(column, f"{name}_offset")
                 length = getattr(column, f"{name}_length")
                 if offset is not None and length:
-                    found.append(((group, leaf, name), (offset, length)))
-    return found
+                    places.append(((group, leaf, name), (offset, length)))
+    return places
 
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """All sections of a file. ``base_length`` is the file's length before anything was added.
+    """All index sections of a file.
 
-    ``checksums`` are those of what has none in the format; None in files written before them.
+    ``base_length`` is the file's length in bytes before indexes were added. ``checksums`` cover the
+    parts that have no checksum in Parquet; None in files of earlier versions.
     """
 
     file_id: str
@@ -143,11 +154,11 @@ class Directory:
 
 
 def binding_of(metadata: FileMetaData) -> str:
-    """A hash over row counts, and every chunk's place, size, encodings and statistics: 32 hex
-    digits.
+    """Returns the binding of a file, 32 hexadecimal digits.
 
-    Deprecated bounds alone count as if they were stated under both names, as they are to be where
-    the file declares orders.
+    It is a hash over row counts and each chunk's position, sizes, encodings and statistics.
+    Deprecated bounds without new ones are hashed as both, because adding column orders to a footer
+    copies them.
     """
     digest = hashlib.blake2b(digest_size=16)
     for group in metadata.row_groups:
@@ -179,11 +190,11 @@ def _bounds_of(stats: Statistics) -> tuple[bytes | None, bytes | None]:
 
 
 def encode_directory(directory: Directory, offset: int) -> tuple[bytes, str]:
-    """The JSON document, to be placed at ``offset``, and the footer's value that points at it.
+    """Returns the directory as JSON for ``offset``, and the footer value that points at it.
 
-    Raises ``IndexSpecError`` for a document beyond ``MAX_DIRECTORY_BYTES``.
+    Raises ``IndexSpecError`` if the JSON is longer than ``MAX_DIRECTORY_BYTES``.
     """
-    entries = [_document(entry) for entry in directory.indexes]
+    entries = [_entry_document(entry) for entry in directory.indexes]
     document: dict[str, Any] = {
         "file_id": directory.file_id,
         "binding": directory.binding,
@@ -207,7 +218,7 @@ def encode_directory(directory: Directory, offset: int) -> tuple[bytes, str]:
     return data, json.dumps(pointer)
 
 
-def _document(entry: IndexEntry) -> dict[str, Any]:
+def _entry_document(entry: IndexEntry) -> dict[str, Any]:
     document = dataclasses.asdict(entry)
     if not entry.meaning:
         del document["meaning"]
@@ -220,20 +231,21 @@ def read_directory(
     footer_offset: int | None = None,
     binding: Callable[[], str] | None = None,
 ) -> Directory | None:
-    """The directory the footer points at; None where it points at none.
+    """Returns the directory that the footer points at, or None if it points at none.
 
-    ``binding`` gives that of ``metadata``, where it is known.
+    ``binding`` returns the binding of ``metadata``, if it is known already.
 
-    Raises ``FormatError`` where it is damaged or of a version unknown here, ``StaleError`` where it
-    is of another file; so it is where nothing whole is there, and not just before the footer: then
-    the footer's entry was copied from another file, or this one was cut.
+    Raises ``FormatError`` if the directory is damaged or of an unknown version. Raises
+    ``StaleError`` if it belongs to another file. It also raises ``StaleError`` if there is no valid
+    directory and the pointer does not end at the footer: the pointer was then copied from another
+    file.
     """
     value = metadata.key_value(FOOTER_KEY)
     if value is None:
         return None
     pointer = json_object(value)
     if "granules" in pointer and "version" not in pointer:
-        return None  # it is a section that was exported, and tells of itself there
+        return None  # an exported section describes itself under this key
     try:
         directory = directory_at(pointer, source)
     except FormatError as error:
@@ -250,24 +262,28 @@ def read_directory(
 
 
 def directory_at(pointer: Mapping[str, Any], source: Source) -> Directory:
-    """The directory that ``pointer`` points at. Raises ``FormatError`` where it is damaged."""
+    """Returns the directory at ``pointer``. Raises ``FormatError`` if it is damaged."""
     if pointer.get("version") != _VERSION:
-        raise FormatError(f"directory version {_brief(pointer.get('version'))} is not known here")
+        raise FormatError(
+            f"directory version {_shortened(pointer.get('version'))} is not known here"
+        )
     offset, length, crc32 = (integer_of(pointer, name) for name in ("offset", "length", "crc32"))
     check_claim("the directory", length, MAX_DIRECTORY_BYTES)
     data = source.read([(offset, length)])[0]
     if zlib.crc32(data) != crc32:
         raise FormatError("the directory does not match its checksum")
-    return _parsed(json_object(bytes(data)), source.size)
+    return _parse_directory(json_object(bytes(data)), source.size)
 
 
-def _parsed(document: dict[str, Any], size: int) -> Directory:
+def _parse_directory(document: dict[str, Any], size: int) -> Directory:
     indexes = document.get("indexes")
     if not isinstance(indexes, list) or not all(isinstance(entry, dict) for entry in indexes):
         raise FormatError("the directory lists no indexes")
-    if len(indexes) > MOST_INDEXES:
-        raise FormatError(f"the directory lists {len(indexes):,} indexes; {MOST_INDEXES:,} is most")
-    entries = tuple(_entry(entry, size) for entry in indexes)
+    if len(indexes) > MAX_INDEXES:
+        raise FormatError(
+            f"the directory lists {len(indexes):,} indexes, at most {MAX_INDEXES:,} allowed"
+        )
+    entries = tuple(_parse_entry(entry, size) for entry in indexes)
     _check_functions(entries)
     _check_disjoint(entries)
     return Directory(
@@ -275,66 +291,69 @@ def _parsed(document: dict[str, Any], size: int) -> Directory:
         text_in(document, "binding"),
         integer_of(document, "base_length"),
         entries,
-        _checksums(document.get("checksums")),
+        _parse_checksums(document.get("checksums")),
     )
 
 
-def _checksums(document: Any) -> Checksums | None:
+def _parse_checksums(document: Any) -> Checksums | None:
     if document is None:
         return None
     try:
         packed = base64.b64decode(text_in(document, "page_indexes"), validate=True)
-        found = struct.unpack(f"<{len(packed) // 4}I", packed)
+        page_indexes = struct.unpack(f"<{len(packed) // 4}I", packed)
     except (AttributeError, binascii.Error, struct.error) as error:
         raise FormatError("the directory's checksums cannot be read") from error
-    return Checksums(integer_of(document, "footer"), found)
+    return Checksums(integer_of(document, "footer"), page_indexes)
 
 
 def checked_footer(
     metadata: FileMetaData, footer: bytes, source: Source, offset: int
 ) -> Checksums | None:
-    """The checksums that the directory has of the file, where the footer has the one it should.
+    """Returns the checksums that the directory stores, after checking the footer against them.
 
-    None where there is no directory that tells, or one that a footer from elsewhere points at.
-    Raises ``FormatError`` where the footer does not match its checksum.
+    Returns None if there is no directory with checksums, or the footer that points at it was copied
+    from another file. Raises ``FormatError`` if the footer does not match its checksum.
     """
     value = metadata.key_value(FOOTER_KEY)
     try:
         pointer = json_object(value or "{}")
-        found = directory_at(pointer, source).checksums
+        checksums = directory_at(pointer, source).checksums
         end = integer_of(pointer, "offset") + integer_of(pointer, "length")
     except FormatError:
         return None
-    if found is None or end != offset:
+    if checksums is None or end != offset:
         return None
-    if footer_checksum(footer) != found.footer:
+    if footer_checksum(footer) != checksums.footer:
         message = "the footer does not match its checksum: damaged, or changed by another tool"
         raise FormatError(message, Where(offset=offset))
-    return found
+    return checksums
 
 
 def _check_functions(entries: Sequence[IndexEntry]) -> None:
     texts = [entry.on for entry in entries if entry.meaning]
     size = sum(map(len, texts))
-    if len(texts) > _MOST_FUNCTIONS or size > _FUNCTION_CHARACTERS:
+    if len(texts) > _MAX_FUNCTIONS or size > _MAX_FUNCTION_CHARACTERS:
         raise FormatError(
             f"indexes on {len(texts):,} functions of {size:,} characters are too many"
         )
 
 
 def _check_disjoint(entries: Sequence[IndexEntry]) -> None:
-    """Raise ``FormatError`` where sections overlap: one would be read as often as it is listed."""
+    """Raises ``FormatError`` if sections overlap.
+
+    A file could otherwise make readers read the same bytes once for each listed index.
+    """
     places = sorted((entry.offset, entry.length, entry.name) for entry in entries)
-    for (offset, length, name), (start, _, other) in itertools.pairwise(places):
-        if offset + length > start:
-            raise FormatError(f"indexes {name} and {other} overlap")
+    for (offset, length, name), (next_offset, _, next_name) in itertools.pairwise(places):
+        if offset + length > next_offset:
+            raise FormatError(f"indexes {name} and {next_name} overlap")
 
 
-def _entry(entry: dict[str, Any], size: int) -> IndexEntry:
+def _parse_entry(entry: dict[str, Any], size: int) -> IndexEntry:
     params = entry.get("params")
-    if not isinstance(params, dict) or _nests(params, _MOST_NESTED):
-        raise FormatError("an index without parameters, or with some that nest too deeply")
-    made = IndexEntry(
+    if not isinstance(params, dict) or _nests_deeper(params, _MAX_NESTING):
+        raise FormatError("an index has no parameters, or too deeply nested ones")
+    parsed = IndexEntry(
         text_in(entry, "kind"),
         integer_of(entry, "kind_version"),
         text_in(entry, "on"),
@@ -345,15 +364,15 @@ def _entry(entry: dict[str, Any], size: int) -> IndexEntry:
         integer_of(entry, "meta_crc32"),
         text_in(entry, "meaning") if "meaning" in entry else "",
     )
-    if made.offset + made.length > size or made.meta_length > made.length:
-        raise FormatError(f"index {made.name} lies outside the file")
-    return made
+    if parsed.offset + parsed.length > size or parsed.meta_length > parsed.length:
+        raise FormatError(f"index {parsed.name} lies outside the file")
+    return parsed
 
 
-def _nests(value: object, most: int) -> bool:
-    """Are there lists or objects within one another, more than ``most``?"""
+def _nests_deeper(value: object, max_levels: int) -> bool:
+    """True if lists or objects nest more than ``max_levels`` deep in ``value``."""
     level = [value]
-    for _ in range(most):
+    for _ in range(max_levels):
         level = [
             inner
             for outer in level
@@ -364,7 +383,7 @@ def _nests(value: object, most: int) -> bool:
 
 
 def json_object(text: str | bytes) -> dict[str, Any]:
-    """A JSON object. Raises ``FormatError`` for anything else."""
+    """Parses a JSON object. Raises ``FormatError`` for anything else."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -375,23 +394,23 @@ def json_object(text: str | bytes) -> dict[str, Any]:
 
 
 def integer_of(value: Mapping[str, Any], name: str) -> int:
-    """A count of bytes. Raises ``FormatError`` for anything else."""
+    """Returns a count of bytes, 0 to 2**63 - 1. Raises ``FormatError`` for anything else."""
     number = value.get(name)
-    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < _LARGEST:
-        raise FormatError(f"{name} is {_brief(number)}, not a count of bytes")
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < _MAX_INTEGER:
+        raise FormatError(f"{name} is {_shortened(number)}, not a count of bytes")
     return number
 
 
 def text_in(value: Mapping[str, Any], name: str) -> str:
-    """A text. Raises ``FormatError`` for anything else, and for what UTF-8 cannot hold."""
+    """Returns a string. Raises ``FormatError`` for anything else, and for lone surrogates."""
     text = value.get(name)
     if isinstance(text, str):
         with contextlib.suppress(UnicodeEncodeError):
             text.encode()
             return text
-    raise FormatError(f"{name} is {_brief(text)}, not text")
+    raise FormatError(f"{name} is {_shortened(text)}, not text")
 
 
-def _brief(value: object) -> str:
-    """A value of anybody's as it is told: nobody reads a message of a megabyte."""
+def _shortened(value: object) -> str:
+    """Returns a value for a message, shortened: an untrusted file may hold megabytes."""
     return reprlib.repr(value)

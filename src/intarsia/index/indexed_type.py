@@ -1,4 +1,4 @@
-"""How values of an Arrow type compare once Parquet stores them."""
+"""The order of values of an Arrow type once Parquet stores them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from intarsia.parquet.value_order import Domain, ValueOrder
 
 @kept
 def order_of_type(kind: pa.DataType) -> ValueOrder:
-    """The order of a column that pyarrow writes of this type; undefined where it writes none."""
+    """Returns the order of a column of this type as pyarrow writes it.
+
+    The order is undefined if pyarrow cannot write the type, or writes several columns for it.
+    """
     sink = pa.BufferOutputStream()
     try:
         pq.write_table(pa.table({"value": pa.nulls(0, kind)}), sink, store_schema=False)

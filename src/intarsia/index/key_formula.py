@@ -1,8 +1,4 @@
-"""What a predicate asks of an inverted index: ANDs and ORs over sets of keys, granule by granule.
-
-A granule passes ``Keys`` where it holds one of them, ``Every`` where it passes all parts, ``Some``
-where it passes any. ``KeysWhere`` are the keys, exact values, that a predicate lets pass.
-"""
+"""Formulas that inverted indexes evaluate: ANDs and ORs over sets of keys, granule by granule."""
 
 from __future__ import annotations
 
@@ -19,35 +15,87 @@ from intarsia.pruning.predicates import Predicate
 FingerprintArray = NDArray[np.uint32]
 KeyArray = FingerprintArray | pa.Array
 Granules = NDArray[np.uint32]
-"""Numbers of granules."""
+"""Numbers of granules, from 0."""
 GranuleMask = NDArray[np.bool_]
-"""For each granule there is, whether it is meant."""
+"""True for each granule that is selected. Shape ``(granules,)``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Granules that hold any of ``keys``: fingerprints, in any order, of shape ``(n,)``."""
+    """Selects granules that contain any of ``keys``.
+
+    Parameters
+    ----------
+    keys : numpy.ndarray of uint32, shape ``(n,)``
+        Fingerprints in any order.
+
+    Examples
+    --------
+    >>> from intarsia.index import Keys, fingerprints
+    >>> Keys(fingerprints(pa.array(["t7", "t8"]))).keys.shape
+    (2,)
+    """
 
     keys: FingerprintArray = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class KeysWhere:
-    """Granules that hold a key, itself a value, which passes ``predicate``."""
+    """Selects granules that contain a key that passes ``predicate``. Keys are exact values.
+
+    Parameters
+    ----------
+    predicate : Test or Match
+        Evaluated on each distinct key.
+
+    Examples
+    --------
+    >>> from intarsia.index import KeysWhere, Op, Test
+    >>> from intarsia.pruning.term import field_term
+    >>> at_least_500 = Test(field_term("status"), Op.GE, pa.array([500], pa.int32()))
+    >>> print(KeysWhere(at_least_500).predicate)
+    status >= 500
+    """
 
     predicate: Predicate
 
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """Granules that pass every part; there is at least one."""
+    """Selects granules that pass every part.
+
+    Parameters
+    ----------
+    parts : tuple of formulas
+        At least one.
+
+    Examples
+    --------
+    >>> from intarsia.index import Every, Keys, fingerprints
+    >>> words = fingerprints(pa.array(["disk", "full"]))
+    >>> len(Every((Keys(words[:1]), Keys(words[1:]))).parts)
+    2
+    """
 
     parts: tuple[Formula, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Some:
-    """Granules that pass any part."""
+    """Selects granules that pass at least one part.
+
+    Parameters
+    ----------
+    parts : tuple of formulas
+        None of them selects no granule.
+
+    Examples
+    --------
+    >>> from intarsia.index import Keys, Some, fingerprints
+    >>> words = fingerprints(pa.array(["disk", "full"]))
+    >>> len(Some((Keys(words[:1]), Keys(words[1:]))).parts)
+    2
+    """
 
     parts: tuple[Formula, ...]
 
@@ -56,7 +104,7 @@ Formula = Keys | KeysWhere | Every | Some
 
 
 def leaves_of(formula: Formula) -> list[Keys | KeysWhere]:
-    """The leaves of a formula, in order."""
+    """Returns the leaves of a formula, in order."""
     match formula:
         case Every(parts) | Some(parts):
             return [leaf for part in parts for leaf in leaves_of(part)]
@@ -65,24 +113,25 @@ def leaves_of(formula: Formula) -> list[Keys | KeysWhere]:
 
 
 def granules_of(
-    formula: Formula, held: Callable[[Any], GranuleMask], num_granules: int
+    formula: Formula, granules_with: Callable[[Any], GranuleMask], num_granules: int
 ) -> GranuleMask:
-    """Which of ``num_granules`` pass, by those ``held`` gives for each leaf.
+    """Returns which of ``num_granules`` granules pass ``formula``.
 
-    Leaves that can change nothing any more are not asked for.
+    ``granules_with`` returns the granules that a leaf selects. It is not called for leaves that can
+    no longer change the result.
     """
     match formula:
         case Every(parts):
-            found = np.ones(num_granules, dtype=np.bool_)
+            mask = np.ones(num_granules, dtype=np.bool_)
             for part in parts:
-                found = found & granules_of(part, held, num_granules)
-                if not found.any():
+                mask = mask & granules_of(part, granules_with, num_granules)
+                if not mask.any():
                     break
-            return found
+            return mask
         case Some(parts):
-            found = np.zeros(num_granules, dtype=np.bool_)
+            mask = np.zeros(num_granules, dtype=np.bool_)
             for part in parts:
-                found = found | granules_of(part, held, num_granules)
-            return found
+                mask = mask | granules_of(part, granules_with, num_granules)
+            return mask
         case leaf:
-            return held(leaf)
+            return granules_with(leaf)

@@ -1,4 +1,4 @@
-"""The values a test asks for, encoded as hashes are taken of them."""
+"""Encodes the values of a comparison as the indexed values were encoded before hashing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from intarsia.pruning.predicates import Test
 
 
 def unfit_for_hashing(order: ValueOrder) -> str | None:
-    """Why equal values of a column of this order may have different hashes; None where not."""
+    """Returns why equal values of a column may have different hashes, or None if they cannot."""
     if order.domain is Domain.UNDEFINED or order is INT96_ORDER:
         return "its type has no defined equality in Parquet"
     if order.domain is Domain.BOOLEAN:
@@ -24,9 +24,10 @@ def unfit_for_hashing(order: ValueOrder) -> str | None:
 
 
 def exact_values(test: Test, order: ValueOrder) -> pa.Array | None:
-    """Physical values, one of which every row that passes ``test`` has; None where others may pass.
+    """Returns physical values of which each row that passes ``test`` has one.
 
-    For = and IN only. They are as ``hash_values`` takes them; zero is +0.0.
+    Returns None if other values may pass. Supports only ``=`` and ``IN``. The values have a type
+    that ``hash_values`` takes; zero is +0.0.
     """
     if test.op not in (Op.EQ, Op.IN) or test.nulls or (test.nans and order.has_nan):
         return None
@@ -37,8 +38,8 @@ def exact_values(test: Test, order: ValueOrder) -> pa.Array | None:
         return None
     low, high = brackets
     if not np.array_equal(low, high):
-        # Between two neighbours of the column's type. Membership, which casts its set, and
-        # comparison as narrower floats may yet find it equal to one of them.
+        # A value lies between two neighbours of the column's type. An IN list, which is cast, or a
+        # comparison in narrower floats may still equal one of them.
         return None
     return _physical(order, low)
 
@@ -49,22 +50,22 @@ def _is_text_or_bytes(kind: pa.DataType) -> bool:
 
 
 def _physical(order: ValueOrder, keys: Keys) -> pa.Array:
-    """Keys as the column stores them, without those that its type does not hold."""
+    """Returns keys in the column's physical type, without those that do not fit it."""
     if order.stored is None:
         return pa.array(_plain_bytes(order, keys), pa.large_binary())
     native = order.stored.newbyteorder("=")
     if order.has_nan:
         return pa.array(keys.astype(native) + native.type(0))
     limits = np.iinfo(native)
-    held = np.asarray((keys >= limits.min) & (keys <= limits.max), dtype=np.bool_)
-    return pa.array(keys[held].astype(native))
+    fits = np.asarray((keys >= limits.min) & (keys <= limits.max), dtype=np.bool_)
+    return pa.array(keys[fits].astype(native))
 
 
 def _plain_bytes(order: ValueOrder, keys: Keys) -> list[bytes]:
-    found = []
+    encoded = []
     for key in keys:
         try:
-            found.append(order.plain(key))
+            encoded.append(order.plain(key))
         except OverflowError:
-            continue  # a decimal of more digits than the column's have room
-    return found
+            continue  # a decimal with more digits than the column can store
+    return encoded

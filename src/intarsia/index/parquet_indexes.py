@@ -1,6 +1,8 @@
-"""The format's own indexes, as they are asked for: page indexes and bloom filters.
+"""Parquet's own indexes: page indexes and bloom filters.
 
-They are written where the specification puts them, so that other readers use them as well.
+They are written at the positions that the specification defines, so that other readers use them.
+
+Source: ``PageIndex.md`` and ``BloomFilter.md`` in the Parquet specification.
 """
 
 from __future__ import annotations
@@ -21,12 +23,29 @@ from intarsia.row_ranges import UInt64Array
 
 @dataclass(frozen=True, slots=True)
 class PageIndex:
-    """ColumnIndex and OffsetIndex for the chunks that have none.
+    """A request for page indexes: ColumnIndex and OffsetIndex of chunks that lack them.
 
-    ``columns`` are the paths of columns that get a ColumnIndex, all by default; every column gets
-    an OffsetIndex, without which some readers skip no page of any column. Bounds of byte strings
-    are shortened to ``truncate_length`` bytes, 64 by default as in parquet-java. Raises
-    ``IndexSpecError`` for a length below 1.
+    Implements ``PageIndex.md`` of the Parquet specification.
+
+    Parameters
+    ----------
+    columns : sequence of str, optional
+        Paths of columns that get a ColumnIndex; all columns by default. Every column gets an
+        OffsetIndex, because some readers skip no page of any column if one is missing.
+    truncate_length : int, default 64
+        Length in bytes to which bounds of strings are shortened; the default is that of
+        parquet-java.
+
+    Raises
+    ------
+    IndexSpecError
+        If ``columns`` are not names, or ``truncate_length`` is below 1.
+
+    Examples
+    --------
+    >>> ia.PageIndex(["ts"])
+    PageIndex(columns=['ts'], truncate_length=64)
+    >>> reports = ia.add_indexes("lake", [ia.PageIndex()])
     """
 
     kind: ClassVar[str] = "page_index"
@@ -38,19 +57,40 @@ class PageIndex:
         if isinstance(self.columns, str):
             object.__setattr__(self, "columns", (self.columns,))
         elif not _are_names(self.columns):
-            raise IndexSpecError(f"columns are named by a list of texts, not {self.columns!r}")
+            raise IndexSpecError(f"columns must be a list of column names, not {self.columns!r}")
         if not _is_count(self.truncate_length):
             raise IndexSpecError(f"truncate_length must be 1 or more, not {self.truncate_length!r}")
 
 
 @dataclass(frozen=True, slots=True)
 class Bloom:
-    """A split-block bloom filter for each chunk of a column: "is this value not here?", for ``=``.
+    """A split-block bloom filter for each chunk of a column. It serves ``=`` and ``IN``.
 
-    ``on`` is a column path. A filter is sized for the chunk's distinct values, or for ``ndv`` of
-    them, and a share ``fpp`` of false positives, 0.01 by default; a filter takes a power of two of
-    bytes, 32 to 128 MiB. Decimals of more than 38 digits get none, as DuckDB takes them for doubles
-    and looks for these. Raises ``IndexSpecError`` for values outside.
+    Implements ``BloomFilter.md`` of the Parquet specification. Decimals of more than 38 digits get
+    no filter, because DuckDB would look them up as doubles.
+
+    Parameters
+    ----------
+    on : str
+        A column path.
+    fpp : float, default 0.01
+        False-positive rate, between 0 and 1, both excluded.
+    ndv : int, optional
+        Number of distinct values to size each filter for; those of the chunk by default. A filter
+        takes a power of two of bytes, 32 bytes to 128 MiB.
+
+    Raises
+    ------
+    IndexSpecError
+        If a parameter is out of range.
+
+    Examples
+    --------
+    >>> ia.Bloom("trace_id", fpp=0.001)
+    Bloom(on='trace_id', fpp=0.001, ndv=None)
+    >>> report, = ia.add_indexes("logs.parquet", [ia.Bloom("trace_id")])
+    >>> report.added
+    ('trace_id:bloom',)
     """
 
     kind: ClassVar[str] = "bloom"
@@ -75,12 +115,12 @@ def _are_names(columns: object) -> bool:
 
 
 def _is_count(value: object) -> bool:
-    """Is it a number, 1 or more?"""
+    """True if ``value`` is an integer of at least 1."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def bloom_hashes_for(test: Test, order: ValueOrder) -> UInt64Array | None:
-    """Hashes, one of which every row that passes ``test`` has; None where this cannot be told."""
+    """Returns hashes of which each row that passes ``test`` has one, or None if unknown."""
     if unfit_for_hashing(order):
         return None
     values = exact_values(test, order)
@@ -88,10 +128,10 @@ def bloom_hashes_for(test: Test, order: ValueOrder) -> UInt64Array | None:
         return None
     hashes = hash_values(values)
     if order.has_nan and (values.to_numpy() == 0).any():
-        zero = np.array([-0.0], dtype=order.key).tobytes()  # writers hash zeros as they come
+        zero = np.array([-0.0], dtype=order.key).tobytes()  # other writers hash both zeros
         hashes = np.append(hashes, np.uint64(xxh64(zero)))
     return hashes
 
 
 Standard = PageIndex | Bloom
-"""An index of the format's own."""
+"""An index that Parquet itself defines."""

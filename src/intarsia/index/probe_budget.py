@@ -1,8 +1,8 @@
-"""Which keys of a formula are looked for, where all of them would cost more than they save.
+"""Selects the keys of a formula that an index probe looks up, within a budget of bytes.
 
-What a text must contain are many keys, some of which are in every other granule. Fewer keys only
-let more granules through, so the rare ones of a conjunction are looked for first. The others follow
-where these have left more than a few granules, as far as they may be read.
+A string search requires many keys, and some of them are in every second granule. Looking up fewer
+keys only lets more granules pass. So the rare keys of an AND are looked up first. The others follow
+if more than a few granules remain and the budget allows it.
 """
 
 from __future__ import annotations
@@ -13,16 +13,19 @@ from dataclasses import dataclass
 
 from intarsia.index.key_formula import Every, Formula, Keys, KeysWhere, Some
 
-_ENOUGH = 1e-6
-"""Keys that leave this part of the granules, were they independent, are looked for first."""
+_ENOUGH_SELECTIVITY = 1e-6
+"""Keys are added to the first lookup until this share of granules is expected to remain.
+
+The estimate assumes that keys are independent.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What looking for keys takes, as a section's column index tells it.
+    """The cost of looking up keys, estimated from a section's column index.
 
-    ``of`` gives the numbers of the pages that keys may be on, and the part of all granules, 0 to
-    1, that are expected to have one; ``sizes`` are the bytes of all pages.
+    ``of`` returns the numbers of the pages that may hold the keys, and the share of granules, 0 to
+    1, expected to contain one. ``sizes`` holds the bytes of each page.
     """
 
     of: Callable[[Keys], tuple[Sequence[int], float]]
@@ -30,106 +33,110 @@ class Costs:
 
 
 class Purse:
-    """What may be spent on looking for the keys of one formula."""
+    """The bytes that a probe may still read for the keys of one formula."""
 
-    def __init__(self, costs: Costs, most_bytes: int) -> None:
-        self._costs, self._left = costs, most_bytes
-        self._read: frozenset[int] = frozenset()
-        self._known: dict[int, tuple[Sequence[int], float]] = {}
+    def __init__(self, costs: Costs, max_bytes: int) -> None:
+        self._costs, self._bytes_left = costs, max_bytes
+        self._paid_pages: frozenset[int] = frozenset()
+        self._costs_by_leaf: dict[int, tuple[Sequence[int], float]] = {}
 
     def first(self, formula: Formula) -> tuple[Formula | None, Every | None]:
-        """What is to be looked for first, and what besides if that leaves more than a few granules.
+        """Returns the formula to look up first, and one to look up if many granules remain.
 
-        Both hold wherever ``formula`` does; the first is ``None`` where nothing is affordable.
+        All granules that pass ``formula`` pass both. The first is None if nothing is affordable.
         """
         if not isinstance(formula, Every):
-            return self._taken(formula)[0], None
-        parts = sorted(_flat(formula), key=self._expected)
-        found, used = self._parts(parts, _ENOUGH)
-        return _every(found), Every(tuple(parts[used:])) if used < len(parts) else None
+            return self._affordable(formula)[0], None
+        parts = sorted(_flatten(formula), key=self._selectivity)
+        affordable, num_used = self._affordable_parts(parts, _ENOUGH_SELECTIVITY)
+        return _make_every(affordable), Every(tuple(parts[num_used:])) if num_used < len(
+            parts
+        ) else None
 
     def more(self, rest: Every) -> Formula | None:
-        """What is affordable of the second of ``first``; None where that is nothing."""
-        self._read = frozenset()
-        return self._taken(rest)[0]
+        """Returns the affordable part of the second formula of ``first``, or None."""
+        self._paid_pages = frozenset()
+        return self._affordable(rest)[0]
 
-    def _taken(self, formula: Formula) -> tuple[Formula | None, float]:
-        """What is looked for of a formula, and the part of granules that are then left."""
+    def _affordable(self, formula: Formula) -> tuple[Formula | None, float]:
+        """Returns the part of a formula to look up, and the share of granules that then remain."""
         match formula:
             case Keys():
-                return self._leaf(formula)
+                return self._affordable_leaf(formula)
             case Every():
-                parts = sorted(_flat(formula), key=self._expected)
-                found, _ = self._parts(parts, 0.0)
-                left = math.prod(map(self._expected, found))
-                return _every(found), left
+                parts = sorted(_flatten(formula), key=self._selectivity)
+                affordable, _ = self._affordable_parts(parts, 0.0)
+                selectivity = math.prod(map(self._selectivity, affordable))
+                return _make_every(affordable), selectivity
             case Some(parts):
-                return self._some(parts)
+                return self._affordable_some(parts)
             case KeysWhere():
                 return formula, 1.0
 
-    def _leaf(self, leaf: Keys) -> tuple[Formula | None, float]:
-        on, share = self._of(leaf)
-        pages = frozenset(on) - self._read
+    def _affordable_leaf(self, leaf: Keys) -> tuple[Formula | None, float]:
+        leaf_pages, share = self._cost_of(leaf)
+        pages = frozenset(leaf_pages) - self._paid_pages
         size = sum(self._costs.sizes[page] for page in pages)
-        if size > self._left:
+        if size > self._bytes_left:
             return None, 1.0
-        self._left -= size
-        self._read |= pages
+        self._bytes_left -= size
+        self._paid_pages |= pages
         return leaf, share
 
-    def _of(self, leaf: Keys) -> tuple[Sequence[int], float]:
-        if id(leaf) not in self._known:
-            self._known[id(leaf)] = self._costs.of(leaf)
-        return self._known[id(leaf)]
+    def _cost_of(self, leaf: Keys) -> tuple[Sequence[int], float]:
+        if id(leaf) not in self._costs_by_leaf:
+            self._costs_by_leaf[id(leaf)] = self._costs.of(leaf)
+        return self._costs_by_leaf[id(leaf)]
 
-    def _parts(self, parts: Sequence[Formula], enough: float) -> tuple[list[Formula], int]:
-        """Those of parts that are affordable, until enough are; and how many were gone through."""
-        found: list[Formula] = []
-        left = 1.0
-        for used, part in enumerate(parts, 1):
-            kept, share = self._taken(part)
-            if kept is not None:
-                found.append(kept)
-                left *= share
-            if left < enough:
-                return found, used
-        return found, len(parts)
+    def _affordable_parts(
+        self, parts: Sequence[Formula], enough: float
+    ) -> tuple[list[Formula], int]:
+        """Returns the affordable parts until they are selective enough, and how many it checked."""
+        affordable: list[Formula] = []
+        selectivity = 1.0
+        for num_used, part in enumerate(parts, 1):
+            affordable_part, share = self._affordable(part)
+            if affordable_part is not None:
+                affordable.append(affordable_part)
+                selectivity *= share
+            if selectivity < enough:
+                return affordable, num_used
+        return affordable, len(parts)
 
-    def _some(self, parts: Sequence[Formula]) -> tuple[Formula | None, float]:
-        before = self._left, self._read
-        found: list[Formula] = []
-        left = 0.0
+    def _affordable_some(self, parts: Sequence[Formula]) -> tuple[Formula | None, float]:
+        before = self._bytes_left, self._paid_pages
+        affordable: list[Formula] = []
+        selectivity = 0.0
         for part in parts:
-            kept, share = self._taken(part)
-            if kept is None:
-                self._left, self._read = before
+            affordable_part, share = self._affordable(part)
+            if affordable_part is None:
+                self._bytes_left, self._paid_pages = before
                 return None, 1.0
-            found.append(kept)
-            left += share
-        return Some(tuple(found)), min(left, 1.0)
+            affordable.append(affordable_part)
+            selectivity += share
+        return Some(tuple(affordable)), min(selectivity, 1.0)
 
-    def _expected(self, formula: Formula) -> float:
-        """The part of granules that are expected to pass."""
+    def _selectivity(self, formula: Formula) -> float:
+        """Returns the share of granules that are expected to pass."""
         match formula:
             case Keys():
-                return self._of(formula)[1]
+                return self._cost_of(formula)[1]
             case Every(parts):
-                return math.prod(map(self._expected, parts))
+                return math.prod(map(self._selectivity, parts))
             case Some(parts):
-                return min(sum(self._expected(part) for part in parts), 1.0)
+                return min(sum(self._selectivity(part) for part in parts), 1.0)
             case KeysWhere():
                 return 1.0
 
 
-def _every(parts: Sequence[Formula]) -> Formula | None:
+def _make_every(parts: Sequence[Formula]) -> Formula | None:
     return Every(tuple(parts)) if len(parts) > 1 else parts[0] if parts else None
 
 
-def _flat(formula: Every) -> list[Formula]:
-    """The parts, and those of parts that are ANDs themselves."""
+def _flatten(formula: Every) -> list[Formula]:
+    """Returns the parts, with nested ANDs flattened."""
     return [
         inner
         for part in formula.parts
-        for inner in (_flat(part) if isinstance(part, Every) else [part])
+        for inner in (_flatten(part) if isinstance(part, Every) else [part])
     ]

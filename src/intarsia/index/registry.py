@@ -1,7 +1,7 @@
-"""Which kinds of index there are, by name: those built in, registered, and installed.
+"""The index kinds by name: built in, registered in this process, and installed.
 
-A package declares kinds as entry points of the group ``intarsia.index_kinds``, named as the kind
-is. They are imported when that name is asked for, or found in a file, and never otherwise.
+A package declares kinds as entry points of the group ``intarsia.index_kinds``, each with the name
+of its kind. An entry point is imported only if a user names the kind or a file contains it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from intarsia.index_kinds import installed, names
 
 EmbeddedIndex = Inverted | Summary
 IndexSpec = EmbeddedIndex | Standard
-"""An index as it is asked for: one to embed, or one of the format's own."""
+"""An index as users request it: one to embed, or a page index or bloom filter."""
 _BUILT_IN: dict[str, type[EmbeddedIndex]] = {
     Lookup.kind: Lookup,
     Distinct.kind: Distinct,
@@ -45,19 +45,52 @@ _FUNCTIONS: dict[type, tuple[str, str]] = {
     Inverted: ("keys_of_values", "keys_for"),
     Summary: ("summarize", "might_match"),
 }
-"""What a kind of either shape is made of."""
+"""The functions that a kind must define, by base class."""
 _registered: dict[str, type[EmbeddedIndex]] = {}
 
 
 def register_index_kind(cls: type[EmbeddedIndex]) -> type[EmbeddedIndex]:
-    """Make a kind of index known in this process. Returns it, to be used as a decorator.
+    """Registers an index kind in this process. Returns it, so that it can be a decorator.
 
-    A kind of that name which was registered before is replaced. Raises ``IndexSpecError`` for what
-    is no kind of index, or has the name of one that is built in.
+    Replaces a registered kind of the same name.
+
+    Parameters
+    ----------
+    cls : type
+        A frozen dataclass derived from ``Inverted`` or ``Summary``.
+
+    Returns
+    -------
+    type
+        ``cls``.
+
+    Raises
+    ------
+    IndexSpecError
+        If ``cls`` is not an index kind, or has the name of a built-in one.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> import numpy as np
+    >>> import pyarrow.compute as pc
+    >>> from intarsia.index import Inverted, Keys, Op, fingerprints
+    >>> @ia.register_index_kind
+    ... @dataclass(frozen=True)
+    ... class Host(Inverted):
+    ...     kind = "host"
+    ...     serves = frozenset({Op.EQ, Op.IN})
+    ...     def keys_of_values(self, values):
+    ...         return fingerprints(pc.utf8_lower(values)), np.arange(len(values))
+    ...     def keys_for(self, predicate, of):
+    ...         return Keys(fingerprints(pc.utf8_lower(predicate.values)))
+    >>> report, = ia.add_indexes("logs.parquet", ["trace_id:host"])
+    >>> report.added
+    ('trace_id:host',)
     """
     problem = _problem(cls)
     if problem:
-        raise IndexSpecError(f"{cls!r} is no kind of index: {problem}")
+        raise IndexSpecError(f"{cls!r} is not an index kind: {problem}")
     if cls.kind in _BUILT_IN or cls.kind in _STANDARD:
         raise IndexSpecError(f"index kind {cls.kind!r} is built in")
     _registered[cls.kind] = cls
@@ -71,7 +104,7 @@ def _problem(cls: object) -> str | None:
     if not isinstance(name, str) or not name.isidentifier() or name != name.lower():
         return f"its name, {name!r}, is not an identifier in lower case"
     if not isinstance(cls.kind_version, int):
-        return "it does not say its version"
+        return "its kind_version is not an integer"
     if not isinstance(getattr(cls, "serves", None), Set):
         return "it does not say what it serves: a set of Op and How"
     base = Inverted if issubclass(cls, Inverted) else Summary
@@ -81,143 +114,147 @@ def _problem(cls: object) -> str | None:
     fields = {field.name for field in dataclasses.fields(cls)}
     for name, kind in inspect.get_annotations(cls).items():
         if name not in fields and "ClassVar" not in str(kind):
-            return f"its parameter {name} is none: it lacks @dataclass(frozen=True)"
+            return f"its parameter {name} is not a field: it lacks @dataclass(frozen=True)"
     return None
 
 
 def known_kind(kind: str) -> type[EmbeddedIndex] | None:
-    """The class of a kind that is embedded; None for an unknown one.
+    """Returns the class of an embedded index kind, or None if it is unknown.
 
-    A plugin that cannot be imported is warned of, once.
+    Issues one warning per kind if its entry point cannot be imported.
     """
-    known = _BUILT_IN.get(kind) or _registered.get(kind)
-    return known or (_installed(kind) if kind in installed() else None)
+    cls = _BUILT_IN.get(kind) or _registered.get(kind)
+    return cls or (_installed(kind) if kind in installed() else None)
 
 
 @functools.cache
 def _installed(kind: str) -> type[EmbeddedIndex] | None:
-    point = installed()[kind]
+    entry_point = installed()[kind]
     try:
-        found = point.load()
-        problem = _problem(found)
-        if problem is None and found.kind != kind:
-            problem = f"it calls itself {found.kind!r}"
-    except Exception as error:  # noqa: BLE001 # whatever a plugin raises, files are read without it
+        cls = entry_point.load()
+        problem = _problem(cls)
+        if problem is None and cls.kind != kind:
+            problem = f"it calls itself {cls.kind!r}"
+    except Exception as error:  # noqa: BLE001 # files are read without a broken plugin
         problem = f"{type(error).__name__}: {error}"
     if problem:
-        message = f"index kind {kind!r} of {point.value} cannot be used: {problem}"
+        message = f"index kind {kind!r} of {entry_point.value} cannot be used: {problem}"
         warn(message)
         return None
-    return found  # type: ignore[no-any-return] # _problem has seen to it
+    return cls  # type: ignore[no-any-return] # checked by _problem
 
 
 def kinds() -> list[str]:
-    """The names of all known kinds, sorted; those installed are not imported for it."""
+    """Returns the names of all known kinds, sorted. Installed kinds are not imported."""
     return sorted({*names(), *_registered})
 
 
 def spec_name(index: IndexSpec) -> str:
-    """What an index is called: ``trace_id:lookup``; ``page_index``, which is of no one column."""
+    """Returns the name of an index: ``trace_id:lookup``, or ``page_index`` for page indexes."""
     return index.kind if isinstance(index, PageIndex) else index_name(index.on, index.kind)
 
 
 def make(kind: str, on: str, params: Mapping[str, Any]) -> EmbeddedIndex:
-    """An index of a kind that is embedded. Raises ``IndexSpecError`` as ``parse`` does."""
-    known = known_kind(kind.lower())
-    if known is None and on.lower() in kinds():
+    """Returns an embedded index of a kind. Raises ``IndexSpecError`` as ``parse`` does."""
+    cls = known_kind(kind.lower())
+    if cls is None and on.lower() in kinds():
         raise IndexSpecError(f"there is no index kind {kind!r}; a {on} of it is {kind}:{on}")
-    if known is None:
+    if cls is None:
         others = [other for other in kinds() if other != kind.lower()]
         problem = "that can be used" if len(others) < len(kinds()) else "of that name"
         raise IndexSpecError(
             f"there is no index kind {kind!r} {problem}; there are: {', '.join(others)}"
         )
     if "on" in params:
-        raise IndexSpecError(f"index {kind!r} is on {on!r}, and on {params['on']!r:.100}")
-    made: EmbeddedIndex = _made(known, kind, {"on": on, **params})
-    return made
+        raise IndexSpecError(f"index {kind!r} has two columns: {on!r} and {params['on']!r:.100}")
+    index: EmbeddedIndex = _make_index(cls, kind, {"on": on, **params})
+    return index
 
 
 def text_of(kind: str, on: str, params: Mapping[str, Any]) -> str:
-    """Such an index as ``parse`` reads it, with the parameters that are not the kind's own."""
+    """Returns a specification that ``parse`` reads, with the parameters that are not defaults."""
     try:
-        own = make(kind, on, {}).params
+        defaults = make(kind, on, {}).params
     except IndexSpecError:
-        own = {}
-    others = [
+        defaults = {}
+    settings = [
         f"{name}={value!r}"
         for name, value in params.items()
-        if name not in own or own[name] != value
+        if name not in defaults or defaults[name] != value
     ]
-    return f"{kind}({', '.join([on, *others])})" if others else index_name(on, kind)
+    return f"{kind}({', '.join([on, *settings])})" if settings else index_name(on, kind)
 
 
-def _made(cls: Callable[..., Any], kind: str, params: Mapping[str, Any]) -> Any:
+def _make_index(cls: Callable[..., Any], kind: str, params: Mapping[str, Any]) -> Any:
     try:
         return cls(**params)
     except TypeError as error:
         given = ", ".join(sorted(params.keys() - {"on", "columns"}))
-        taken = [field.name for field in dataclasses.fields(cls)] if isinstance(cls, type) else []
-        taken = [name for name in taken if name not in ("on", "columns")]
-        takes = f"it takes {', '.join(taken)}" if taken else "it takes none"
-        raise IndexSpecError(f"index {kind!r} does not take {given:.200}: {takes}") from error
+        supported = (
+            [field.name for field in dataclasses.fields(cls)] if isinstance(cls, type) else []
+        )
+        supported = [name for name in supported if name not in ("on", "columns")]
+        supported_text = f"it takes {', '.join(supported)}" if supported else "it takes none"
+        raise IndexSpecError(
+            f"index {kind!r} does not take {given:.200}: {supported_text}"
+        ) from error
     except IndexSpecError:
         raise
-    except Exception as error:  # of a kind from elsewhere, for what a file says
+    except Exception as error:  # raised by a plugin for parameters in a file
         problem = f"{type(error).__name__}: {error}"
-        raise IndexSpecError(f"index {kind!r} cannot be made: {problem:.200}") from error
+        raise IndexSpecError(f"index {kind!r} cannot be created: {problem:.200}") from error
 
 
 def kinds_of(indexes: Any) -> list[IndexSpec]:
-    """Indexes as they are asked for: one or several, as objects or as text for ``parse``; in one
-    text, several have commas between them.
+    """Returns a list of indexes from one or several objects or specifications.
 
-    Raises ``IndexSpecError`` for anything else, or for the same index twice.
+    One string may hold several specifications, separated by commas. Raises ``IndexSpecError`` for
+    anything else, or if an index occurs twice.
     """
     if isinstance(indexes, str):
-        asked = [part for part in split(indexes) if part] or [indexes]
+        specs = [part for part in split(indexes) if part] or [indexes]
     else:
-        asked = [indexes] if hasattr(indexes, "kind") else list(indexes)
-    found = [parse(index) if isinstance(index, str) else index for index in asked]
-    for index in found:
+        specs = [indexes] if hasattr(indexes, "kind") else list(indexes)
+    parsed_indexes = [parse(index) if isinstance(index, str) else index for index in specs]
+    for index in parsed_indexes:
         check_is_index(index)
-    names = [spec_name(index) for index in found]
+    names = [spec_name(index) for index in parsed_indexes]
     for name, count in Counter(names).items():
         if count > 1:
-            twice = ", ".join(str(one) for one in found if spec_name(one) == name)
+            twice = ", ".join(str(other) for other in parsed_indexes if spec_name(other) == name)
             raise IndexSpecError(f"index {name} is asked for twice: {twice}")
-    return found
+    return parsed_indexes
 
 
 def check_is_index(index: object) -> None:
-    """Raise ``IndexSpecError`` for what is none."""
+    """Raises ``IndexSpecError`` if ``index`` is not an index."""
     if not hasattr(index, "kind") or not (hasattr(index, "on") or isinstance(index, PageIndex)):
         raise IndexSpecError(f"{index!r} is not an index; Lookup('column') is one")
 
 
 def parse(text: str) -> IndexSpec:
-    """An index as text: ``lookup(trace_id)``, ``lookup(lower(email), granule_rows=1024)``, or, as
-    it is listed, ``trace_id:lookup``; ``page_index`` alone, or ``page_index(ts, user_id)``. Names
-    may be in quotes, ``"``, as in SQL.
+    """Parses one index specification.
 
-    Raises ``IndexSpecError`` for anything else.
+    Accepts ``lookup(trace_id)``, ``lookup(lower(email), granule_rows=1024)``, ``trace_id:lookup``,
+    ``page_index`` and ``page_index(ts, user_id)``. Names may be in double quotes, as in SQL. Raises
+    ``IndexSpecError`` for anything else.
     """
-    kind, given, settings = parsed(text)
-    names = list(map(unquoted, given))
+    kind, quoted_names, settings = parsed(text)
+    names = list(map(unquoted, quoted_names))
     if kind.lower() == PageIndex.kind:
-        page_index: PageIndex = _made(
+        page_index: PageIndex = _make_index(
             PageIndex, kind, {"columns": tuple(names) or None, **settings}
         )
         return page_index
     if len(names) != 1:
         raise IndexSpecError(f"{text!r} is not an index; write lookup(COLUMN) or COLUMN:lookup")
     if kind.lower() == Bloom.kind:
-        bloom: Bloom = _made(Bloom, kind, {"on": names[0], **settings})
+        bloom: Bloom = _make_index(Bloom, kind, {"on": names[0], **settings})
         return bloom
     return make(kind, names[0], settings)
 
 
 def known_version(kind: str) -> int | None:
-    """The version of a kind that is understood here; None for an unknown kind."""
-    known = known_kind(kind)
-    return known.kind_version if known else None
+    """Returns the supported version of a kind, or None if the kind is unknown."""
+    cls = known_kind(kind)
+    return cls.kind_version if cls else None

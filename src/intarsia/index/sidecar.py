@@ -1,12 +1,12 @@
-"""A sidecar: the sections and the directory of a file that is not to be rewritten, beside it.
+"""Sidecars: the index sections and the directory of a file that is not to be changed.
 
 ::
 
     INTARSIA │ section │ section │ directory │ pointer │ its length │ INTARSIA
                                                 └ JSON     └ 4 bytes, little-endian
 
-Sections and directory are what they are within a file; the pointer is the one that a footer has,
-and says in ``of`` which file it belongs to: of what size, version and footer.
+Sections and directory are the same as inside a file. The pointer is the value that a footer has
+for the key ``intarsia``, and names in ``of`` the file that owns it: its size, stamp and footer.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ from intarsia.limits import MAX_POINTER_BYTES, check_claim
 MAGIC = b"INTARSIA"
 _ENDING = struct.Struct("<I8s")
 _TAIL_BYTES = 64 * 1024
+"""Bytes read from the end at once; most directories fit into them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The file a sidecar belongs to: its length in bytes, its stamp, and a hash of its footer.
+    """The file that a sidecar belongs to: its length in bytes, its stamp, and a hash of its footer.
 
-    ``stamp`` is empty where its file system tells nothing that changes with the file.
+    ``stamp`` is an entity tag or modification time. It is empty if the file system has neither.
     """
 
     size: int
@@ -50,42 +51,45 @@ class Owner:
 
     @classmethod
     def of(cls, size: int, stamp: str | None, footer: bytes) -> Owner:
-        """``footer`` are the thrift bytes."""
+        """Returns the owner with this size, stamp and encoded ``FileMetaData``."""
         return cls(size, stamp or "", hashlib.blake2b(footer, digest_size=16).hexdigest())
 
     def problem(self, now: Owner) -> str | None:
-        """Why the sidecar of this file is none of the file that is there ``now``."""
+        """Returns why this owner's sidecar does not fit the file ``now``, or None if it does."""
         if self.footer != now.footer or self.size != now.size:
-            return "it is of another file; this one was rewritten since"
+            return "it belongs to another file; this one was rewritten since"
         if self.stamp != now.stamp:
             return "the file is newer, or a copy"
         return None
 
 
 def encode_end(directory: Directory, owner: Owner, offset: int) -> bytes:
-    """What follows the sections, to be placed at ``offset``."""
-    data, value = encode_directory(directory, offset)
-    of = {"size": owner.size, "stamp": owner.stamp, "footer": owner.footer}
-    pointer = json.dumps({**json.loads(value), "of": of}).encode()
-    return data + pointer + _ENDING.pack(len(pointer), MAGIC)
+    """Returns the bytes after the sections: directory, pointer and ending, for ``offset``."""
+    directory_json, pointer_json = encode_directory(directory, offset)
+    owner_fields = {"size": owner.size, "stamp": owner.stamp, "footer": owner.footer}
+    pointer = json.dumps({**json.loads(pointer_json), "of": owner_fields}).encode()
+    return directory_json + pointer + _ENDING.pack(len(pointer), MAGIC)
 
 
 class Sidecar:
-    """An opened sidecar: its directory in memory, its sections read on demand."""
+    """An open sidecar: its directory in memory, its sections read on demand."""
 
     def __init__(self, source: Source, owner: Owner) -> None:
-        """``owner`` is the file as it is now.
+        """Opens the sidecar in ``source`` for ``owner``, the file as it is now.
 
-        Raises ``StaleError`` where the sidecar is of another, ``FormatError`` where it is damaged.
+        Raises ``StaleError`` if the sidecar belongs to another file or an earlier state of it, and
+        ``FormatError`` if it is damaged.
         """
         start = max(0, source.size - _TAIL_BYTES)
         self.source = HeldSource(source, start, source.read([(start, source.size - start)])[0])
         pointer = self._pointer(source.size)
-        found = pointer.get("of")
-        if not isinstance(found, dict):
+        owner_fields = pointer.get("of")
+        if not isinstance(owner_fields, dict):
             raise FormatError("the sidecar does not say which file it belongs to")
         self.owner = Owner(
-            integer_of(found, "size"), text_in(found, "stamp"), text_in(found, "footer")
+            integer_of(owner_fields, "size"),
+            text_in(owner_fields, "stamp"),
+            text_in(owner_fields, "footer"),
         )
         problem = self.owner.problem(owner)
         if problem:
@@ -101,6 +105,6 @@ class Sidecar:
         end = self.source.read([(size - _ENDING.size, _ENDING.size)])[0]
         length, magic = _ENDING.unpack(end)
         if magic != MAGIC or length > size - _ENDING.size:
-            raise FormatError("this is no sidecar, or a torn one")
+            raise FormatError("this is not a sidecar, or it was cut short")
         check_claim("the sidecar's pointer", length, MAX_POINTER_BYTES)
         return json_object(bytes(self.source.read([(size - _ENDING.size - length, length)])[0]))

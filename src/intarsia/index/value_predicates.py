@@ -1,4 +1,4 @@
-"""Which of some values, or spans of values, pass a predicate? When in doubt, too many."""
+"""Evaluates predicates on values and on ranges of values. Rows in doubt pass."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ TEXT_SEARCHES: dict[How, Callable[..., Any]] = {
     How.ENDS_WITH: pc.ends_with,
     How.REGEX: pc.match_substring_regex,
 }
+"""The pyarrow function of each string search."""
 
 
 def can_judge(predicate: Predicate, of: Subject) -> bool:
-    """Can ``passing`` tell values that pass from others?"""
+    """True if ``passing`` can evaluate ``predicate`` on the values of ``of``."""
     if isinstance(predicate, Match):
         return of.is_text and predicate.how in TEXT_SEARCHES
     if predicate.op in (Op.ANY, Op.NONE):
@@ -35,9 +36,9 @@ def can_judge(predicate: Predicate, of: Subject) -> bool:
 
 
 def passing(predicate: Predicate, values: pa.Array, order: ValueOrder) -> BoolArray | None:
-    """Which of ``n`` values pass. Shape ``(n,)``, bool.
+    """Returns which of ``n`` values pass. Shape ``(n,)``, bool.
 
-    None where pyarrow cannot evaluate the predicate on them.
+    Returns None if pyarrow cannot evaluate the predicate on them.
     """
     if isinstance(predicate, Test):
         is_null = boolean(values.is_null())
@@ -46,42 +47,42 @@ def passing(predicate: Predicate, values: pa.Array, order: ValueOrder) -> BoolAr
         return spans_might_match(predicate, numbers, numbers, is_null, is_nan, order)
     search = TEXT_SEARCHES[predicate.how]
     try:
-        texts = getattr(pc, predicate.through)(values) if predicate.through else values
-        found = search(texts, predicate.pattern, ignore_case=predicate.ignore_case)
+        strings = getattr(pc, predicate.through)(values) if predicate.through else values
+        matches = search(strings, predicate.pattern, ignore_case=predicate.ignore_case)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
         return None
     if predicate.negated:
-        found = pc.invert(found)
-    return boolean(found.fill_null(predicate.nulls))
+        matches = pc.invert(matches)
+    return boolean(matches.fill_null(predicate.nulls))
 
 
 def spans_might_match(
     test: Test, low: pa.Array, high: pa.Array, nulls: BoolArray, nans: BoolArray, order: ValueOrder
 ) -> BoolArray:
-    """Might a value from ``low`` to ``high`` pass, for each of ``n`` places? Shape ``(n,)``.
+    """Returns, for each of ``n`` ranges, whether a value from ``low`` to ``high`` might pass.
 
-    ``low`` and ``high`` are NULL where there is no value; neither is NaN. ``nulls`` and ``nans``
-    say where there is a NULL or a NaN.
+    The result has shape ``(n,)``. ``low`` and ``high`` are NULL where there is no value, and never
+    NaN. ``nulls`` and ``nans`` are true where there is a NULL or a NaN.
     """
-    might = boolean(low.is_valid())
+    mask = boolean(low.is_valid())
     if test.op in (Op.ANY, Op.NONE):
-        might &= test.op is Op.ANY
-        return might | (nulls & test.nulls) | (nans & test.nans)
-    places = pa.array(np.flatnonzero(might))
-    lows, highs = order.brackets(low.take(places)), order.brackets(high.take(places))
+        mask &= test.op is Op.ANY
+        return mask | (nulls & test.nulls) | (nans & test.nans)
+    positions = pa.array(np.flatnonzero(mask))
+    lows, highs = order.brackets(low.take(positions)), order.brackets(high.take(positions))
     if lows is not None and highs is not None:
-        count = len(places)
-        none = np.zeros(count, dtype=np.int64)
+        count = len(positions)
+        no_counts = np.zeros(count, dtype=np.int64)
         everywhere, nowhere = np.ones(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
-        bounds = Bounds(order, lows[0], highs[1], everywhere, nowhere, none, none)
-        might[might] = rows_might_match(test, bounds)
+        bounds = Bounds(order, lows[0], highs[1], everywhere, nowhere, no_counts, no_counts)
+        mask[mask] = rows_might_match(test, bounds)
     if test.nulls:
-        might |= nulls
+        mask |= nulls
     if test.nans:
-        might |= nans
-    return might
+        mask |= nans
+    return mask
 
 
 def boolean(values: pa.Array) -> BoolArray:
-    """Booleans without NULLs as a NumPy array of one's own."""
+    """Returns Booleans without NULLs as a new NumPy array."""
     return np.array(values.to_numpy(zero_copy_only=False), dtype=np.bool_)

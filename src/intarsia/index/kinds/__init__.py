@@ -1,4 +1,4 @@
-"""The index kinds that are built in: which keys or summaries values have, and what answers.
+"""The built-in index kinds: their keys or summaries, and the predicates that they serve.
 
 May import ``index`` except its registry. Start with ``lookup``, the smallest kind.
 """

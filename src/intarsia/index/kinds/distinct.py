@@ -1,4 +1,4 @@
-"""``Distinct``: the values themselves, for any test on columns of few distinct values."""
+"""``Distinct``: exact values, for any comparison on columns of few distinct values."""
 
 from __future__ import annotations
 
@@ -20,11 +20,29 @@ from intarsia.pruning.predicates import Predicate
 
 @dataclass(frozen=True)
 class Distinct(Inverted):
-    """An index of distinct values: which granules hold which, NULL and NaN among them.
+    """An index of distinct values: the granules of each value, NULL and NaN included.
 
-    It answers every comparison, ``IN``, ``IS NULL``, ``is_nan``, prefixes, ``LIKE`` and regular
-    expressions, negated or not, and lists the values without reading data. Values are kept as they
-    are: a column of more than a million distinct ones is refused. Otherwise as ``Lookup``.
+    It serves every comparison, ``IN``, ``IS NULL``, ``is_nan``, prefixes, ``LIKE`` and regular
+    expressions, negated or not. It also lists the values without reading data. A column with more
+    than a million distinct values is refused, because the values themselves are stored.
+
+    Parameters
+    ----------
+    on : str or pyarrow.compute.Expression
+        A column path, or a function of columns as SQL text or Expression.
+    granule_rows : int, default 8192
+        Most rows per granule, 1 to 2**31 - 1. A column's longer pages are divided.
+
+    Raises
+    ------
+    IndexSpecError
+        If ``granule_rows`` is out of range, or the Expression cannot be indexed.
+
+    Examples
+    --------
+    >>> report, = ia.add_indexes("logs.parquet", [ia.Distinct("status")])
+    >>> report.added
+    ('status:distinct',)
     """
 
     kind = "distinct"
@@ -35,29 +53,29 @@ class Distinct(Inverted):
     nans = True
 
     def unfit(self, of: Subject) -> str | None:
-        return unfit_for_comparing(of) or unfit_for_pyarrow(_listed, of.type)
+        return unfit_for_comparing(of) or unfit_for_pyarrow(_try_keys, of.type)
 
     def keys_of_values(self, values: pa.Array) -> tuple[pa.Array, Positions]:
         if pa.types.is_floating(values.type):
             nan, zero = pa.scalar(math.nan, values.type), pa.scalar(0, values.type)
-            values = pc.if_else(pc.is_nan(values), nan, pc.add(values, zero))  # one of each
+            values = pc.if_else(pc.is_nan(values), nan, pc.add(values, zero))  # one NaN, one zero
         return values, np.arange(len(values), dtype=np.int64)
 
     def keys_for(self, predicate: Predicate, of: Subject) -> Formula | None:
         return KeysWhere(predicate) if can_judge(predicate, of) else None
 
 
-def _listed(values: pa.Array) -> None:
-    """What building an index does to values: they are made keys, told apart and sorted."""
+def _try_keys(values: pa.Array) -> None:
+    """Does what building the index does to values: computes keys, deduplicates and sorts them."""
     keys, _ = Distinct("value").keys_of_values(values)
-    found = keys.dictionary_encode(null_encoding="encode").dictionary
-    pc.index_in(found, value_set=found)
-    pc.array_sort_indices(found)
+    dictionary = keys.dictionary_encode(null_encoding="encode").dictionary
+    pc.index_in(dictionary, value_set=dictionary)
+    pc.array_sort_indices(dictionary)
 
 
 @kept
 def unfit_for_pyarrow(build: Callable[[pa.Array], object], kind: pa.DataType) -> str | None:
-    """Why pyarrow cannot ``build`` something of values of a type; None where it can."""
+    """Returns why pyarrow cannot ``build`` an index on values of a type, or None if it can."""
     try:
         build(pa.nulls(1, kind))
     except pa.ArrowNotImplementedError as error:
@@ -66,7 +84,7 @@ def unfit_for_pyarrow(build: Callable[[pa.Array], object], kind: pa.DataType) ->
 
 
 def unfit_for_comparing(of: Subject) -> str | None:
-    """Why values of this type cannot be compared with literals; None where they can."""
+    """Returns why values of this type cannot be compared with literals, or None if they can."""
     if not of.order.is_defined or pa.types.is_nested(of.type) or pa.types.is_null(of.type):
         return "its type has no order"
     if isinstance(of.type, pa.BaseExtensionType):

@@ -1,4 +1,4 @@
-"""``IDX1``: the values of one column of text, listed for the whole file, for DataFusion's readers.
+"""``IDX1``: a list of one string column's distinct values in a file, as DataFusion reads it.
 
 ::
 
@@ -6,10 +6,9 @@
     at OFFSET:  IDX1 │ length in bytes, u64 little-endian │ value ⏎ value ⏎ value
 
 The layout is that of the example in "Embedding User-Defined Indexes in Apache Parquet Files", on
-Apache DataFusion's blog, July 2025. It knows no column, no version, no checksum and no file, so
-that one found in a file says little by itself: ``found_in`` believes it as far as it can be
-checked, and it is used only where the reader is told its column. One that is written here is listed
-by the directory as well, which knows all of these.
+Apache DataFusion's blog, July 2025. It states no column, version, checksum or file. A list of
+another writer is checked by ``found_in`` as far as possible, and used only if the caller names its
+column. A list that Intarsia writes is also an entry of the directory, which states all of these.
 """
 
 from __future__ import annotations
@@ -36,22 +35,44 @@ from intarsia.pruning.predicates import Predicate, Test
 from intarsia.row_ranges import RowRanges
 
 KEY = "distinct_index_offset"
+"""The footer key that points at the list."""
 _MAGIC, _HEADER = b"IDX1", struct.Struct("<4sQ")
-_MOST_BYTES = 16 * 1024 * 1024
-"""Longer lists are neither written nor read: all of it is read for every file."""
+_MAX_LIST_BYTES = 16 * 1024 * 1024
+"""Longer lists are neither written nor read, because each query reads the whole list of a file."""
 
 
 @dataclass(frozen=True)
 class DistinctIDX1(Distinct):
-    """The list of a text column's distinct values as DataFusion's published example has it.
+    """A list of a string column's distinct values, in the layout of DataFusion's example.
 
-    Its readers, and this one, pass over a file that lists no value a filter lets pass; rows within
-    a file it cannot tell apart, for which ``Distinct`` is better. A file has room for one. NULLs
-    are not listed, so it is not asked where they pass.
+    Readers skip a file if no listed value passes a filter. The list cannot skip rows within a file;
+    ``Distinct`` can. A file can have one list. NULLs are not listed, so the list is not used for
+    predicates that NULLs pass.
 
-    ``on`` is a column of text, itself or within structs. Values that the list would not give back
-    are refused: with a line feed, with a carriage return at the end, more than 16 MiB of them, and
-    an empty text that is the only value; a function of columns is refused by ``add_indexes``.
+    Values that the list could not return are refused when the index is built:
+
+    - values that contain a line feed or end with a carriage return,
+    - an empty string as the only value,
+    - more than 16 MiB of values.
+
+    Parameters
+    ----------
+    on : str
+        Path of a string column, at the top level or within structs. ``add_indexes`` refuses
+        functions of columns.
+    granule_rows : int, default 8192
+        Not used.
+
+    Raises
+    ------
+    IndexSpecError
+        If ``granule_rows`` is out of range.
+
+    Examples
+    --------
+    >>> report, = ia.add_indexes("logs.parquet", [ia.DistinctIDX1("trace_id")])
+    >>> report.added
+    ('trace_id:distinct_idx1',)
     """
 
     kind = "distinct_idx1"
@@ -65,7 +86,7 @@ class DistinctIDX1(Distinct):
         if not of.term.path:
             return "it lists the values of a column, not of a function"
         if not of.is_text:
-            return f"it lists texts, and this is {of.type}"
+            return f"it lists strings, and this is {of.type}"
         return super().unfit(of)
 
     def keys_for(self, predicate: Predicate, of: Subject) -> Formula | None:
@@ -74,18 +95,18 @@ class DistinctIDX1(Distinct):
 
 
 class IDX1Section:
-    """The list, opened: it tells whether any row of the file might pass."""
+    """An open list, which tells whether any row of the file might pass."""
 
     exact = True
 
     def __init__(self, values: pa.Array, *, is_ours: bool) -> None:
-        """Where it is not ``is_ours``, a value may have been cut at its line feeds."""
+        """Takes the listed values. A list that is not ours may have cut values at line feeds."""
         self.listed, self._is_ours = values, is_ours
 
     @classmethod
     def listed_at(cls, source: Source, meta_length: int, meta_crc32: int) -> IDX1Section:
-        """One the directory lists. Raises ``FormatError`` where it is not as it was written."""
-        if meta_length != source.size or meta_length > _HEADER.size + _MOST_BYTES:
+        """Opens a list of the directory. Raises ``FormatError`` if it is damaged."""
+        if meta_length != source.size or meta_length > _HEADER.size + _MAX_LIST_BYTES:
             raise FormatError("the list has another length")
         data = source.read([(0, source.size)])[0]
         if zlib.crc32(data) != meta_crc32:
@@ -95,19 +116,20 @@ class IDX1Section:
         return cls(_values(data[_HEADER.size :]), is_ours=True)
 
     def rows_of(self, formula: Formula, of: Subject) -> RowRanges | None:
-        """No rows where no listed value passes; None where there might be some."""
+        """Returns no rows if no listed value passes ``formula``, or None if one might."""
         assert isinstance(formula, KeysWhere)
         predicate = formula.predicate
-        if not self._is_ours and not _asks_for_whole_lines(predicate):
+        if not self._is_ours and not _is_on_one_line(predicate):
             return None
         passed = passing(predicate, self.listed, of.order)
         return None if passed is None or passed.any() else RowRanges.none()
 
 
-def _asks_for_whole_lines(predicate: Predicate) -> bool:
-    """Would a value that passes be on a line of its own?
+def _is_on_one_line(predicate: Predicate) -> bool:
+    """True if each value that passes would be on a line of its own.
 
-    Of others, one might pass of which no line does: ``'a⏎z' > 'a'`` is listed as ``a`` and ``z``.
+    Another value may pass although none of its lines does: ``'a⏎z' > 'a'`` is listed as ``a`` and
+    ``z``.
     """
     if not isinstance(predicate, Test) or predicate.op not in (Op.EQ, Op.IN) or predicate.nulls:
         return False
@@ -118,25 +140,27 @@ def _asks_for_whole_lines(predicate: Predicate) -> bool:
 
 
 def encoded(values: pa.Array, on: str) -> bytes:
-    """The list of distinct ``values``, which ascend.
+    """Encodes a list of distinct ``values``, which ascend.
 
-    Raises ``IndexSpecError`` for values that it would not give back.
+    Raises ``IndexSpecError`` for values that the list could not return.
     """
     name = index_name(on, DistinctIDX1.kind)
     try:
-        texts = values.cast(pa.large_binary()).cast(pa.large_string())
+        strings = values.cast(pa.large_binary()).cast(pa.large_string())
     except pa.ArrowInvalid as error:
         raise IndexSpecError(f"no index {name}: a value is not UTF-8") from error
     problem = None
-    if pc.any(pc.match_substring(texts, "\n")).as_py():
-        problem = "a value has a line feed, which parts the values of the list"
-    elif pc.any(pc.ends_with(texts, "\r")).as_py():
-        problem = "a value ends in a carriage return, which readers of the list leave out"
-    elif texts.to_pylist() == [""]:
-        problem = "an empty text is the only value, which the list cannot tell from none"
-    data = b"" if problem else "\n".join(texts.to_pylist()).encode()
-    if len(data) > _MOST_BYTES:
-        problem = f"the values take {len(data):,} bytes, of {_MOST_BYTES:,} at most; try distinct"
+    if pc.any(pc.match_substring(strings, "\n")).as_py():
+        problem = "a value has a line feed, which separates the values of the list"
+    elif pc.any(pc.ends_with(strings, "\r")).as_py():
+        problem = "a value ends with a carriage return, which readers of the list drop"
+    elif strings.to_pylist() == [""]:
+        problem = "an empty string is the only value, which looks like an empty list"
+    data = b"" if problem else "\n".join(strings.to_pylist()).encode()
+    if len(data) > _MAX_LIST_BYTES:
+        problem = (
+            f"the values take {len(data):,} bytes, of {_MAX_LIST_BYTES:,} at most; try distinct"
+        )
     if problem:
         raise IndexSpecError(f"no index {name}: {problem}")
     return _HEADER.pack(_MAGIC, len(data)) + data
@@ -148,13 +172,13 @@ def _length(header: memoryview) -> int:
     magic, length = _HEADER.unpack(header[: _HEADER.size])
     if magic != _MAGIC:
         raise FormatError(f"it begins with {magic!r}, not {_MAGIC!r}")
-    if length > _MOST_BYTES:
-        raise FormatError(f"it claims {length:,} bytes, of {_MOST_BYTES:,} at most")
+    if length > _MAX_LIST_BYTES:
+        raise FormatError(f"it claims {length:,} bytes, of {_MAX_LIST_BYTES:,} at most")
     return int(length)
 
 
 def _values(data: memoryview) -> pa.Array:
-    """The lines; that an empty text is one of them is what no bytes at all may mean."""
+    """Decodes the lines. An empty list gives one empty string."""
     try:
         return pa.array(bytes(data).decode().split("\n"), pa.large_string())
     except UnicodeDecodeError as error:
@@ -163,7 +187,7 @@ def _values(data: memoryview) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A list that a file's footer points at: where it is, and the values on its lines."""
+    """A list that a file's footer points at: its offset and length in bytes, and its values."""
 
     place: ByteRange
     values: pa.Array
@@ -172,11 +196,11 @@ class Found:
 def found_in(
     metadata: FileMetaData, source: Source, end: int, taken: Sequence[ByteRange]
 ) -> Found | None:
-    """The list a file's footer points at; None where it points at none.
+    """Returns the list that a file's footer points at, or None if it points at none.
 
-    ``end`` is where the footer begins, ``taken`` what lies before it and is known to be something
-    else: a tool that rewrote the file and kept its key/values left an offset that points into
-    these, or at no ``IDX1``. Raises ``FormatError`` where that is so, or the list is damaged.
+    ``end`` is the offset of the footer. ``taken`` holds the known parts of the file before it. A
+    tool that rewrote the file and copied its key/values leaves an offset into these parts, or one
+    without ``IDX1``. Raises ``FormatError`` in these cases, and if the list is damaged.
     """
     text = metadata.key_value(KEY)
     if text is None:
@@ -196,7 +220,10 @@ def found_in(
 
 
 def contradiction(values: pa.Array, statistics: Sequence[Statistics | None]) -> str | None:
-    """Why ``values`` cannot be all of a column whose chunks have these ``statistics``."""
+    """Returns why a column with these ``statistics`` has other values than the list, or None.
+
+    Source: ``Statistics`` in ``parquet.thrift``.
+    """
     listed = sorted(value.encode() for value in values.to_pylist())
     for stats in statistics:
         if stats is None or stats.min_value is None or stats.max_value is None:

@@ -1,4 +1,4 @@
-"""``Elements``: fingerprints of what lists hold, and of the keys of maps."""
+"""``Elements``: fingerprints of the elements of lists, and of the keys of maps."""
 
 from __future__ import annotations
 
@@ -12,23 +12,40 @@ from intarsia.index.base import Inverted, Positions, Reads, Subject, fingerprint
 from intarsia.index.key_formula import Every, FingerprintArray, Formula, Keys
 from intarsia.pruning.predicates import How, Match, Predicate
 
-_MOST_NEEDED = 64
-"""Of more values that a list has to hold, the first say where it might."""
+_MAX_REQUIRED_KEYS = 64
+"""Most values of a "contains all" search that are looked up. More values add little."""
 _DECIMAL_DIGITS = 38
+"""Digits of decimals that are hashed as 16 bytes."""
 
 
 @dataclass(frozen=True)
 class Elements(Inverted):
-    """An index of elements: which granules have lists that hold a value, any of some, or all.
+    """An index of list elements, for lists that contain a value, any of some, or all of some.
 
-    Of a map, it is the keys that are indexed. A key is the high 32 bits of XXH64 (seed 0) over an
-    element as PLAIN encoding has it, booleans as 32-bit integers, decimals as 16 little-endian
-    bytes (32 where they have more than 38 digits); −0.0 counts as +0.0; NULL and NaN, which no list
-    is ever found to hold, are not indexed.
+    For a map, its keys are indexed. A key of the index is the high 32 bits of XXH64 (seed 0) over
+    the PLAIN encoding of an element. Booleans are hashed as 32-bit integers, −0.0 as +0.0. Decimals
+    are hashed as 16 little-endian bytes, or 32 for more than 38 digits. NULL and NaN are not
+    indexed, because no search matches them.
 
-    ``on`` is the path of a column of lists or maps, itself or within structs; what is within lists,
-    or a list of lists, is refused, as are elements that pyarrow does not compare. Otherwise as
-    ``Lookup``.
+    Parameters
+    ----------
+    on : str or pyarrow.compute.Expression
+        Path of a column of lists or maps, at the top level or within structs. A column within
+        lists, a list of lists, and elements that pyarrow cannot compare are refused.
+    granule_rows : int, default 8192
+        Most rows per granule, 1 to 2**31 - 1. A column's longer pages are divided.
+
+    Raises
+    ------
+    IndexSpecError
+        If ``granule_rows`` is out of range, or the Expression cannot be indexed.
+
+    Examples
+    --------
+    >>> table = pa.table({"tags": [["a", "b"], ["c"]]})
+    >>> reports = ia.write_table(table, "tags.parquet", indexes=[ia.Elements("tags")])
+    >>> ia.dataset("tags.parquet").to_table(filter="list_contains(tags, 'c')").num_rows
+    1
     """
 
     kind = "elements"
@@ -49,18 +66,18 @@ class Elements(Inverted):
         assert isinstance(predicate, Match)
         if not compares(of.type, predicate.values.type):
             return None
-        values, all_held = held_constants(predicate.values, of.type)
+        values, all_fit = held_constants(predicate.values, of.type)
         keys = np.unique(fingerprints(_hashable(values)))
         if predicate.how is not How.LIST_ALL:
             return Keys(keys)
-        if not all_held:
+        if not all_fit:
             return Keys(keys[:0])
-        needed = [Keys(keys[i : i + 1]) for i in range(min(len(keys), _MOST_NEEDED))]
-        return Every(tuple(needed)) if needed else None
+        required = [Keys(keys[i : i + 1]) for i in range(min(len(keys), _MAX_REQUIRED_KEYS))]
+        return Every(tuple(required)) if required else None
 
 
 def _hashable(values: pa.Array) -> pa.Array:
-    """Values as fixed numbers of bytes, or as texts: equal ones have the same bytes."""
+    """Returns values as fixed-width numbers or bytes, or strings. Equal values have equal bytes."""
     kind = values.type
     if pa.types.is_boolean(kind):
         return values.cast(pa.int32())

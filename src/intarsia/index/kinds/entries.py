@@ -1,4 +1,4 @@
-"""``Entries``: fingerprints of what maps hold, of their keys and of keys with their values."""
+"""``Entries``: fingerprints of the keys of maps, and of keys with their values."""
 
 from __future__ import annotations
 
@@ -22,16 +22,36 @@ from intarsia.row_ranges import UInt64Array
 
 @dataclass(frozen=True)
 class Entries(Inverted):
-    """An index of maps: which granules have rows with a key, and with a value of a key.
+    """An index of map entries, for rows with a key, and with a value of a key.
 
-    One index serves all keys: conditions on any value by ``=`` and ``IN``, and whether keys are
-    there, which all other conditions on values need. A map's key has the fingerprint that
-    ``Elements`` gives it; an entry the high 32 bits of XXH64 (seed 0) over two hashes, of the key
-    and of the value as ``Lookup`` hashes it, each of 64 bits and little-endian. Of entries whose
-    value is NULL or NaN, which equal nothing, only the key is indexed.
+    One index serves all keys: ``=`` and ``IN`` on a key's value, and the existence of a key, which
+    all other conditions on its value require.
 
-    ``on`` is the path of a column of maps, itself or within structs. Keys that are no texts are
-    refused, as are values that ``Lookup`` does not take. Otherwise as ``Lookup``.
+    A map's key has the fingerprint that ``Elements`` gives it. An entry has the high 32 bits of
+    XXH64 (seed 0) over two hashes of 64 bits, little-endian: that of its key, and that of its value
+    as ``Lookup`` hashes it. If the value is NULL or NaN, only the key is indexed.
+
+    Parameters
+    ----------
+    on : str or pyarrow.compute.Expression
+        Path of a column of maps, at the top level or within structs. Keys that are not strings are
+        refused, and values that ``Lookup`` refuses.
+    granule_rows : int, default 8192
+        Most rows per granule, 1 to 2**31 - 1. A column's longer pages are divided.
+
+    Raises
+    ------
+    IndexSpecError
+        If ``granule_rows`` is out of range, or the Expression cannot be indexed.
+
+    Examples
+    --------
+    >>> attrs = pa.array([[("host", "a")], [("host", "b")]], pa.map_(pa.string(), pa.string()))
+    >>> reports = ia.write_table(
+    ...     pa.table({"attrs": attrs}), "maps.parquet", indexes=[ia.Entries("attrs")]
+    ... )
+    >>> ia.dataset("maps.parquet").to_table(filter="attrs['host'] = 'b'").num_rows
+    1
     """
 
     kind = "entries"
@@ -41,27 +61,31 @@ class Entries(Inverted):
     def unfit(self, of: Subject) -> str | None:
         key, value = _types(of)
         if not is_text(key):
-            return f"its keys, of type {key}, are no texts"
+            return f"its keys, of type {key}, are not strings"
         if pa.types.is_nested(value):
             return f"its values, of type {value}, are nested"
         reason = unfit_for_hashing(order_of_type(value))
         return f"of its values, {reason}" if reason else None
 
     def keys_of_values(self, values: pa.Array) -> tuple[FingerprintArray, Positions]:
-        keys, held = as_bytes(values.field("key")), values.field("value")
+        keys, map_values = as_bytes(values.field("key")), values.field("value")
         positions = np.arange(len(values), dtype=np.int64)
-        equal = pc.fill_null(pc.equal(held, held), False)  # NULL and NaN are not
-        at = positions[equal.to_numpy(zero_copy_only=False)]
-        entries = _of_entries(hash_values(keys)[at], hash_values(held.filter(equal)))
-        return np.concatenate([fingerprints(keys), entries]), np.concatenate([positions, at])
+        has_value = pc.fill_null(pc.equal(map_values, map_values), False)  # false for NULL and NaN
+        valued_positions = positions[has_value.to_numpy(zero_copy_only=False)]
+        entries = _entry_fingerprints(
+            hash_values(keys)[valued_positions], hash_values(map_values.filter(has_value))
+        )
+        return np.concatenate([fingerprints(keys), entries]), np.concatenate(
+            [positions, valued_positions]
+        )
 
     def keys_for(self, predicate: Predicate, of: Subject) -> Formula | None:
         assert isinstance(predicate, Match)
         key_type, value_type = _types(of)
-        sought = predicate.values if predicate.key is None else pa.repeat(predicate.key, 1)
-        if not compares(key_type, sought.type):
+        search_keys = predicate.values if predicate.key is None else pa.repeat(predicate.key, 1)
+        if not compares(key_type, search_keys.type):
             return None
-        keys = as_bytes(held_constants(sought, key_type)[0])
+        keys = as_bytes(held_constants(search_keys, key_type)[0])
         if predicate.how is How.MAP_ANY or not len(keys):
             return Keys(np.unique(fingerprints(keys)))
         test = Test(of.term, Op.IN, predicate.values)
@@ -69,17 +93,17 @@ class Entries(Inverted):
         if values is None:
             return None
         hashes = hash_values(values)
-        known = np.repeat(hash_values(keys), len(hashes))
-        return Keys(np.unique(_of_entries(known, hashes)))
+        key_hashes = np.repeat(hash_values(keys), len(hashes))
+        return Keys(np.unique(_entry_fingerprints(key_hashes, hashes)))
 
 
 def _types(of: Subject) -> tuple[pa.DataType, pa.DataType]:
-    """The types of keys and of values."""
+    """Returns the types of keys and values."""
     return of.type.field("key").type, of.type.field("value").type
 
 
-def _of_entries(keys: UInt64Array, values: UInt64Array) -> FingerprintArray:
-    """The fingerprints of ``n`` entries by the hashes of their keys and values. Shape ``(n,)``."""
+def _entry_fingerprints(keys: UInt64Array, values: UInt64Array) -> FingerprintArray:
+    """Returns the fingerprints of ``n`` entries by hashes of keys and values. Shape ``(n,)``."""
     pairs = np.column_stack([keys, values]).astype("<u8", copy=False)
     buffers = [None, pa.py_buffer(np.ascontiguousarray(pairs))]
     return fingerprints(pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(pairs), buffers))

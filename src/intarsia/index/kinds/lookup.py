@@ -1,4 +1,4 @@
-"""``Lookup``: fingerprints of exact values, for = and IN on columns of many distinct values."""
+"""``Lookup``: fingerprints of values, for ``=`` and ``IN`` on columns of many distinct values."""
 
 from __future__ import annotations
 
@@ -16,14 +16,30 @@ from intarsia.pruning.predicates import Predicate, Test
 
 @dataclass(frozen=True)
 class Lookup(Inverted):
-    """A lookup index: finds the granules that hold a value, for ``=`` and ``IN``.
+    """An index of exact values, for ``=`` and ``IN``.
 
-    A key is the high 32 bits of XXH64 (seed 0) over the value's PLAIN encoding, as in the
-    specification's bloom filters; −0.0 counts as +0.0; NULL and NaN are not indexed.
+    A key is the high 32 bits of XXH64 (seed 0) over the value's PLAIN encoding. Parquet's bloom
+    filters use the same hash. −0.0 is hashed as +0.0. NULL and NaN are not indexed.
 
-    ``on`` is a column path, or a function of columns as SQL text or as an Expression;
-    ``granule_rows`` the most rows of a granule (1 to 2**31 - 1). Raises ``IndexSpecError`` for a
-    value outside.
+    Parameters
+    ----------
+    on : str or pyarrow.compute.Expression
+        A column path, or a function of columns as SQL text or Expression.
+    granule_rows : int, default 8192
+        Most rows per granule, 1 to 2**31 - 1. A column's longer pages are divided.
+
+    Raises
+    ------
+    IndexSpecError
+        If ``granule_rows`` is out of range, or the Expression cannot be indexed.
+
+    Examples
+    --------
+    >>> ia.Lookup("trace_id")
+    Lookup(on='trace_id', granule_rows=8192)
+    >>> report, = ia.add_indexes("logs.parquet", [ia.Lookup("lower(msg)", granule_rows=1000)])
+    >>> report.added
+    ('lower(msg):lookup',)
     """
 
     kind = "lookup"

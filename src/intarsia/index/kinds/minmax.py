@@ -1,4 +1,4 @@
-"""``MinMax``: the least and the greatest value of each granule, for ranges."""
+"""``MinMax``: the smallest and largest value of each granule, for range conditions."""
 
 from __future__ import annotations
 
@@ -19,22 +19,40 @@ from intarsia.index.value_predicates import boolean, spans_might_match
 from intarsia.parquet.page_statistics import extremes, shortened_high, shortened_low
 from intarsia.pruning.predicates import Predicate, Test
 
-_TEXT_BYTES = 64
-"""Longer texts are shortened to bounds of about so many bytes."""
+_MAX_BOUND_BYTES = 64
+"""Bounds of longer strings are shortened to about this length."""
 
 
 @dataclass(frozen=True)
 class MinMax(Summary):
-    """Bounds of each granule: as a page index has them, at any granule size, on any expression.
+    """An index of bounds, as in a page index, for any granule size and for functions of columns.
 
-    Those of two columns together serve boxes. Otherwise as ``Lookup``.
+    Indexes on two columns together serve bounding boxes.
+
+    Parameters
+    ----------
+    on : str or pyarrow.compute.Expression
+        A column path, or a function of columns as SQL text or Expression.
+    granule_rows : int, default 8192
+        Most rows per granule, 1 to 2**31 - 1. A column's longer pages are divided.
+
+    Raises
+    ------
+    IndexSpecError
+        If ``granule_rows`` is out of range, or the Expression cannot be indexed.
+
+    Examples
+    --------
+    >>> report, = ia.add_indexes("logs.parquet", [ia.MinMax("ts", granule_rows=100)])
+    >>> report.added
+    ('ts:minmax',)
     """
 
     kind = "minmax"
     serves = frozenset(Op)
 
     def unfit(self, of: Subject) -> str | None:
-        return unfit_for_comparing(of) or unfit_for_pyarrow(_summed_up, of.type)
+        return unfit_for_comparing(of) or unfit_for_pyarrow(_try_summary, of.type)
 
     def summarize(self, values: pa.Array, starts: Positions) -> pa.RecordBatch:
         is_null = boolean(values.is_null())
@@ -58,61 +76,61 @@ class MinMax(Summary):
         return spans_might_match(predicate, low, high, boolean(nulls), boolean(nans), of.order)
 
 
-def _summed_up(values: pa.Array) -> None:
+def _try_summary(values: pa.Array) -> None:
     MinMax("value").summarize(values, np.array([0, len(values)]))
 
 
 def _bounds(values: pa.Array, present: BoolArray, starts: Positions) -> tuple[pa.Array, pa.Array]:
-    """Least and greatest of the ``present`` values of each granule; NULL where there is none."""
+    """Returns the bounds of the ``present`` values of each granule, NULL if there are none."""
     numbers = _numbers(values)
     if numbers is not None:
         empty = ~np.logical_or.reduceat(present, starts[:-1])
         return (
-            _reduced(numbers, present, starts, empty, values.type, np.minimum),
-            _reduced(numbers, present, starts, empty, values.type, np.maximum),
+            _reduce(numbers, present, starts, empty, values.type, np.minimum),
+            _reduce(numbers, present, starts, empty, values.type, np.maximum),
         )
     edges = starts.tolist()
-    found = [
+    granule_bounds = [
         extremes(values.slice(start, stop - start)) for start, stop in itertools.pairwise(edges)
     ]
-    lows, highs = zip(*found, strict=True) if found else ((), ())
-    return _gathered(lows, "min", values.type), _gathered(highs, "max", values.type)
+    lows, highs = zip(*granule_bounds, strict=True) if granule_bounds else ((), ())
+    return _bounds_array(lows, "min", values.type), _bounds_array(highs, "max", values.type)
 
 
 def _numbers(values: pa.Array) -> NDArray[Any] | None:
-    """Values as an array that NumPy compares; None where it does not. NULLs are zeros."""
+    """Returns values as numbers for NumPy, with 0 for NULL. Returns None for other types."""
     kind = values.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return np.asarray(pc.fill_null(values, pa.scalar(0, kind)).to_numpy(zero_copy_only=False))
     if pa.types.is_temporal(kind):
-        whole = values.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
-        return np.asarray(pc.fill_null(whole, 0).to_numpy(zero_copy_only=False))
+        integers = values.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
+        return np.asarray(pc.fill_null(integers, 0).to_numpy(zero_copy_only=False))
     return None
 
 
-def _reduced(
+def _reduce(
     numbers: NDArray[Any],
     present: BoolArray,
     starts: Positions,
     empty: BoolArray,
     kind: pa.DataType,
-    least_or_most: Any,
+    ufunc: Any,
 ) -> pa.Array:
     is_float = numbers.dtype.kind == "f"
     limits = np.finfo(numbers.dtype) if is_float else np.iinfo(numbers.dtype)
-    furthest = limits.max if least_or_most is np.minimum else limits.min
+    identity = limits.max if ufunc is np.minimum else limits.min
     if is_float:
-        furthest = np.inf if least_or_most is np.minimum else -np.inf
-    kept = np.where(present, numbers, numbers.dtype.type(furthest))
-    found = pa.array(least_or_most.reduceat(kept, starts[:-1]), mask=empty)
-    return found if found.type == kind else found.cast(kind)
+        identity = np.inf if ufunc is np.minimum else -np.inf
+    filled = np.where(present, numbers, numbers.dtype.type(identity))
+    bounds = pa.array(ufunc.reduceat(filled, starts[:-1]), mask=empty)
+    return bounds if bounds.type == kind else bounds.cast(kind)
 
 
-def _gathered(bounds: Sequence[Any], name: str, kind: pa.DataType) -> pa.Array:
+def _bounds_array(bounds: Sequence[Any], name: str, kind: pa.DataType) -> pa.Array:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         shorten = shortened_low if name == "min" else shortened_high
         stored = pa.binary() if pa.types.is_string(kind) else pa.large_binary()
-        # It need not be UTF-8.
-        shortened = [text and shorten(text, _TEXT_BYTES, text=True) for text in bounds]
+        # A shortened bound need not be UTF-8.
+        shortened = [bound and shorten(bound, _MAX_BOUND_BYTES, text=True) for bound in bounds]
         return pa.array(shortened, stored).view(kind)
     return pa.array(bounds, kind)

@@ -1,4 +1,4 @@
-"""``NGram``: the grams of texts, for whatever looks for a piece of one."""
+"""``NGram``: n-grams of strings, for searches of substrings and patterns."""
 
 from __future__ import annotations
 
@@ -10,36 +10,59 @@ from intarsia.expr.comparison_operators import Op
 from intarsia.index.base import Positions, Subject
 from intarsia.index.key_formula import FingerprintArray, Formula
 from intarsia.index.kinds.gram_keys import GRAMS_VERSION, keys_needed, keys_of_texts
-from intarsia.index.kinds.regex_literals import of_regex
-from intarsia.index.kinds.required_substrings import Required, any_of, of_like, of_literal
+from intarsia.index.kinds.regex_literals import required_by_regex
+from intarsia.index.kinds.required_substrings import (
+    Required,
+    any_of,
+    required_by_like,
+    required_by_literal,
+)
 from intarsia.index.kinds.text_base import TextIndex
 from intarsia.pruning.predicates import How, Predicate, Test
 from intarsia.strings.code_points import is_bytes, is_text
 
 PATTERNS = {
-    How.LIKE: of_like,
-    How.SUBSTRING: of_literal,
-    How.STARTS_WITH: of_literal,
-    How.ENDS_WITH: of_literal,
-    How.REGEX: of_regex,
+    How.LIKE: required_by_like,
+    How.SUBSTRING: required_by_literal,
+    How.STARTS_WITH: required_by_literal,
+    How.ENDS_WITH: required_by_literal,
+    How.REGEX: required_by_regex,
 }
-"""What reads the pattern of each."""
-_MOST_VALUES = 16
-"""Of more values than this, some are likely to be anywhere."""
+"""The function that computes the substrings that a pattern requires, by search."""
+_MAX_IN_VALUES = 16
+"""Longer ``IN`` lists are not looked up, because most granules would contain one of the values."""
 
 
 @dataclass(frozen=True)
 class NGram(TextIndex):
-    """An index of the pieces of texts: for substrings, ``LIKE``, regular expressions, ``=``.
+    """An index of three-character pieces of strings.
 
-    A key is three characters and a few bits of the fourth, without their case, so that searches
-    that ignore it, and those in ``lower`` and ``upper`` of the column, are served as well (all but
-    ``=``). A pattern has to have three characters in a row somewhere; of a regular expression, what
-    every match must contain is found out.
+    It serves substrings, ``LIKE``, regular expressions, ``=`` and ``IN``. A key is three characters
+    and a few bits of the fourth, without case. So the index also serves searches that ignore case,
+    and searches in ``lower`` and ``upper`` of the column (not ``=`` and ``IN``).
 
-    ``on`` is a column path, or a function of columns as SQL text or as an Expression;
-    ``granule_rows`` the most rows of a granule (1 to 2**31 - 1). Raises ``IndexSpecError`` for a
-    value outside.
+    A pattern must contain three consecutive characters somewhere. For a regular expression, the
+    index derives the strings that every match contains.
+
+    Parameters
+    ----------
+    on : str or pyarrow.compute.Expression
+        A column path, or a function of columns as SQL text or Expression.
+    granule_rows : int, default 8192
+        Most rows per granule, 1 to 2**31 - 1. A column's longer pages are divided.
+
+    Raises
+    ------
+    IndexSpecError
+        If ``granule_rows`` is out of range, or the Expression cannot be indexed.
+
+    Examples
+    --------
+    >>> report, = ia.add_indexes("logs.parquet", [ia.NGram("msg")])
+    >>> report.added
+    ('msg:ngram',)
+    >>> ia.dataset("logs.parquet").to_table(filter="msg LIKE '%request 42 %'").num_rows
+    1
     """
 
     kind = "ngram"
@@ -58,7 +81,7 @@ class NGram(TextIndex):
 def _required(predicate: Predicate, *, latin: bool) -> Required | None:
     if isinstance(predicate, Test):
         values = predicate.values
-        if len(values) > _MOST_VALUES or not is_text(values.type):
+        if len(values) > _MAX_IN_VALUES or not is_text(values.type):
             return None
-        return any_of(of_literal(value, latin=latin) for value in values.to_pylist())
+        return any_of(required_by_literal(value, latin=latin) for value in values.to_pylist())
     return PATTERNS[predicate.how](predicate.pattern, latin=latin)

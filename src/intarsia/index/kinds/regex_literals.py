@@ -1,10 +1,13 @@
-r"""What texts must contain to match a regular expression in RE2's syntax, as pyarrow takes it.
+r"""The substrings that a string must contain to match a regular expression in RE2's syntax.
 
-A small reader of patterns, which gives up (``None``) on what it does not know for certain. Of each
-part of a pattern it keeps either all texts the part can match, if they are few, or with which texts
-a match begins and ends, and what it must contain besides; parts side by side are joined, so that
-``ab(c|d)ef+`` is known to need ``abcef`` or ``abdef``. See Russ Cox, "Regular Expression Matching
-with a Trigram Index" (2012).
+A small parser of patterns, which gives up (None) on syntax that it does not know. For each part of
+a pattern, it keeps one of these:
+
+- all strings that the part can match, if they are few,
+- the strings with which a match begins and ends, and what else it must contain.
+
+Adjacent parts are joined, so that ``ab(c|d)ef+`` requires ``abcef`` or ``abdef``. See Russ Cox,
+"Regular Expression Matching with a Trigram Index" (2012).
 
 https://github.com/google/re2/wiki/Syntax
 """
@@ -25,16 +28,17 @@ from intarsia.index.kinds.required_substrings import (
 )
 from intarsia.strings.case_folding import folded
 
-_FEW = 24
-"""More texts than this are not told apart."""
-_CLASS = 16
-"""The most characters of a class that are told apart: the hexadecimal digits."""
-_EDGE = 8
-"""Characters that are kept of where a match begins and ends."""
-_COPIES = 8
-_LONGEST = 4000
-"""Characters; of a longer pattern nothing is told."""
-_NONE: frozenset[str] = frozenset([""])
+_MAX_STRINGS = 24
+"""Most alternative strings that are kept for one part."""
+_MAX_CLASS_CHARACTERS = 16
+"""Most characters of a class that become alternatives: enough for hexadecimal digits."""
+_EDGE_CHARACTERS = 8
+"""Characters that are kept of the beginning and end of a match."""
+_MAX_COPIES = 8
+"""Most repetitions of a part that are written out."""
+_MAX_PATTERN_CHARACTERS = 4000
+"""Longer patterns are not parsed."""
+_EMPTY_STRING: frozenset[str] = frozenset([""])
 
 _FLAGS = re.compile(r"\(\?([imsU]*)(?:-([imsU]+))?([:)])")
 _NAMED = re.compile(r"\(\?P?<\w+>")
@@ -46,15 +50,15 @@ _CONTROLS = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
 class _UnknownError(Exception):
-    """The pattern is one that is not read."""
+    """The pattern uses syntax that the parser does not know."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What is known of the texts that a part of a pattern matches.
+    """The strings that a part of a pattern matches, as far as known.
 
-    ``exact`` are all of them, or ``None``; each begins with one of ``first``, ends with one of
-    ``last`` and meets ``needs``.
+    ``exact`` holds all of them, or is None. Each begins with a string in ``first``, ends with one
+    in ``last``, and meets ``needs``.
     """
 
     exact: frozenset[str] | None
@@ -63,86 +67,93 @@ class _Part:
     needs: Required | None
 
 
-def _exactly(texts: frozenset[str]) -> _Part:
-    return _Part(texts, texts, texts, None)
+def _exactly(strings: frozenset[str]) -> _Part:
+    return _Part(strings, strings, strings, None)
 
 
-_EMPTY = _exactly(_NONE)
-_ANYTHING = _Part(None, _NONE, _NONE, None)
+_EMPTY = _exactly(_EMPTY_STRING)
+_ANYTHING = _Part(None, _EMPTY_STRING, _EMPTY_STRING, None)
 
 
-def of_regex(pattern: str | bytes, *, latin: bool = False) -> Required | None:
-    """Texts in which the regular expression ``pattern`` is found."""
+def required_by_regex(pattern: str | bytes, *, latin: bool = False) -> Required | None:
+    """Returns what strings must contain to match ``pattern``, or None if unknown."""
     text = text_of(pattern, latin=latin)
-    if text is None or len(text) > _LONGEST:
+    if text is None or len(text) > _MAX_PATTERN_CHARACTERS:
         return None
     try:
-        return _needs(_Reader(text).whole())
+        return _required(_Parser(text).whole())
     except (_UnknownError, RecursionError):
         return None
 
 
-def _needs(part: _Part) -> Required | None:
+def _required(part: _Part) -> Required | None:
     if part.exact is not None:
         return _one_of(part.exact)
     return all_of([part.needs, _one_of(part.first), _one_of(part.last)])
 
 
-def _one_of(texts: frozenset[str]) -> Required | None:
-    return any_of(Has(text) if text else None for text in sorted(texts))
+def _one_of(strings: frozenset[str]) -> Required | None:
+    return any_of(Has(text) if text else None for text in sorted(strings))
 
 
-def _joined(left: _Part, right: _Part) -> _Part:
-    """``left`` followed by ``right``."""
+def _join(left: _Part, right: _Part) -> _Part:
+    """Returns the part that matches ``left`` followed by ``right``."""
     if left.exact is not None and right.exact is not None:
-        every = len(left.exact) * len(right.exact)
-        if every <= _FEW:
-            return _exactly(_crossed(left.exact, right.exact))
+        num_strings = len(left.exact) * len(right.exact)
+        if num_strings <= _MAX_STRINGS:
+            return _exactly(_concatenations(left.exact, right.exact))
     across = None
-    if len(left.last) * len(right.first) <= _FEW:
-        across = _one_of(_crossed(left.last, right.first))
+    if len(left.last) * len(right.first) <= _MAX_STRINGS:
+        across = _one_of(_concatenations(left.last, right.first))
     first, last = left.first, right.last
-    if left.exact is not None and len(left.exact) * len(right.first) <= _FEW:
-        first = _crossed(left.exact, right.first)
-    if right.exact is not None and len(left.last) * len(right.exact) <= _FEW:
-        last = _crossed(left.last, right.exact)
-    needs = all_of([_known(left), across, _known(right)])
+    if left.exact is not None and len(left.exact) * len(right.first) <= _MAX_STRINGS:
+        first = _concatenations(left.exact, right.first)
+    if right.exact is not None and len(left.last) * len(right.exact) <= _MAX_STRINGS:
+        last = _concatenations(left.last, right.exact)
+    needs = all_of([_required_within(left), across, _required_within(right)])
     return _Part(
-        None, _short(first, slice(0, _EDGE)), _short(last, slice(-_EDGE, None)), _bounded(needs)
+        None,
+        _truncate(first, slice(0, _EDGE_CHARACTERS)),
+        _truncate(last, slice(-_EDGE_CHARACTERS, None)),
+        _limit_size(needs),
     )
 
 
-def _known(part: _Part) -> Required | None:
+def _required_within(part: _Part) -> Required | None:
     return part.needs if part.exact is None else _one_of(part.exact)
 
 
-def _either(left: _Part, right: _Part) -> _Part:
-    """``left`` or ``right``."""
+def _alternate(left: _Part, right: _Part) -> _Part:
+    """Returns the part that matches ``left`` or ``right``."""
     if left.exact is not None and right.exact is not None:
-        every = left.exact | right.exact
-        if len(every) <= _FEW:
-            return _exactly(every)
+        strings = left.exact | right.exact
+        if len(strings) <= _MAX_STRINGS:
+            return _exactly(strings)
     first, last = left.first | right.first, left.last | right.last
-    needs = any_of([_needs(left), _needs(right)])
+    needs = any_of([_required(left), _required(right)])
     return _Part(
         None,
-        _short(first, slice(0, _EDGE)) if len(first) <= _FEW else _NONE,
-        _short(last, slice(-_EDGE, None)) if len(last) <= _FEW else _NONE,
-        _bounded(needs),
+        _truncate(first, slice(0, _EDGE_CHARACTERS))
+        if len(first) <= _MAX_STRINGS
+        else _EMPTY_STRING,
+        _truncate(last, slice(-_EDGE_CHARACTERS, None))
+        if len(last) <= _MAX_STRINGS
+        else _EMPTY_STRING,
+        _limit_size(needs),
     )
 
 
-def _crossed(left: frozenset[str], right: frozenset[str]) -> frozenset[str]:
-    return frozenset(one + other for one in left for other in right)
+def _concatenations(left: frozenset[str], right: frozenset[str]) -> frozenset[str]:
+    return frozenset(prefix + suffix for prefix in left for suffix in right)
 
 
-def _short(texts: frozenset[str], part: slice) -> frozenset[str]:
-    return frozenset(text[part] for text in texts)
+def _truncate(strings: frozenset[str], characters: slice) -> frozenset[str]:
+    return frozenset(text[characters] for text in strings)
 
 
-def _bounded(needs: Required | None) -> Required | None:
-    """``needs``, unless it has grown out of hand."""
-    return needs if needs is None or _size(needs) <= 40 * _FEW else None
+def _limit_size(needs: Required | None) -> Required | None:
+    """Returns ``needs``, or None if it has become too large."""
+    return needs if needs is None or _size(needs) <= 40 * _MAX_STRINGS else None
 
 
 def _size(needs: Required) -> int:
@@ -153,8 +164,8 @@ def _size(needs: Required) -> int:
             return 1
 
 
-class _Reader:
-    """Reads a pattern from left to right."""
+class _Parser:
+    """A recursive-descent parser of a pattern."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -176,23 +187,23 @@ class _Reader:
         self._at += 1
         return character
 
-    def _match(self, what: re.Pattern[str]) -> re.Match[str] | None:
-        found = what.match(self._text, self._at)
-        if found is not None:
-            self._at = found.end()
-        return found
+    def _match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        match = pattern.match(self._text, self._at)
+        if match is not None:
+            self._at = match.end()
+        return match
 
     def _alternatives(self) -> _Part:
         part = self._sequence()
         while self._next() == "|":
             self._at += 1
-            part = _either(part, self._sequence())
+            part = _alternate(part, self._sequence())
         return part
 
     def _sequence(self) -> _Part:
         part = _EMPTY
         while self._next() not in ("", "|", ")"):
-            part = _joined(part, self._repeated())
+            part = _join(part, self._repeated())
         return part
 
     def _repeated(self) -> _Part:
@@ -200,15 +211,15 @@ class _Reader:
             return self._quoted()
         part = self._atom()
         while True:
-            found = self._match(_REPEAT)
-            if found is not None:
-                least, comma, most = found.groups()
-                exact = not comma or least == most
-                part = self._copies(part, int(least), exact=exact)
+            repeat = self._match(_REPEAT)
+            if repeat is not None:
+                min_count, comma, max_count = repeat.groups()
+                is_exact = not comma or min_count == max_count
+                part = self._copies(part, int(min_count), exact=is_exact)
             elif self._next() in ("*", "+", "?") and self._next():
                 mark = self._take()
                 if mark == "?":
-                    part = _either(part, _EMPTY)
+                    part = _alternate(part, _EMPTY)
                 else:
                     part = self._copies(part, 1 if mark == "+" else 0, exact=False)
             else:
@@ -216,18 +227,18 @@ class _Reader:
             if self._next() == "?":
                 self._at += 1
 
-    def _copies(self, part: _Part, least: int, *, exact: bool) -> _Part:
-        whole = _EMPTY
-        for _ in range(min(least, _COPIES)):
-            whole = _joined(whole, part)
-        if not exact or least > _COPIES:
-            whole = _joined(whole, _ANYTHING)
-            if least:
-                whole = _joined(whole, part)
-        return whole
+    def _copies(self, part: _Part, min_count: int, *, exact: bool) -> _Part:
+        copies = _EMPTY
+        for _ in range(min(min_count, _MAX_COPIES)):
+            copies = _join(copies, part)
+        if not exact or min_count > _MAX_COPIES:
+            copies = _join(copies, _ANYTHING)
+            if min_count:
+                copies = _join(copies, part)
+        return copies
 
     def _quoted(self) -> _Part:
-        r"""``\Q…\E``: a repetition after it is of its last character."""
+        r"""Parses ``\Q…\E``. A repetition after it would apply to its last character."""
         self._at += 2
         end = self._text.find("\\E", self._at)
         stop = len(self._text) if end < 0 else end
@@ -278,10 +289,10 @@ class _Reader:
         return _literal(self._character())
 
     def _character(self) -> str:
-        """The character that an escape, whose backslash was read, stands for."""
-        found = self._match(_HEX)
-        if found is not None:
-            code = int(found.group(1) or found.group(2), 16)
+        """Returns the character of an escape whose backslash was read."""
+        hex_escape = self._match(_HEX)
+        if hex_escape is not None:
+            code = int(hex_escape.group(1) or hex_escape.group(2), 16)
             if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
                 raise _UnknownError
             return chr(code)
@@ -294,11 +305,11 @@ class _Reader:
 
     def _class(self) -> _Part:
         self._at += 1
-        negated = self._next() == "^"
-        self._at += negated
+        is_negated = self._next() == "^"
+        self._at += is_negated
         members: set[str] | None = set()
-        opened = self._at
-        while self._next() != "]" or self._at == opened:
+        first_member = self._at
+        while self._next() != "]" or self._at == first_member:
             if self._match(_POSIX):
                 members = None
                 continue
@@ -313,12 +324,12 @@ class _Reader:
             if self._next() == "-" and self._text[self._at + 1 : self._at + 2] not in ("]", ""):
                 self._at += 1
                 high = self._member()
-            if members is not None and ord(high) - ord(low) < 2 * _CLASS:
+            if members is not None and ord(high) - ord(low) < 2 * _MAX_CLASS_CHARACTERS:
                 members |= {folded(chr(code)) for code in range(ord(low), ord(high) + 1)}
             else:
                 members = None
         self._at += 1
-        if negated or not members or len(members) > _CLASS:
+        if is_negated or not members or len(members) > _MAX_CLASS_CHARACTERS:
             return _ANYTHING
         return _exactly(frozenset(members))
 

@@ -1,7 +1,7 @@
-"""What texts must contain to match a pattern: a formula of ANDs and ORs of pieces of text.
+"""The substrings that a string must contain to match a pattern: a formula of ANDs and ORs.
 
-All pieces are folded (``fold.folded``), so that one formula serves searches with and without regard
-to case. ``None`` stands for a pattern that asks for nothing that could be told.
+All substrings are case-folded (``strings.case_folding.folded``), so that one formula serves
+searches with and without case. None stands for a pattern that requires nothing that is known.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from dataclasses import dataclass
 
 from intarsia.strings.case_folding import folded
 
-_MOST_PARTS = 16
-"""Of a longer conjunction the longest texts are kept: others may be left out, and each costs."""
+_MAX_PARTS = 16
+"""Most parts of an AND. The longest are kept; each part costs a lookup."""
 
 
 @dataclass(frozen=True, slots=True)
 class Has:
-    """Texts that hold ``text``, once folded."""
+    """Requires strings that contain ``text`` after case folding."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """Texts that meet every part."""
+    """Requires strings that meet every part."""
 
     parts: tuple[Required, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """Texts that meet at least one part."""
+    """Requires strings that meet at least one part."""
 
     parts: tuple[Required, ...]
 
@@ -40,22 +40,22 @@ Required = Has | AllOf | AnyOf
 
 
 def all_of(parts: Iterable[Required | None]) -> Required | None:
-    """Every part that is told; ``None`` where none is."""
+    """Returns the AND of the known parts, or None if no part is known."""
     flat: dict[Required, None] = {}
     for part in parts:
         if part is not None:
             flat.update(dict.fromkeys(part.parts if isinstance(part, AllOf) else (part,)))
-    if len(flat) > _MOST_PARTS:
+    if len(flat) > _MAX_PARTS:
         flat = _longest(flat)
-    kept = tuple(part for part in flat if not _implied(part, flat))
-    return AllOf(kept) if len(kept) > 1 else kept[0] if kept else None
+    minimal = tuple(part for part in flat if not _is_implied(part, flat))
+    return AllOf(minimal) if len(minimal) > 1 else minimal[0] if minimal else None
 
 
 def _longest(parts: Iterable[Required]) -> dict[Required, None]:
-    """The ``_MOST_PARTS`` parts that ask for most, in their order."""
-    listed = list(parts)
-    ranked = sorted(range(len(listed)), key=lambda i: -_length(listed[i]))[:_MOST_PARTS]
-    return dict.fromkeys(listed[i] for i in sorted(ranked))
+    """Returns the ``_MAX_PARTS`` parts that require the longest substrings, in their order."""
+    all_parts = list(parts)
+    ranked = sorted(range(len(all_parts)), key=lambda i: -_length(all_parts[i]))[:_MAX_PARTS]
+    return dict.fromkeys(all_parts[i] for i in sorted(ranked))
 
 
 def _length(part: Required) -> int:
@@ -68,8 +68,8 @@ def _length(part: Required) -> int:
             return min(map(_length, parts))
 
 
-def _implied(part: Required, others: Iterable[Required]) -> bool:
-    """Is ``part`` a piece of a longer piece that is needed?"""
+def _is_implied(part: Required, others: Iterable[Required]) -> bool:
+    """True if ``part`` is contained in a longer required substring."""
     return isinstance(part, Has) and any(
         isinstance(other, Has) and len(other.text) > len(part.text) and part.text in other.text
         for other in others
@@ -77,39 +77,45 @@ def _implied(part: Required, others: Iterable[Required]) -> bool:
 
 
 def any_of(parts: Iterable[Required | None]) -> Required | None:
-    """Any of the parts; ``None`` where one of them is not told, or there are none."""
+    """Returns the OR of the parts, or None if one of them is unknown or there are none."""
     flat: dict[Required, None] = {}
     for part in parts:
         if part is None:
             return None
         flat.update(dict.fromkeys(part.parts if isinstance(part, AnyOf) else (part,)))
-    kept = tuple(flat)
-    return AnyOf(kept) if len(kept) > 1 else kept[0] if kept else None
+    alternatives = tuple(flat)
+    return (
+        AnyOf(alternatives) if len(alternatives) > 1 else alternatives[0] if alternatives else None
+    )
 
 
 def text_of(pattern: str | bytes, *, latin: bool) -> str | None:
-    """A pattern as characters; ``latin``: of a column of bytes. ``None`` where it is no text."""
+    """Returns a pattern as a string, or None if it is not valid text.
+
+    ``latin`` is true for columns of bytes, where each byte counts as one character.
+    """
     try:
         if latin:
             raw = pattern.encode() if isinstance(pattern, str) else pattern
             return raw.decode("latin-1")
         text = pattern.decode() if isinstance(pattern, bytes) else pattern
-        text.encode()  # a lone surrogate is no character
+        text.encode()  # fails for a lone surrogate
         return text
     except UnicodeError:
         return None
 
 
-def of_literal(pattern: str | bytes, *, latin: bool = False) -> Required | None:
-    """Texts that contain, begin with, end with or equal ``pattern``."""
+def required_by_literal(pattern: str | bytes, *, latin: bool = False) -> Required | None:
+    """Returns what strings that contain, start with, end with or equal ``pattern`` must contain."""
     text = text_of(pattern, latin=latin)
     return Has(folded(text)) if text else None
 
 
-def of_like(pattern: str | bytes, *, latin: bool = False) -> Required | None:
-    r"""Texts that match a LIKE pattern: ``%`` and ``_``, and ``\%`` and ``\_`` for themselves.
+def required_by_like(pattern: str | bytes, *, latin: bool = False) -> Required | None:
+    r"""Returns what strings that match a LIKE pattern must contain.
 
-    Another escaped character is read in two ways by pyarrow: a piece ends there.
+    ``%`` and ``_`` are wildcards, ``\%`` and ``\_`` stand for themselves. pyarrow reads any other
+    escaped character in two ways, so the substring ends there.
     """
     text = text_of(pattern, latin=latin)
     if text is None:

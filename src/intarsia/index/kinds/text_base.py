@@ -1,4 +1,4 @@
-"""What the kinds that take texts apart have in common."""
+"""The base class of index kinds that store parts of strings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from intarsia.strings.code_points import first_of_runs, is_text
 
 
 class TextIndex(Inverted):
-    """An inverted index of parts of texts, of which a probe may read some only."""
+    """An inverted index of parts of strings. A probe may look up only some of the keys."""
 
     reading_share = 0.1
     has_blocks = True
@@ -19,11 +19,14 @@ class TextIndex(Inverted):
     def keys_of_texts(
         self, values: pa.Array, positions: Positions
     ) -> tuple[FingerprintArray, Positions]:
-        """The keys of ``n`` texts that stand at ``positions``, ascending, of shape ``(n,)``."""
+        """Returns the keys of ``n`` strings, and the position of each key.
+
+        ``positions`` holds the position of each string, ascending. Shape ``(n,)``.
+        """
         raise NotImplementedError
 
     def unfit(self, of: Subject) -> str | None:
-        return None if is_text(of.type) else "its values are no texts"
+        return None if is_text(of.type) else "its values are neither strings nor bytes"
 
     def keys_of_values(self, values: pa.Array) -> tuple[FingerprintArray, Positions]:
         return self.keys_of_texts(values, np.arange(len(values), dtype=np.int64))

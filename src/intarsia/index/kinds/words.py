@@ -1,4 +1,4 @@
-"""``Words``: the words of texts, for ``contains_words``."""
+"""``Words``: the words of strings, for ``contains_words``."""
 
 from __future__ import annotations
 
@@ -16,10 +16,30 @@ from intarsia.strings.tokenizer import WORDS_VERSION, keys_of_texts, keys_of_wor
 
 @dataclass(frozen=True)
 class Words(TextIndex):
-    """An index of the words of texts, without their case, for ``contains_words``.
+    """An index of the words of strings, without case, for ``contains_words``.
 
-    What a word is, ``text.words`` says: letters, digits, marks and connectors side by side, or one
-    ideograph. Otherwise as ``NGram``.
+    ``strings.tokenizer`` defines words: consecutive letters, digits, marks and connectors, or one
+    ideograph.
+
+    Parameters
+    ----------
+    on : str or pyarrow.compute.Expression
+        A column path, or a function of columns as SQL text or Expression.
+    granule_rows : int, default 8192
+        Most rows per granule, 1 to 2**31 - 1. A column's longer pages are divided.
+
+    Raises
+    ------
+    IndexSpecError
+        If ``granule_rows`` is out of range, or the Expression cannot be indexed.
+
+    Examples
+    --------
+    >>> report, = ia.add_indexes("logs.parquet", [ia.Words("msg")])
+    >>> report.added
+    ('msg:words',)
+    >>> ia.dataset("logs.parquet").to_table(filter=ia.contains_words("msg", "done 42")).num_rows
+    1
     """
 
     kind = "words"
