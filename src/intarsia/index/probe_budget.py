@@ -48,10 +48,8 @@ class Purse:
         if not isinstance(formula, Every):
             return self._affordable(formula)[0], None
         parts = sorted(_flatten(formula), key=self._selectivity)
-        affordable, num_used = self._affordable_parts(parts, _ENOUGH_SELECTIVITY)
-        return _make_every(affordable), Every(tuple(parts[num_used:])) if num_used < len(
-            parts
-        ) else None
+        affordable, used = self._affordable_parts(parts, _ENOUGH_SELECTIVITY)
+        return _make_every(affordable), Every(tuple(parts[used:])) if used < len(parts) else None
 
     def more(self, rest: Every) -> Formula | None:
         """Returns the affordable part of the second formula of ``first``, or None."""

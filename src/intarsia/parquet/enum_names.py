@@ -1,4 +1,7 @@
-"""Short display names of types, codecs, encodings and page types, for tables."""
+"""Short display names of types, codecs, encodings and page types, for tables.
+
+Source of the full names: the enums and ``LogicalType`` in ``parquet.thrift``.
+"""
 
 from __future__ import annotations
 

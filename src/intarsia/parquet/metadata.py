@@ -353,7 +353,7 @@ class CountedChunk:
 
 
 @struct
-class TextBytes:
+class StringBytes:
     """A ``SizeStatistics`` decoded for the length of its strings only."""
 
     unencoded_byte_array_data_bytes: int | None = field(1, I64)
@@ -368,7 +368,7 @@ class Outline:
     total_compressed_size: int = field(7, I64, required=True)
     data_page_offset: int = field(9, I64, required=True)
     dictionary_page_offset: int | None = field(11, I64)
-    size_statistics: TextBytes | None = field(16, TextBytes)
+    size_statistics: StringBytes | None = field(16, StringBytes)
 
     @property
     def start(self) -> int:

@@ -58,7 +58,7 @@ T = TypeVar("T")
 
 def list_of(element: Any) -> tuple[int, Any]:
     """Returns the type of a list of ``element``: one of the constants above, or a struct class."""
-    kind, arguments = _type_and_arguments(element)
+    kind, arguments = _thrift_type(element)
     return TType.LIST, (kind, arguments, False)
 
 
@@ -189,13 +189,7 @@ def struct(cls: type[T]) -> type[T]:
         if isinstance(kind, _StructsKind):
             lists[number] = (f.name, kind.element)
         else:
-            spec[number] = (
-                number,
-                *_type_and_arguments(kind)[:1],
-                f.name,
-                _type_and_arguments(kind)[1],
-                None,
-            )
+            spec[number] = (number, *_thrift_type(kind)[:1], f.name, _thrift_type(kind)[1], None)
     made.thrift_spec = tuple(spec)  # read by the thrift library
     made.thrift_lists, made.thrift_numbers = lists, numbers
     # The library uses these for nested structs if its C extension is missing.
@@ -204,7 +198,7 @@ def struct(cls: type[T]) -> type[T]:
     return made  # type: ignore[no-any-return]  # the class, with slots
 
 
-def _type_and_arguments(kind: Any) -> tuple[int, Any]:
+def _thrift_type(kind: Any) -> tuple[int, Any]:
     if isinstance(kind, type):
         return TType.STRUCT, [kind, _spec_of(kind)]
     number, arguments = kind

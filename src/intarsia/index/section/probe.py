@@ -399,14 +399,14 @@ class SummarySection(Section):
         if not len(candidates):
             return within
         pages = self.pages_with(candidates)
-        is_match = kind.might_match(predicate, self.summaries(pages), of)
-        if is_match is None:
+        might_match = kind.might_match(predicate, self.summaries(pages), of)
+        if might_match is None:
             return None
         granules = self.rows_on(pages)
-        is_match = np.asarray(is_match, dtype=np.bool_)
-        if is_match.shape != granules.shape:
-            raise FormatError(f"{len(is_match):,} results for {len(granules):,} granules")
-        matching = granules[is_match]
+        might_match = np.asarray(might_match, dtype=np.bool_)
+        if might_match.shape != granules.shape:
+            raise FormatError(f"{len(might_match):,} results for {len(granules):,} granules")
+        matching = granules[might_match]
         return RowRanges(starts[matching], stops[matching])
 
     def summaries(self, pages: Int64Array) -> pa.RecordBatch:
