@@ -37,7 +37,13 @@ BoolArray = NDArray[np.bool_]
 
 
 class Reads(Enum):
-    """The form in which a kind receives the values of a term."""
+    """The form in which a kind receives the values of a term.
+
+    Examples
+    --------
+    >>> ia.Lookup.reads
+    <Reads.PHYSICAL: 'physical'>
+    """
 
     VALUES = "values"
     """Values in the term's Arrow type. Dictionaries are decoded."""

@@ -87,7 +87,7 @@ class Some:
     Parameters
     ----------
     parts : tuple of formulas
-        None of them selects no granule.
+        An empty tuple selects no granule.
 
     Examples
     --------

@@ -139,8 +139,8 @@ def filter_bytes(source: Source, offset: int) -> int:
 def count_missing(source: Source, offset: int, length: int | None, hashes: UInt64Array) -> int:
     """Counts the ``hashes`` whose values were certainly not added to the filter at ``offset``.
 
-    Reads at most a few blocks per hash, because a damaged footer may point many filters at the same
-    bytes. Raises the same errors as ``read_bloom_filter``.
+    Reads at most 64 KiB plus two blocks per hash, because a damaged footer may point many filters
+    at the same bytes. Raises the same errors as ``read_bloom_filter``.
     """
     header_size, size = _read_headers(source, [(offset, length)])[0]
     if size <= _WHOLE_READ_BYTES + 2 * _BLOCK_BYTES * len(hashes):

@@ -45,7 +45,7 @@ class OffsetIndex:
         """Describes why a chunk of ``num_rows``, in bytes ``[start, stop)``, cannot use this index.
 
         Returns None if the pages are in order, disjoint, inside the chunk, start at row 0, and each
-        has rows. Whether a page holds that many rows only its header can tell.
+        has rows. Only the page headers can confirm how many rows a page holds.
         """
         if not len(self):
             return None if num_rows == 0 else "no pages for a chunk that has rows"
