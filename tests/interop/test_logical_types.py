@@ -221,7 +221,7 @@ def test_text_of_another_length_than_the_bytes_is_an_error(ds, tmp_path):
     assert twelve.count_rows(filter="v = '123456789abc'") == 1
     with pytest.raises(ia.PredicateError, match=r"fixed_size_binary\[12\]: it has 3 bytes"):
         twelve.count_rows(filter="v = 'abc'")
-    with pytest.raises(ia.PredicateError, match=r"\\ begins a byte, as in \\xFF"):
+    with pytest.raises(ia.PredicateError, match=r"a backslash begins a byte, as in \\xFF"):
         twelve.count_rows(filter=r"v = '\x'")
     with pytest.raises(ia.PredicateError, match="it has 4 bytes"):
         ds.count_rows(filter="list_contains(l, 'nope')")

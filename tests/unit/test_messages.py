@@ -79,12 +79,12 @@ WRONG: dict[str, tuple[type[Exception], str, Call]] = {
     ),
     "constant_of_another_type": (
         PredicateError,
-        r"\(int64, string\); a constant has to be of its column's type",
+        r"\(int64, string\); a constant must have its column's type",
         lambda path: ia.dataset(path).to_table(filter=[("id", "=", "1")]),
     ),
     "moment_without_a_zone": (
         PredicateError,
-        "where a column has a time zone, so has what it is compared with",
+        "compare a column that has a time zone with values that have one",
         lambda path: ia.dataset(path).to_table(filter=[("ts", ">", datetime.datetime(2026, 1, 1))]),
     ),
     "number_and_decimal": (

@@ -1,6 +1,6 @@
-"""Filters: from ``pyarrow.compute.Expression``, or SQL text, to what pruning needs to know.
+"""Filter expressions: their tree, their data types, their constants, and their evaluation by
+pyarrow.
 
-``expression`` reads an Expression's structure, ``pruning`` brings it into a form of ANDs and ORs
-over simple tests of one field, ``sql`` turns SQL text into an Expression. Rows are kept or dropped
-by pyarrow alone; ``evaluation`` computes the calls of our own ``functions`` before it does.
+May import ``errors``, ``limits``, ``threads``, ``row_ranges`` and ``strings``. Start with ``tree``,
+which reads a ``pyarrow.compute.Expression``, then ``evaluate``.
 """

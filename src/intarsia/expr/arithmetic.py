@@ -1,7 +1,8 @@
-"""Arithmetic of numbers of two types: what each becomes before pyarrow computes.
+"""Arithmetic on two numbers of different types: the casts that pyarrow needs before it computes.
 
-Decimals and integers become decimals of precisions that hold the result, which pyarrow asks for.
-Beside floats, what is none becomes one, rounded where it has to be, as in SQL; pyarrow would fail.
+Decimals and integers become decimals whose precision holds the result, as pyarrow requires.
+Operands combined with floats are cast to float, rounded if necessary, as in SQL. Without these
+casts, pyarrow would fail.
 """
 
 from __future__ import annotations
@@ -16,16 +17,17 @@ from intarsia.errors import PredicateError
 from intarsia.expr.casts import keeps_values
 
 Typed = tuple[pc.Expression, pa.DataType | None]
-"""A value, and its type where that is known."""
-_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
-"""How many an integer of so many bits may have."""
+"""A value, and its type if that is known."""
+_DECIMAL_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
+"""The number of decimal digits that an integer type needs, by its width in bits."""
 
 
 def computed(compute: Callable[[Any, Any], Any], one: Typed, other: Typed) -> Typed:
-    """What ``compute`` of pyarrow gives for two values, and its type where both are numbers.
+    """Returns the value that ``compute`` of pyarrow gives for two values, and its type if both are
+    numbers.
 
-    Results of more than 38 digits are decimals of 256 bits. Raises ``PredicateError`` where they
-    may have more than 76.
+    Results of more than 38 digits are 256-bit decimals. Raises ``PredicateError`` if the result may
+    have more than 76 digits.
     """
     (left, left_kind), (right, right_kind) = one, other
     if left_kind is None or right_kind is None:
@@ -33,20 +35,21 @@ def computed(compute: Callable[[Any, Any], Any], one: Typed, other: Typed) -> Ty
     kinds = [left_kind, right_kind]
     if any(map(pa.types.is_floating, kinds)):
         left, right = as_floats(one, other)
-        return compute(left, right), _float_of(kinds)
+        return compute(left, right), _common_float(kinds)
     if any(map(pa.types.is_decimal, kinds)) and all(map(is_exact, kinds)):
-        return _of_decimals(compute, (left, right), kinds)
-    is_whole = all(map(pa.types.is_integer, kinds))
-    return compute(left, right), _result(compute, kinds) if is_whole else None
+        return _compute_decimals(compute, (left, right), kinds)
+    are_integers = all(map(pa.types.is_integer, kinds))
+    return compute(left, right), _result_type(compute, kinds) if are_integers else None
 
 
 def as_floats(one: Typed, other: Typed) -> tuple[pc.Expression, pc.Expression]:
-    """Two values, of which both are floats of one type where one is a float and both are numbers.
+    """Returns two numbers, both cast to one float type if one of them is a float.
 
-    That is so even where pyarrow would convert them: it takes a constant for the shortest float
-    that holds it, and computes by that.
+    The cast is explicit even where pyarrow would convert implicitly: pyarrow gives a constant the
+    narrowest float type that holds it, and computes in that type. Values that are not numbers are
+    returned unchanged.
     """
-    target = _float_of([one[1], other[1]])
+    target = _common_float([one[1], other[1]])
     if target is None:
         return one[0], other[0]
     left, right = (
@@ -57,14 +60,19 @@ def as_floats(one: Typed, other: Typed) -> tuple[pc.Expression, pc.Expression]:
 
 
 def nearest(value: pc.Expression, kind: pa.DataType, target: pa.DataType) -> pc.Expression:
-    """A number as the nearest float of type ``target``."""
+    """Returns a number as the nearest float of type ``target``."""
     if pa.types.is_decimal(kind):
-        value = value.cast(pa.string())  # of which pyarrow makes the nearest, and not directly
+        value = value.cast(
+            pa.string()
+        )  # its cast to float rounds to the nearest, a decimal's does not
     return value.cast(target, safe=pa.types.is_integer(kind) and keeps_values(kind, target))
 
 
-def _float_of(kinds: Sequence[pa.DataType | None]) -> pa.DataType | None:
-    """The float that numbers of two types become; None where there is none, or no number."""
+def _common_float(kinds: Sequence[pa.DataType | None]) -> pa.DataType | None:
+    """Returns the float type that numbers of two types are cast to.
+
+    Returns None if neither is a float, if one is not a number, or if the only floats are float16.
+    """
     floats = [kind for kind in kinds if kind is not None and pa.types.is_floating(kind)]
     others = [kind for kind in kinds if kind not in floats]
     if not floats or not all(kind is not None and is_exact(kind) for kind in others):
@@ -73,35 +81,35 @@ def _float_of(kinds: Sequence[pa.DataType | None]) -> pa.DataType | None:
     return None if widest == pa.float16() else widest
 
 
-def _of_decimals(
+def _compute_decimals(
     compute: Callable[[Any, Any], Any],
     values: Sequence[pc.Expression],
-    own: Sequence[pa.DataType],
+    types: Sequence[pa.DataType],
 ) -> Typed:
-    kinds = [_as_decimal(kind) for kind in own]
+    decimals = [_as_decimal(kind) for kind in types]
     try:
         try:
-            result = _result(compute, kinds)
+            result = _result_type(compute, decimals)
         except pa.ArrowInvalid:
-            kinds = [pa.decimal256(kind.precision, kind.scale) for kind in kinds]
-            result = _result(compute, kinds)
+            decimals = [pa.decimal256(kind.precision, kind.scale) for kind in decimals]
+            result = _result_type(compute, decimals)
     except pa.ArrowInvalid as error:
-        raise PredicateError(f"more digits than a decimal has: {error}") from error
+        raise PredicateError(f"the result has more digits than a decimal holds: {error}") from error
     left, right = (
-        value if kind == was else value.cast(kind)
-        for value, was, kind in zip(values, own, kinds, strict=True)
+        value if kind == original else value.cast(kind)
+        for value, original, kind in zip(values, types, decimals, strict=True)
     )
     return compute(left, right), result
 
 
 def is_exact(kind: pa.DataType) -> bool:
-    """Is it integers or decimals?"""
+    """True if ``kind`` is an integer or decimal type."""
     return bool(pa.types.is_integer(kind) or pa.types.is_decimal(kind))
 
 
 def _as_decimal(kind: pa.DataType) -> pa.DataType:
-    return pa.decimal128(_DIGITS[kind.bit_width], 0) if pa.types.is_integer(kind) else kind
+    return pa.decimal128(_DECIMAL_DIGITS[kind.bit_width], 0) if pa.types.is_integer(kind) else kind
 
 
-def _result(compute: Callable[[Any, Any], Any], kinds: list[pa.DataType]) -> pa.DataType:
+def _result_type(compute: Callable[[Any, Any], Any], kinds: list[pa.DataType]) -> pa.DataType:
     return compute(*(pa.nulls(0, kind) for kind in kinds)).type

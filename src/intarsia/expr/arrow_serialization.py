@@ -1,8 +1,8 @@
-"""An Expression's pickle state, taken apart: nodes in prefix order, and the values they point to.
+"""The pickle state of an ``Expression``: its nodes in prefix order, and the values they point to.
 
-That state is an Arrow IPC file: the schema's metadata lists the nodes in order, the columns of its
-one record batch hold literals and function options. The metadata repeats keys, so it is read from
-the exported C schema rather than through ``schema.metadata``, a dict.
+The state is an Arrow IPC file. The schema's metadata lists the nodes in order. The columns of its
+only record batch hold literals and function options. The metadata repeats keys, so this module
+reads it from the exported C schema: ``schema.metadata`` is a dict and would drop repeated keys.
 
 Source: Arrow's C data interface, section "ArrowSchema"; ``Expression`` serialization in Arrow C++.
 """
@@ -19,32 +19,32 @@ import pyarrow.compute as pc
 from intarsia.errors import PredicateError, check_version
 from intarsia.limits import MAX_EXPRESSION_DEPTH
 
-# All that reads, filters or indexes files imports this module. Another pyarrow may serialize
-# Expressions in another form, and give its functions another meaning.
+# Everything that reads, filters or indexes files imports this module. Another version of pyarrow
+# may serialize Expressions differently or change what a function means.
 check_version(pa)
 
 POINTING = ("literal", "options")
-"""Kinds of nodes whose text is the number of a column."""
+"""Kinds of nodes whose value is the number of a column."""
 
 
 class Serialized(NamedTuple):
-    """An Expression's pickle state: its nodes in prefix order, and the values these point to."""
+    """An Expression's pickle state: its nodes in prefix order, and the values they point to."""
 
     rebuild: Callable[[pa.Buffer], pc.Expression]
     nodes: list[tuple[str, str]]
     batch: pa.RecordBatch
 
     def part(self, nodes: list[tuple[str, str]]) -> pc.Expression:
-        """The Expression of some of its nodes."""
-        kept, columns = [], []
+        """Returns the Expression made of some of the nodes."""
+        renumbered, columns = [], []
         for kind, value in nodes:
             if kind in POINTING:
                 columns.append(self.batch.column(int(value)))
                 value = str(len(columns) - 1)
-            kept.append((kind, value))
-        # Without any it would have no row, and not be taken back.
+            renumbered.append((kind, value))
+        # pyarrow rejects a batch without rows, so a batch without columns gets one.
         batch = batch_of(columns or [pa.nulls(1)])
-        batch = batch.replace_schema_metadata(pa.KeyValueMetadata(kept))
+        batch = batch.replace_schema_metadata(pa.KeyValueMetadata(renumbered))
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, batch.schema) as writer:
             writer.write_batch(batch)
@@ -52,14 +52,14 @@ class Serialized(NamedTuple):
 
 
 def batch_of(columns: list[pa.Array]) -> pa.RecordBatch:
-    """The values that nodes point to, by their numbers."""
+    """Returns a record batch of the values that nodes point to, by column number."""
     return pa.RecordBatch.from_arrays(columns, [""] * len(columns))
 
 
 def serialized_of(expression: pc.Expression) -> Serialized | None:
-    """An Expression taken apart; None where pyarrow cannot serialize it.
+    """Returns the pickle state of an Expression, or None if pyarrow cannot serialize it.
 
-    Raises ``PredicateError`` for one that nests deeper than ``MAX_EXPRESSION_DEPTH``.
+    Raises ``PredicateError`` if calls nest deeper than ``MAX_EXPRESSION_DEPTH``.
     """
     try:
         rebuild, (buffer,) = expression.__reduce__()
@@ -72,22 +72,22 @@ def serialized_of(expression: pc.Expression) -> Serialized | None:
 
 
 def _check_depth(nodes: list[tuple[str, str]]) -> None:
-    """Raise ``PredicateError`` for calls so deep in others that pyarrow's stack may overflow."""
+    """Raises ``PredicateError`` if calls nest so deeply that pyarrow's stack may overflow."""
     if len(nodes) <= 2 * MAX_EXPRESSION_DEPTH:  # each call has an end
         return
-    depth = deepest = 0
+    depth = max_depth = 0
     for kind, _ in nodes:
         depth += (kind == "call") - (kind == "end")
-        deepest = max(deepest, depth)
-    if deepest > MAX_EXPRESSION_DEPTH:
+        max_depth = max(max_depth, depth)
+    if max_depth > MAX_EXPRESSION_DEPTH:
         raise PredicateError(
-            f"the Expression nests {deepest:,} calls; the limit is {MAX_EXPRESSION_DEPTH:,}: "
+            f"the Expression nests {max_depth:,} calls; the limit is {MAX_EXPRESSION_DEPTH:,}: "
             "write long lists of alternatives with isin, or join them in pairs"
         )
 
 
 def end_of(nodes: list[tuple[str, str]], at: int) -> int:
-    """Where the node at ``at`` ends, with all that is under it."""
+    """Returns the index after the node at ``at`` and everything below it."""
     depth = 0
     while True:
         kind, value = nodes[at]
@@ -100,7 +100,7 @@ def end_of(nodes: list[tuple[str, str]], at: int) -> int:
 
 
 class _CSchema(ctypes.Structure):
-    """``struct ArrowSchema`` as far as its metadata."""
+    """The fields of ``struct ArrowSchema`` up to ``metadata``."""
 
     _fields_ = (
         ("format", ctypes.c_char_p),
@@ -115,21 +115,21 @@ _capsule_pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
 
 
 def _metadata_items(schema: pa.Schema) -> list[tuple[str, str]]:
-    """Key/value metadata in order, repeated keys included."""
+    """Returns key/value metadata in order, repeated keys included."""
     capsule = schema.__arrow_c_schema__()
     address = _CSchema.from_address(_capsule_pointer(capsule, b"arrow_schema")).metadata
     if not address:
         return []
 
-    def number() -> int:
+    def read_int32() -> int:
         nonlocal address
         address += 4
         return ctypes.c_int32.from_address(address - 4).value
 
-    def text() -> str:
+    def read_string() -> str:
         nonlocal address
-        size = number()
+        size = read_int32()
         address += size
         return ctypes.string_at(address - size, size).decode()
 
-    return [(text(), text()) for _ in range(number())]
+    return [(read_string(), read_string()) for _ in range(read_int32())]

@@ -1,4 +1,4 @@
-"""Casts of SQL: the types they name, and those that keep every value in whatever engine."""
+"""Casts in SQL: the types they name, and casts that keep every value in every engine."""
 
 from __future__ import annotations
 
@@ -24,70 +24,78 @@ _TYPES: dict[Any, pa.DataType] = {
     exp.DataType.Type.BOOLEAN: pa.bool_(),
     exp.DataType.Type.UUID: pa.uuid(),
 }
-_EXTENSIONS = {"arrow.uuid", "arrow.json"}
-_MANTISSA = {16: 11, 32: 24, 64: 53}
-"""Bits of integers that a float of so many bits holds exactly."""
+_UNWRAPPED_EXTENSIONS = {"arrow.uuid", "arrow.json"}
+_MANTISSA_BITS = {16: 11, 32: 24, 64: 53}
+"""The bits of the integers that a float type holds exactly, by the float's width in bits."""
 
 
 def cast_type(target: exp.DataType) -> pa.DataType:
-    """The type that a cast names. Raises ``PredicateError`` for one that is not known here."""
+    """Returns the type that a cast names. Raises ``PredicateError`` for a type that is not
+    supported.
+    """
     kind = _TYPES.get(target.this)
-    is_plain = kind == pa.string() or not target.expressions  # a length of texts means nothing
-    if kind is None or not is_plain:
+    is_supported = (
+        kind == pa.string() or not target.expressions
+    )  # engines ignore the n of VARCHAR(n)
+    if kind is None or not is_supported:
         raise PredicateError(f"CAST to {text_of(target)} is not understood")
     return kind
 
 
 def is_uuid(kind: pa.DataType | None) -> bool:
-    """Is it Arrow's type of UUIDs, which are 16 bytes?"""
+    """True if ``kind`` is Arrow's UUID type, which stores 16 bytes."""
     return kind is not None and kind == pa.uuid()
 
 
 def is_json(kind: pa.DataType) -> bool:
-    """Is it Arrow's type of JSON, which is text?"""
+    """True if ``kind`` is Arrow's JSON type, which stores strings."""
     return isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.json"
 
 
 def without_extension(kind: pa.DataType) -> pa.DataType:
-    """Of UUIDs and JSON, the bytes and texts that they are; any other type as it is."""
-    is_one = isinstance(kind, pa.BaseExtensionType) and kind.extension_name in _EXTENSIONS
-    return kind.storage_type if is_one else kind
+    """Returns the storage type of UUIDs and JSON, and any other type unchanged."""
+    is_unwrapped = (
+        isinstance(kind, pa.BaseExtensionType) and kind.extension_name in _UNWRAPPED_EXTENSIONS
+    )
+    return kind.storage_type if is_unwrapped else kind
 
 
 def keeps_values(kind: pa.DataType, target: pa.DataType) -> bool:
-    """Is a cast from ``kind`` to ``target`` exact for every value?
+    """True if a cast from ``kind`` to ``target`` is exact for every value.
 
-    Known of integers and floats that become wider, and of texts.
+    This is known for integers and floats that become wider, and for strings.
     """
     if kind == target:
         return True
     if pa.types.is_integer(kind):
-        signed = pa.types.is_signed_integer(kind)
-        bits = kind.bit_width - signed
+        is_signed = pa.types.is_signed_integer(kind)
+        bits = kind.bit_width - is_signed
         if pa.types.is_integer(target):
-            to_signed = pa.types.is_signed_integer(target)
-            return bool(target.bit_width - to_signed >= bits and (to_signed or not signed))
-        return bool(pa.types.is_floating(target)) and bits <= _MANTISSA[target.bit_width]
+            is_target_signed = pa.types.is_signed_integer(target)
+            return bool(
+                target.bit_width - is_target_signed >= bits and (is_target_signed or not is_signed)
+            )
+        return bool(pa.types.is_floating(target)) and bits <= _MANTISSA_BITS[target.bit_width]
     if pa.types.is_floating(kind):
         return bool(pa.types.is_floating(target)) and kind.bit_width <= target.bit_width
     return is_text(kind) and is_text(target)
 
 
 def is_moment(kind: pa.DataType) -> bool:
-    """Is it days, or moments of any unit?"""
+    """True if ``kind`` is date32 or a timestamp of any unit."""
     return bool(pa.types.is_date32(kind) or pa.types.is_timestamp(kind))
 
 
 def has_zone(kind: pa.DataType) -> bool:
-    """Is it moments with a time zone?"""
+    """True if ``kind`` is a timestamp with a time zone."""
     return bool(pa.types.is_timestamp(kind)) and kind.tz is not None
 
 
 def is_in_utc(kind: pa.DataType) -> bool:
-    """Is it moments whose time zone is UTC?"""
+    """True if ``kind`` is a timestamp whose time zone is UTC."""
     return has_zone(kind) and kind.tz == "UTC"
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Is it text, of offsets of either size?"""
+    """True if ``kind`` is a string type, with 32-bit or 64-bit offsets."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))

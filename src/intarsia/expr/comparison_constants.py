@@ -1,9 +1,9 @@
 """Constants of a filter in the types that columns are compared in.
 
-pyarrow compares no UUIDs and no JSON. It compares a string of any length with 16 bytes, and finds
-no row. So UUIDs, and strings that are compared with UUIDs, become the 16 bytes that files store;
-constants that can never equal a value of their column's type are refused, and so are two columns
-whose types have no value in common.
+pyarrow compares no UUIDs and no JSON. It accepts a comparison of 16 bytes with a string of any
+length, and no row matches. So UUIDs, and strings that are compared with UUIDs, become the 16 bytes
+that files store. A constant that can never equal a value of its column's type is rejected. So is a
+comparison of two columns whose types have no value in common.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ from intarsia.expr.nested_types import type_at, without_dictionary
 
 _EQUALITIES = {"equal", "not_equal", "is_in"}
 _COMPARISONS = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}
-_CONSTANT_OPTIONS = {"is_in": "value_set", "map_lookup": "query_key"}
-"""Functions whose constants are among their options, and the names of these."""
+_CONSTANT_OPTION_NAMES = {"is_in": "value_set", "map_lookup": "query_key"}
+"""Functions whose constants are among their options, and the names of these options."""
 _Nodes = list[tuple[str, str]]
-_Part = Callable[[_Nodes], pc.Expression]
-"""Makes the Expression of some of a filter's nodes."""
+_ExpressionBuilder = Callable[[_Nodes], pc.Expression]
+"""Builds the Expression of some of a filter's nodes."""
 
 
 class _Call(NamedTuple):
-    """A call, the nodes of each argument that is not a constant, and the constants' columns."""
+    """A call, the nodes of each argument that is not a constant, and the column numbers of its
+    constants.
+    """
 
     function: str
     arguments: list[_Nodes]
@@ -43,11 +45,12 @@ class _Call(NamedTuple):
 def with_comparable_constants(expression: pc.Expression, schema: pa.Schema) -> pc.Expression:
     """Returns ``expression`` with constants that pyarrow compares with columns of ``schema``.
 
-    UUIDs and JSON become the bytes and strings that store them. A string beside a UUID column is
-    read as a UUID, with or without hyphens. Raises ``PredicateError`` if it is not one, if bytes
-    beside it are not 16, if a constant's length excludes that it equals a value of
-    ``fixed_size_binary``, and if columns of such types and of others are compared that have no
-    value in common.
+    UUIDs and JSON become the bytes and strings that store them. A string compared with a UUID
+    column is read as a UUID, with or without hyphens. Raises ``PredicateError`` in these cases:
+
+    - the string is not a UUID, or bytes compared with a UUID column are not 16;
+    - a constant's length rules out that it equals a value of its ``fixed_size_binary`` column;
+    - two compared columns have such types, or one of them, and no value in common.
 
     >>> text = "00000000-0000-0000-0000-000000000041"
     >>> with_comparable_constants(pc.field("u") == text, pa.schema({"u": pa.uuid()}))
@@ -56,25 +59,27 @@ def with_comparable_constants(expression: pc.Expression, schema: pa.Schema) -> p
     serialized = serialized_of(expression)
     if serialized is None:
         return expression
-    given = serialized.batch.columns
-    columns = [_filterable(column) for column in given]
+    original = serialized.batch.columns
+    columns = [_filterable(column) for column in original]
 
-    def part(nodes: _Nodes) -> pc.Expression:
+    def expression_of(nodes: _Nodes) -> pc.Expression:
         return serialized._replace(batch=batch_of(columns)).part(nodes)
 
-    if any(_has(field.type, pa.types.is_fixed_size_binary) for field in filterable_schema(schema)):
+    if any(
+        _has_type(field.type, pa.types.is_fixed_size_binary) for field in filterable_schema(schema)
+    ):
         for call in _calls(serialized.nodes):
             for at in call.constants:
-                columns[at] = _comparable(columns[at], call, part, schema)
+                columns[at] = _comparable(columns[at], call, expression_of, schema)
             if call.function in _COMPARISONS and len(call.arguments) == 2:
-                _check_types(call, part, schema)
-    if all(new.type == old.type for new, old in zip(columns, given, strict=True)):
+                _check_types(call, expression_of, schema)
+    if all(new.type == old.type for new, old in zip(columns, original, strict=True)):
         return expression
-    return part(serialized.nodes)
+    return expression_of(serialized.nodes)
 
 
 def _filterable(column: pa.Array) -> pa.Array:
-    """A constant in its ``filterable_type``, unless it is a view of NULL.
+    """Returns a constant in its ``filterable_type``, or unchanged if it is a NULL of a view type.
 
     pyarrow 26 ends the process if such a NULL is compared in another type.
     """
@@ -83,43 +88,45 @@ def _filterable(column: pa.Array) -> pa.Array:
     return column if kind == column.type or (is_view and column.null_count) else column.cast(kind)
 
 
-def _has(kind: pa.DataType, is_one: Callable[[pa.DataType], bool]) -> bool:
-    """True if ``is_one`` holds for ``kind`` or a type within it."""
-    held = (kind.field(number).type for number in range(kind.num_fields))
-    return is_one(kind) or any(_has(one, is_one) for one in held)
+def _has_type(kind: pa.DataType, predicate: Callable[[pa.DataType], bool]) -> bool:
+    """True if ``predicate`` is true for ``kind`` or a type within it."""
+    children = (kind.field(number).type for number in range(kind.num_fields))
+    return predicate(kind) or any(_has_type(child, predicate) for child in children)
 
 
 def _calls(nodes: _Nodes) -> Iterator[_Call]:
-    """Yields every call, arguments before the calls that take them."""
-    opened: list[tuple[int, _Call]] = []
+    """Yields every call. A call's arguments come before the call."""
+    open_calls: list[tuple[int, _Call]] = []
     at = 0
     while at < len(nodes):
         kind, value = nodes[at]
         start, at = at, at + 1 + (int(value) if kind == "nested_field_ref" else 0)
         if kind == "call":
-            opened.append((start, _Call(value, [], [])))
+            open_calls.append((start, _Call(value, [], [])))
             continue
         if kind == "end":
-            start, call = opened.pop()
+            start, call = open_calls.pop()
             yield call
-        if not opened:
+        if not open_calls:
             continue
-        outer = opened[-1][1]
-        if kind == "literal" or (kind == "options" and outer.function in _CONSTANT_OPTIONS):
+        outer = open_calls[-1][1]
+        if kind == "literal" or (kind == "options" and outer.function in _CONSTANT_OPTION_NAMES):
             outer.constants.append(int(value))
         elif kind != "options":
             outer.arguments.append(nodes[start:at])
 
 
-def _comparable(column: pa.Array, call: _Call, part: _Part, schema: pa.Schema) -> pa.Array:
-    """The constants in ``column``, one row, as ``call`` compares them with its other arguments."""
-    name = _CONSTANT_OPTIONS.get(call.function)
+def _comparable(
+    column: pa.Array, call: _Call, expression_of: _ExpressionBuilder, schema: pa.Schema
+) -> pa.Array:
+    """Returns the constants in ``column``, one row, in the type that ``call`` compares them in."""
+    name = _CONSTANT_OPTION_NAMES.get(call.function)
     constants = column if name is None else column.field(name)
     values = constants.flatten() if is_list(constants.type) else constants
     if not (_is_string_or_bytes(values.type) or pa.types.is_null(values.type)):
         return column
     for nodes in call.arguments:
-        kind = _compared_type(nodes, part, schema)
+        kind = _compared_type(nodes, expression_of, schema)
         if is_uuid(kind):
             values = _as_uuid_bytes(values)
             break
@@ -135,16 +142,18 @@ def _comparable(column: pa.Array, call: _Call, part: _Part, schema: pa.Schema) -
     return pa.StructArray.from_arrays(fields, column.type.names)
 
 
-def _compared_type(nodes: _Nodes, part: _Part, schema: pa.Schema) -> pa.DataType | None:
-    """The type of the values that an argument is compared by: a list's elements, a map's keys.
+def _compared_type(
+    nodes: _Nodes, expression_of: _ExpressionBuilder, schema: pa.Schema
+) -> pa.DataType | None:
+    """Returns the type that an argument's values are compared in: a list's elements, a map's keys.
 
-    Returns None if it is unknown.
+    Returns None if the type is unknown.
     """
     paths = list(_paths(nodes))
     if len(nodes) == len(paths[0] if paths else ()) + (nodes[0][0] == "nested_field_ref"):
         kind = type_at(schema, paths[0])
     else:
-        kind = _computed_type(nodes, part, schema, {path[0] for path in paths})
+        kind = _computed_type(nodes, expression_of, schema, {path[0] for path in paths})
     if kind is None:
         return None
     if is_list(kind):
@@ -166,20 +175,22 @@ def _paths(nodes: _Nodes) -> Iterator[tuple[str, ...]]:
 
 
 def _computed_type(
-    nodes: _Nodes, part: _Part, schema: pa.Schema, names: Container[str]
+    nodes: _Nodes, expression_of: _ExpressionBuilder, schema: pa.Schema, names: Container[str]
 ) -> pa.DataType | None:
-    """The type of what ``nodes`` compute of the columns ``names``, found by computing no rows.
+    """Returns the type of the result of ``nodes`` over the columns ``names``, by computing zero
+    rows.
 
-    16 bytes are a UUID if one of the columns holds UUIDs.
+    Returns None if it cannot be computed. 16 bytes count as a UUID if one of the columns holds
+    UUIDs.
     """
     fields = [field for field in schema if field.name in names]
     stored = filterable_schema(pa.schema(fields))
-    nothing = pa.table([pa.nulls(0, field.type) for field in stored], schema=stored)
+    no_rows = pa.table([pa.nulls(0, field.type) for field in stored], schema=stored)
     try:
-        kind = compute_columns({"": part(nodes)}, nothing).schema.field(0).type
+        kind = compute_columns({"": expression_of(nodes)}, no_rows).schema.field(0).type
     except (PredicateError, pa.ArrowException, TypeError):  # evaluating the filter says why
         return None
-    holds_uuids = any(_has(field.type, is_uuid) for field in fields)
+    holds_uuids = any(_has_type(field.type, is_uuid) for field in fields)
     return pa.uuid() if kind == UUID_BYTES and holds_uuids else kind
 
 
@@ -188,25 +199,28 @@ def _is_string_or_bytes(kind: pa.DataType) -> bool:
 
 
 def _as_uuid_bytes(values: pa.Array) -> pa.Array:
-    """UUIDs as text, or as 16 bytes, as the type that stores them. Raises ``PredicateError``."""
+    """Returns UUIDs, given as strings or as 16 bytes, in their storage type.
+
+    Raises ``PredicateError`` for a value that is not a UUID.
+    """
     if pa.types.is_null(values.type):
         return values.cast(UUID_BYTES)
     if is_text(values.type):
-        texts = values.to_pylist()
-        found = [None if text is None else uuid_scalar(text).as_py() for text in texts]
-        return pa.array(found, UUID_BYTES)
+        strings = values.to_pylist()
+        uuids = [None if string is None else uuid_scalar(string).as_py() for string in strings]
+        return pa.array(uuids, UUID_BYTES)
     for value in values.to_pylist():
         if value is not None and len(value) != UUID_BYTES.byte_width:
-            raise PredicateError(f"a UUID has 16 bytes, and {value!r} has {len(value)}")
+            raise PredicateError(f"a UUID has 16 bytes, but {value!r} has {len(value)}")
     return values.cast(UUID_BYTES)
 
 
-def _check_types(call: _Call, part: _Part, schema: pa.Schema) -> None:
-    """Raise ``PredicateError`` if two columns are compared whose types have no value in common.
+def _check_types(call: _Call, expression_of: _ExpressionBuilder, schema: pa.Schema) -> None:
+    """Raises ``PredicateError`` if two columns are compared whose types have no value in common.
 
-    A UUID has none in common with strings, and fixed numbers of bytes none with other numbers.
+    A UUID never equals a string. Fixed-size bytes never equal fixed-size bytes of another size.
     """
-    one, other = (_compared_type(nodes, part, schema) for nodes in call.arguments)
+    one, other = (_compared_type(nodes, expression_of, schema) for nodes in call.arguments)
     if one is None or other is None:
         return
     for left, right in ((one, other), (other, one)):
@@ -222,7 +236,7 @@ def _check_types(call: _Call, part: _Part, schema: pa.Schema) -> None:
 
 
 def _check_length(values: pa.Array, kind: pa.DataType) -> None:
-    """Raise ``PredicateError`` if each of ``values`` is too long or too short to be a ``kind``."""
+    """Raises ``PredicateError`` if no string or bytes in ``values`` has the length of ``kind``."""
     if not pa.types.is_fixed_size_binary(kind) or pa.types.is_null(values.type):
         return
     known = values.drop_null()

@@ -1,9 +1,9 @@
-"""What SQL makes of constants: arithmetic of numbers, of moments and of spans of time, and casts.
+"""Computes SQL constants: arithmetic on numbers, dates, timestamps and intervals, and casts.
 
-Every function gives what DuckDB does in a session whose time zone is UTC, or raises
-``UnknownValueError``, or the ``ArithmeticError`` or ``ValueError`` of what is beyond Python's
-limits: whole numbers stay within their type, other numbers have up to 15 digits, moments are in
-microseconds of the years 1 to 9999.
+Every function gives what DuckDB gives in a session whose time zone is UTC, or raises.
+``UnknownValueError`` means that only an engine knows the value. ``ArithmeticError`` and
+``ValueError`` mean that the value is beyond Python's limits. Integers stay within their type, other
+numbers have up to 15 digits. Timestamps have microseconds and lie in the years 1 to 9999.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from sqlglot import exp
 
 from intarsia.expr.constants import text_scalar
 
-_DIGITS = 15
-"""As many as every binary and decimal type holds."""
-_DECIMAL = re.compile(r"\d+\.\d*|\.\d+", re.ASCII)
-_COUNTED = re.compile(r"([+-]?\d+)\s*([a-z]+)\s*", re.IGNORECASE | re.ASCII)
+_MAX_DIGITS = 15
+"""Every binary and decimal type of the engines holds this many decimal digits."""
+_DECIMAL_LITERAL = re.compile(r"\d+\.\d*|\.\d+", re.ASCII)
+_COUNTED_UNIT = re.compile(r"([+-]?\d+)\s*([a-z]+)\s*", re.IGNORECASE | re.ASCII)
 _CLOCK = re.compile(r"([+-]?)(\d+):([0-5]?\d):([0-5]?\d)(?:\.(\d{1,6}))?$", re.ASCII)
-_DOUBLE = re.compile(r"(\d+\.?\d*|\.\d+)e[+-]?\d+", re.IGNORECASE | re.ASCII)
+_DOUBLE_LITERAL = re.compile(r"(\d+\.?\d*|\.\d+)e[+-]?\d+", re.IGNORECASE | re.ASCII)
 _EPOCH = datetime(1970, 1, 1)
-_WEEK = 7
-_BITS = {exp.DataType.Type.INT: 32, exp.DataType.Type.BIGINT: 64}
-_NARROW: Mapping[object, range] = {
+_DAYS_PER_WEEK = 7
+_BITS_OF_INTEGER = {exp.DataType.Type.INT: 32, exp.DataType.Type.BIGINT: 64}
+_RANGE_OF_INTEGER: Mapping[object, range] = {
     exp.DataType.Type.TINYINT: range(-(2**7), 2**7),
     exp.DataType.Type.SMALLINT: range(-(2**15), 2**15),
     exp.DataType.Type.UTINYINT: range(2**8),
@@ -40,29 +40,33 @@ _NARROW: Mapping[object, range] = {
     exp.DataType.Type.UINT: range(2**32),
     exp.DataType.Type.UBIGINT: range(2**64),
 }
-_TEXTS = (exp.DataType.Type.TEXT, exp.DataType.Type.VARCHAR)
-_ZONED = exp.DataType.Type.TIMESTAMPTZ
-_MOMENTS = (exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPNTZ, _ZONED)
+_STRING_TYPES = (exp.DataType.Type.TEXT, exp.DataType.Type.VARCHAR)
+_TIMESTAMPTZ = exp.DataType.Type.TIMESTAMPTZ
+_TIMESTAMP_TYPES = (exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPNTZ, _TIMESTAMPTZ)
 _Day = TypeVar("_Day", bound=date)
 
 
 class UnknownValueError(Exception):
-    """It takes an engine to tell."""
+    """The value of a constant is not certain without an engine."""
 
 
 class Interval(NamedTuple):
-    """A span of time in the three parts that SQL adds one by one."""
+    """A SQL interval, in the three parts that SQL adds one by one."""
 
     months: int = 0
     days: int = 0
     microseconds: int = 0
 
     def times(self, factor: int) -> Interval:
+        """Returns each part multiplied by ``factor``."""
         return Interval(*(part * factor for part in self))
 
 
 Value = int | float | Decimal | str | date | Interval
-"""Of a constant. A ``datetime`` is a ``date`` to Python; one with a zone is in UTC."""
+"""The value of a constant.
+
+A ``datetime`` is a ``date`` to Python. A ``datetime`` with a time zone is in UTC.
+"""
 
 _UNITS = {
     "microsecond": Interval(microseconds=1),
@@ -71,15 +75,15 @@ _UNITS = {
     "minute": Interval(microseconds=60_000_000),
     "hour": Interval(microseconds=3_600_000_000),
     "day": Interval(days=1),
-    "week": Interval(days=_WEEK),
+    "week": Interval(days=_DAYS_PER_WEEK),
     "month": Interval(months=1),
     "quarter": Interval(months=3),
     "year": Interval(months=12),
 }
 TIMES = ("microsecond", "millisecond", "second", "minute", "hour")
 DAYS = ("day", "week", "month", "quarter", "year")
-"""Units of days, a whole number of them; ``TIMES`` are parts of one. From the shortest on."""
-_SHORT = {
+"""Units of whole days, from the shortest to the longest. ``TIMES`` are the units below a day."""
+_UNIT_ABBREVIATIONS = {
     "us": "microsecond",
     "ms": "millisecond",
     "s": "second",
@@ -92,34 +96,40 @@ _SHORT = {
     "y": "year",
 }
 
-# --- numbers and texts ----------------------------------------------------------------------------
+# --- numbers and strings --------------------------------------------------------------------------
 
 
 def number(text: str) -> int | float | Decimal:
-    """A literal's value: INTEGER or BIGINT, DECIMAL or DOUBLE."""
+    """Returns the value of a numeric literal: INTEGER or BIGINT, DECIMAL or DOUBLE.
+
+    Raises ``UnknownValueError`` for any other text.
+    """
     if text.isascii() and text.isdigit():
         return int(text)
-    if _DECIMAL.fullmatch(text):
+    if _DECIMAL_LITERAL.fullmatch(text):
         return Decimal(text)
-    if _DOUBLE.fullmatch(text):
+    if _DOUBLE_LITERAL.fullmatch(text):
         return float(text)
     raise UnknownValueError
 
 
 def whole(value: Value) -> int:
-    """``value``, which has to be a whole number."""
+    """Returns ``value`` if it is an integer. Raises ``UnknownValueError`` otherwise."""
     if not isinstance(value, int):
         raise UnknownValueError
     return value
 
 
 def in_double(value: int) -> int:
-    """``value``, which a DOUBLE has to hold."""
+    """Returns ``value`` if a DOUBLE holds it exactly. Raises ``UnknownValueError`` otherwise."""
     return _within(value, 54)
 
 
 def in_ascii(value: Value) -> str:
-    """A text of which every engine knows lower and upper case."""
+    """Returns ``value`` if it is an ASCII string. Raises ``UnknownValueError`` otherwise.
+
+    All engines agree on the upper and lower case of ASCII letters.
+    """
     if not isinstance(value, str) or not value.isascii():
         raise UnknownValueError
     return value
@@ -133,12 +143,15 @@ def _arithmetic(compute: Callable[[Any, Any], Any], one: Value, other: Value) ->
     return _exact(compute(_exact(one), _exact(other)))
 
 
-def _in_type(found: int, *operands: int) -> int:
-    """What comes of INTEGERs is an INTEGER, of others a BIGINT, or nothing."""
+def _in_type(result: int, *operands: int) -> int:
+    """Returns ``result`` if it fits: INTEGERs give an INTEGER, other integers a BIGINT.
+
+    Raises ``UnknownValueError`` if it does not fit.
+    """
     bits = 32 if all(-(2**31) <= operand < 2**31 for operand in operands) else 64
     for operand in operands:
         _within(operand, bits)
-    return _within(found, bits)
+    return _within(result, bits)
 
 
 def _within(value: int, bits: int) -> int:
@@ -150,11 +163,11 @@ def _within(value: int, bits: int) -> int:
 def _exact(value: Value) -> Decimal:
     if not isinstance(value, int | Decimal):
         raise UnknownValueError
-    found = Decimal(value)
-    _, digits, exponent = found.as_tuple()
-    if not isinstance(exponent, int) or max(len(digits), -exponent) > _DIGITS:
+    decimal = Decimal(value)
+    _, digits, exponent = decimal.as_tuple()
+    if not isinstance(exponent, int) or max(len(digits), -exponent) > _MAX_DIGITS:
         raise UnknownValueError
-    return found
+    return decimal
 
 
 def _double(value: Value) -> float:
@@ -176,52 +189,60 @@ def _divided(one: Value, other: Value) -> float:
 
 
 def _quotient(one: Value, other: Value) -> int:
-    """Rounded towards zero."""
+    """Returns the quotient of two integers, rounded towards zero."""
     dividend, divisor = whole(one), whole(other)
-    found = abs(dividend) // abs(divisor)
-    return _in_type(found if dividend * divisor >= 0 else -found, dividend, divisor)
+    quotient = abs(dividend) // abs(divisor)
+    return _in_type(quotient if dividend * divisor >= 0 else -quotient, dividend, divisor)
 
 
 def _remainder(one: Value, other: Value) -> int:
-    """Of the sign of what is divided."""
+    """Returns the remainder of an integer division; it has the sign of the dividend."""
     return whole(one) - _quotient(one, other) * whole(other)
 
 
-# --- moments --------------------------------------------------------------------------------------
+# --- dates, timestamps and intervals --------------------------------------------------------------
 
 
 def unit_name(name: str) -> str:
-    """The one name of a unit: ``day`` of ``DAYS``, ``d``, …"""
+    """Returns the name in ``TIMES`` or ``DAYS`` of a unit written as ``day``, ``DAYS``, ``d``, …
+
+    Raises ``UnknownValueError`` for an unknown unit.
+    """
     name = name.lower()
-    found = _SHORT.get(name, name.removesuffix("s"))
-    if found not in _UNITS:
+    full_name = _UNIT_ABBREVIATIONS.get(name, name.removesuffix("s"))
+    if full_name not in _UNITS:
         raise UnknownValueError
-    return found
+    return full_name
 
 
 def unit(name: str) -> Interval:
-    """One ``day``, one of the ``hours``, …"""
+    """Returns the interval of one unit. The unit may be written as in ``unit_name``."""
     return _UNITS[unit_name(name)]
 
 
 def span(text: str) -> Interval:
-    """The span of time that a text is: ``1 day 2 hours``, ``00:01:40``, ``1 day 02:03:04``."""
+    """Returns the interval written as ``1 day 2 hours``, ``00:01:40``, ``1 day 02:03:04``.
+
+    Raises ``UnknownValueError`` for any other text.
+    """
     text = text.strip()
     clock = _CLOCK.search(text)
     counted = text[: clock.start()] if clock else text
-    parts = [unit(name).times(int(count)) for count, name in _COUNTED.findall(counted)]
+    parts = [unit(name).times(int(count)) for count, name in _COUNTED_UNIT.findall(counted)]
     if clock:
         sign, hours, minutes, seconds, fraction = clock.groups(default="")
         whole_seconds = (int(hours) * 60 + int(minutes)) * 60 + int(seconds)
         microseconds = whole_seconds * 1_000_000 + int(fraction.ljust(6, "0"))
         parts.append(Interval(microseconds=-microseconds if sign == "-" else microseconds))
-    if not parts or _COUNTED.sub("", counted):
+    if not parts or _COUNTED_UNIT.sub("", counted):
         raise UnknownValueError
     return functools.reduce(together, parts)
 
 
 def moment(value: Value) -> datetime:
-    """A moment; a day's is its midnight."""
+    """Returns a timestamp; a date gives its midnight. Raises ``UnknownValueError`` for other
+    values.
+    """
     if isinstance(value, datetime):
         return value
     if isinstance(value, date):
@@ -230,7 +251,8 @@ def moment(value: Value) -> datetime:
 
 
 def months_later(day: _Day, months: int) -> _Day:
-    """The day of that number, the last of the month where it has no such day.
+    """Returns the same day of the month ``months`` later, or that month's last day if it is
+    shorter.
 
     Raises ``ValueError`` outside of the years 1 to 9999.
     """
@@ -239,10 +261,11 @@ def months_later(day: _Day, months: int) -> _Day:
 
 
 def later(start: datetime, span: Interval) -> datetime:
-    """``start`` and a span. Raises ``ValueError`` or ``OverflowError`` beyond the calendar.
+    """Returns ``start`` plus an interval.
 
-    And ``UnknownValueError`` for months and parts of a day after a moment in a zone: which of these
-    DuckDB adds first is another by their signs and sizes.
+    Raises ``ValueError`` or ``OverflowError`` outside of the years 1 to 9999. Raises
+    ``UnknownValueError`` if a timestamp with a time zone is added to both months and microseconds.
+    Which of these DuckDB adds first depends on their signs and sizes.
     """
     if start.tzinfo is not None and span.months and span.microseconds:
         raise UnknownValueError
@@ -251,18 +274,23 @@ def later(start: datetime, span: Interval) -> datetime:
 
 
 def truncated(start: datetime, to: Interval) -> datetime:
-    """The beginning of the month, the week, the hour, … that ``start`` is in."""
+    """Returns the beginning of the month, the week, the hour, … that ``start`` is in."""
     midnight = datetime.combine(start, time(), start.tzinfo)
     if to.months:
         return midnight.replace(month=(start.month - 1) // to.months * to.months + 1, day=1)
     if to.days:
-        return midnight - timedelta(days=start.weekday() if to.days == _WEEK else 0)
-    since = (start - midnight) // timedelta(microseconds=1)
-    return midnight + timedelta(microseconds=since // to.microseconds * to.microseconds)
+        return midnight - timedelta(days=start.weekday() if to.days == _DAYS_PER_WEEK else 0)
+    microseconds = (start - midnight) // timedelta(microseconds=1)
+    return midnight + timedelta(microseconds=microseconds // to.microseconds * to.microseconds)
 
 
 def since_epoch(value: Value, scale: str) -> datetime:
-    """``to_timestamp`` of seconds, which has a zone; ``epoch_ms``, which has none."""
+    """Returns the value of ``to_timestamp`` for seconds, with a time zone, or of ``epoch_ms``,
+    without one.
+
+    ``scale`` is empty for ``to_timestamp``, "3" for ``epoch_ms``. Raises ``UnknownValueError`` for
+    others.
+    """
     if not scale:
         return (_EPOCH + timedelta(seconds=whole(value))).replace(tzinfo=UTC)
     if scale != "3":
@@ -271,42 +299,50 @@ def since_epoch(value: Value, scale: str) -> datetime:
 
 
 def cast(value: Value, kind: object) -> Value:
-    """``value`` as a number, a text, a DATE or a timestamp."""
-    if kind in _BITS:
-        return _within(int(value) if _is_whole(value) else whole(value), _BITS[kind])
-    if kind in _TEXTS and isinstance(value, int | str):
+    """Returns ``value`` as a number, a string, a DATE or a timestamp.
+
+    Raises ``UnknownValueError`` if ``kind`` is another type, or the result is not certain.
+    """
+    if kind in _BITS_OF_INTEGER:
+        return _within(int(value) if _is_whole(value) else whole(value), _BITS_OF_INTEGER[kind])
+    if kind in _STRING_TYPES and isinstance(value, int | str):
         return str(value)
     if kind == exp.DataType.Type.DOUBLE:
         return _double(value)
     if kind == exp.DataType.Type.DATE:
         return _read(value, pa.date32()) if isinstance(value, str) else moment(value).date()
-    if kind not in _MOMENTS:
+    if kind not in _TIMESTAMP_TYPES:
         raise UnknownValueError
-    # Those with a zone are in UTC, and those without mean UTC.
-    zone = UTC if kind == _ZONED else None
+    # Timestamps with a time zone are in UTC. Timestamps without one mean UTC.
+    zone = UTC if kind == _TIMESTAMPTZ else None
     if isinstance(value, str):
         value = _read(value, pa.timestamp("us", zone and "UTC"))
     return moment(value).replace(tzinfo=zone)
 
 
 def narrow(value: Value, kind: object) -> int:
-    """``value`` as a whole number of another type than INTEGER and BIGINT, which are computed with
-    by other rules.
+    """Returns ``value`` as an integer of a type other than INTEGER and BIGINT.
+
+    Engines compute with these types by other rules, so only their constants are supported. Raises
+    ``UnknownValueError`` if ``value`` is out of range.
     """
-    found = int(value) if _is_whole(value) else whole(value)
-    if found not in _NARROW.get(kind, range(0)):
+    integer = int(value) if _is_whole(value) else whole(value)
+    if integer not in _RANGE_OF_INTEGER.get(kind, range(0)):
         raise UnknownValueError
-    return found
+    return integer
 
 
 def as_decimal(value: Value, precision: int, scale: int) -> Decimal:
-    """``value`` as a DECIMAL of so many digits, so many of them decimals, which has room for it."""
-    if isinstance(value, str) and _DECIMAL.fullmatch(value.removeprefix("-")):
+    """Returns ``value`` as a DECIMAL with ``precision`` digits, ``scale`` of them after the point.
+
+    Raises ``UnknownValueError`` if it does not fit exactly.
+    """
+    if isinstance(value, str) and _DECIMAL_LITERAL.fullmatch(value.removeprefix("-")):
         value = Decimal(value)
-    found = _exact(value).quantize(Decimal(1).scaleb(-scale))
-    if found != value or len(found.as_tuple().digits) > precision:
+    rounded = _exact(value).quantize(Decimal(1).scaleb(-scale))
+    if rounded != value or len(rounded.as_tuple().digits) > precision:
         raise UnknownValueError
-    return found
+    return rounded
 
 
 def _is_whole(value: Value) -> TypeGuard[str]:
@@ -314,11 +350,14 @@ def _is_whole(value: Value) -> TypeGuard[str]:
 
 
 def _read(text: str, kind: pa.DataType) -> date:
-    """Raises ``PredicateError`` as well."""
-    found = text_scalar(text, kind)
-    if found.type != kind:  # of nanoseconds, perhaps
+    """Returns ``text`` as a date or timestamp. Raises ``PredicateError`` if it is neither.
+
+    Raises ``UnknownValueError`` if it needs a finer unit than ``kind`` has, such as nanoseconds.
+    """
+    scalar = text_scalar(text, kind)
+    if scalar.type != kind:  # a finer unit
         raise UnknownValueError
-    value: date = found.as_py()
+    value: date = scalar.as_py()
     return value
 
 
@@ -337,7 +376,7 @@ def _added(one: Value, other: Value) -> Value:
 
 
 def together(one: Interval, other: Interval) -> Interval:
-    """The sum of each part."""
+    """Returns the sum of two intervals, part by part."""
     return Interval(*map(operator.add, one, other))
 
 
@@ -352,7 +391,9 @@ def _subtracted(one: Value, other: Value) -> Value:
 
 
 def _days_later(day: date, days: int) -> date:
-    """``DATE + INTEGER``, which is not there for moments."""
+    """Returns ``day`` plus ``days``. Raises ``UnknownValueError`` for a timestamp, as SQL adds no
+    number to it.
+    """
     if isinstance(day, datetime):
         raise UnknownValueError
     return day + timedelta(days=days)

@@ -1,4 +1,4 @@
-"""SQL's constants as scalars of the type they are compared with."""
+"""SQL constants as scalars of the type they are compared with."""
 
 from __future__ import annotations
 
@@ -14,55 +14,59 @@ from intarsia.errors import PredicateError
 from intarsia.expr.casts import has_zone, is_uuid
 from intarsia.expr.nested_types import without_dictionary
 
-EXACT, _EXACT_SINGLE = 2.0**53, 2.0**24
-"""Up to here, doubles and floats of 32 bits tell all integers apart."""
-_MOST = 2**63 - 1
-"""Up to here, Arrow compares any integers."""
+EXACT, _EXACT_FLOAT32 = 2.0**53, 2.0**24
+"""Below this, doubles (``EXACT``) and 32-bit floats tell all integers apart."""
+_MAX_INT64 = 2**63 - 1
+"""Arrow compares integers and decimals of up to this size exactly."""
 DECIMALS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
-"""Of a second, that a moment holds in each unit; from the coarsest on."""
+"""The number of digits after a second's decimal point in each unit, from the coarsest to the
+finest.
+"""
 UUID_BYTES = pa.binary(16)
-"""What UUIDs are stored as, and compared."""
+"""The type in which UUIDs are stored and compared."""
 _UUID = re.compile("-".join(f"[0-9A-Fa-f]{{{digits}}}" for digits in (8, 4, 4, 4, 12)))
-_BYTE = re.compile(rb"\\x([0-9A-Fa-f]{2})")
+_BYTE_ESCAPE = re.compile(rb"\\x([0-9A-Fa-f]{2})")
 
 
 def cast_scalar(
     read: Callable[[pa.DataType], pa.Scalar], target: pa.DataType, kind: pa.DataType | None
 ) -> pa.Scalar:
-    """A constant that is cast to ``target``, to compare with ``kind``; ``read`` gives it in a type.
+    """Returns a constant that SQL casts to ``target``, for a comparison with values of type
+    ``kind``.
 
-    Beside a time zone, and one beside them, dates and plain timestamps are UTC. Raises
-    ``PredicateError`` for what would have to be rounded, or has no room.
+    ``read`` returns the constant in a given type. Dates and timestamps without a time zone count as
+    UTC if they are compared with timestamps that have one. Raises ``PredicateError`` if the cast
+    would round the constant or the type cannot hold it.
     """
-    found = read(target)
+    scalar = read(target)
     if is_uuid(target):
         if kind is not None and kind != UUID_BYTES and not is_uuid(kind):
             raise PredicateError(f"a UUID does not compare with {kind}")
-        return found
+        return scalar
     if kind is not None and has_zone(kind) and _is_plain_moment(target):
         return read(kind)
-    if has_zone(found.type):
-        return found.cast(pa.timestamp(found.type.unit)) if _is_plain_moment(kind) else found
+    if has_zone(scalar.type):
+        return scalar.cast(pa.timestamp(scalar.type.unit)) if _is_plain_moment(kind) else scalar
     if pa.types.is_timestamp(target):  # as fine as it is written
-        return found
-    if pa.types.is_floating(found.type) and found.is_valid and math.isnan(found.as_py()):
-        raise PredicateError("NaN is asked for by isnan")
+        return scalar
+    if pa.types.is_floating(scalar.type) and scalar.is_valid and math.isnan(scalar.as_py()):
+        raise PredicateError("a comparison with NaN is not supported; use isnan")
     try:
-        found = exactly(found, target)
+        scalar = exactly(scalar, target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise PredicateError(f"{found} is no {target} without being rounded") from error
-    is_whole = pa.types.is_floating(target) and found.is_valid and _is_whole(found.as_py())
+        raise PredicateError(f"{scalar} cannot be cast to {target} exactly") from error
+    is_whole = pa.types.is_floating(target) and scalar.is_valid and _is_whole(scalar.as_py())
     if is_whole and kind is not None and pa.types.is_integer(kind):
-        return _integer(int(found.as_py()), kind)
-    return found
+        return _integer(int(scalar.as_py()), kind)
+    return scalar
 
 
 def exactly(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
-    """``value`` as ``kind``. Raises ``ArrowInvalid`` where that changes it."""
-    found = value.cast(kind)
-    if not found.cast(value.type).equals(value):
+    """Returns ``value`` as ``kind``. Raises ``ArrowInvalid`` if the cast changes the value."""
+    cast_value = value.cast(kind)
+    if not cast_value.cast(value.type).equals(value):
         raise pa.ArrowInvalid(f"{value!r} is no {kind}")
-    return found
+    return cast_value
 
 
 def _is_plain_moment(kind: pa.DataType | None) -> bool:
@@ -72,9 +76,11 @@ def _is_plain_moment(kind: pa.DataType | None) -> bool:
 
 
 def text_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:
-    """A text literal, read as ``kind``: '2013-06-01' beside a timestamp is a timestamp.
+    r"""Returns a string literal read as ``kind``: '2013-06-01' compared with a timestamp is a
+    timestamp.
 
-    Beside bytes, ``\\xFF`` is one of them, as in DuckDB; other characters are their UTF-8.
+    Compared with bytes, ``\xFF`` is one byte, as in DuckDB; other characters are encoded in UTF-8.
+    Raises ``PredicateError`` if the literal cannot be read as ``kind``.
     """
     kind = None if kind is None else without_dictionary(kind)
     if kind is None or pa.types.is_string(kind):
@@ -84,7 +90,7 @@ def text_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:
     try:
         if pa.types.is_timestamp(kind):
             return _timestamp(text, kind)
-        if pa.types.is_time(kind):  # which pyarrow reads in no text of its own
+        if pa.types.is_time(kind):  # pyarrow casts no string to a time
             return _timestamp(f"1970-01-01 {text}", pa.timestamp(kind.unit)).cast(kind)
         return pa.scalar(_bytes(text) if is_bytes(kind) else text).cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -92,17 +98,19 @@ def text_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:
 
 
 def _hint(text: str, kind: pa.DataType) -> str:
-    """Says why a text literal is not bytes of type ``kind``; nothing of other types."""
+    """Returns why a string literal is not bytes of type ``kind``, or an empty string for other
+    types.
+    """
     if not is_bytes(kind):
         return ""
     try:
         return f": it has {len(_bytes(text))} bytes"
     except pa.ArrowInvalid:
-        return r": \ begins a byte, as in \xFF; itself it is \x5C"
+        return r": a backslash begins a byte, as in \xFF; write a backslash as \x5C"
 
 
 def is_uuid_text(text: str) -> bool:
-    """Is it a UUID, as these are written everywhere?"""
+    """True if ``text`` is a UUID in the usual form of 32 hexadecimal digits and 4 hyphens."""
     return bool(_UUID.fullmatch(text))
 
 
@@ -115,45 +123,50 @@ def uuid_scalar(text: str) -> pa.Scalar:
 
 
 def is_bytes(kind: pa.DataType) -> bool:
-    """Is it bytes, of any length or a fixed one, and no text?"""
+    """True if ``kind`` is a type of bytes, of any or of fixed length."""
     types = pa.types
-    of_any_length = types.is_binary(kind) or types.is_large_binary(kind)
-    others = types.is_binary_view(kind) or types.is_fixed_size_binary(kind)
-    return bool(of_any_length or others)
+    has_offsets = types.is_binary(kind) or types.is_large_binary(kind)
+    is_view_or_fixed = types.is_binary_view(kind) or types.is_fixed_size_binary(kind)
+    return bool(has_offsets or is_view_or_fixed)
 
 
 def _bytes(text: str) -> bytes:
-    """Raises ``ArrowInvalid`` for a backslash that begins no byte."""
+    """Returns the bytes of a literal. Raises ``ArrowInvalid`` if a backslash begins no byte."""
     plain = text.encode()
-    if b"\\" in _BYTE.sub(b"", plain):
+    if b"\\" in _BYTE_ESCAPE.sub(b"", plain):
         raise pa.ArrowInvalid(text)
-    return _BYTE.sub(lambda found: bytes.fromhex(found[1].decode()), plain)
+    return _BYTE_ESCAPE.sub(lambda match: bytes.fromhex(match[1].decode()), plain)
 
 
 def _timestamp(text: str, kind: pa.TimestampType) -> pa.Scalar:
-    """A moment in the unit of ``kind``, or in a finer one where its digits need that.
+    """Returns a timestamp in the unit of ``kind``, or in a finer one if its digits need that.
 
-    Text without an offset means UTC beside a field with a time zone.
+    Text without an offset means UTC if ``kind`` has a time zone. Raises ``ArrowInvalid`` for other
+    text.
     """
     units = list(DECIMALS)
     for unit in units[units.index(kind.unit) :]:
         for zone in dict.fromkeys((kind.tz, None)):
             with contextlib.suppress(pa.ArrowInvalid):
-                found = pa.scalar(text).cast(pa.timestamp(unit, zone))
-                return _exact_or_same(found.cast(pa.timestamp(unit, kind.tz)), kind)
+                parsed = pa.scalar(text).cast(pa.timestamp(unit, zone))
+                return _exact_or_same(parsed.cast(pa.timestamp(unit, kind.tz)), kind)
     raise pa.ArrowInvalid(text)
 
 
-def _exact_or_same(found: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
+def _exact_or_same(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
     try:
-        return found.cast(kind)
+        return value.cast(kind)
     except pa.ArrowInvalid:
-        return found
+        return value
 
 
 def number_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:
-    """A numeric literal: a decimal beside decimals, else an integer where written so, else a
-    double; beside floats, of their type, as far as it has no exponent, which makes it a double.
+    """Returns a numeric literal as a scalar for comparison with ``kind``.
+
+    Compared with decimals it is a decimal. Otherwise a literal written as an integer is an integer,
+    and any other literal is a double. Compared with floats, it has their type unless it has an
+    exponent, which makes it a double. Raises ``PredicateError`` if ``kind`` is no number or the
+    literal is out of range.
     """
     if kind is not None and not (
         pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
@@ -165,21 +178,25 @@ def number_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:
         if text.lstrip("-").isdigit() and not _is_rounded(int(text), kind):
             return _integer(int(text), kind)
         wide, exact = pa.scalar(float(text)), decimal.Decimal(text)
-        most = EXACT if "e" in text.lower() else _MOST  # one is a double, the other a decimal
-        if kind is not None and pa.types.is_integer(kind) and abs(exact) < most:
+        limit = (
+            EXACT if "e" in text.lower() else _MAX_INT64
+        )  # an exponent makes it a double, else it is a decimal
+        if kind is not None and pa.types.is_integer(kind) and abs(exact) < limit:
             whole = exact.to_integral_value()
             return _integer(int(whole), kind) if whole == exact else pa.scalar(exact)
         if kind is None or not pa.types.is_floating(kind) or "e" in text.lower():
             return wide
-        found = pa.scalar(float(text), kind)
-        return wide if math.isinf(found.as_py()) else found  # it is larger than all of them
+        narrow = pa.scalar(float(text), kind)
+        return wide if math.isinf(narrow.as_py()) else narrow  # beyond the range of ``kind``
     except (ValueError, OverflowError, pa.ArrowInvalid, decimal.InvalidOperation) as error:
         raise PredicateError(f"the number {text} is out of range") from error
 
 
 def fraction(text: str) -> pa.Scalar | None:
-    """A numeric literal as the decimal that it is in arithmetic; None where it has no fraction, an
-    exponent, or more digits than decimals have, and for what is no number.
+    """Returns a numeric literal with a decimal point as the decimal that arithmetic uses.
+
+    Returns None if the text has no point or an exponent, has more digits than a decimal, or is no
+    number.
     """
     if "." not in text or "e" in text.lower():
         return None
@@ -190,22 +207,23 @@ def fraction(text: str) -> pa.Scalar | None:
 
 
 def _is_rounded(value: int, kind: pa.DataType | None) -> bool:
-    """Is an integer beyond those that floats of type ``kind`` tell apart?"""
+    """True if ``value`` is beyond the integers that floats of type ``kind`` tell apart."""
     if kind is None or not pa.types.is_floating(kind):
         return False
-    return abs(value) > (EXACT if kind.bit_width == 64 else _EXACT_SINGLE)
+    return abs(value) > (EXACT if kind.bit_width == 64 else _EXACT_FLOAT32)
 
 
 def _is_whole(value: float) -> bool:
-    """Is it an integer of those that no other integer is rounded to?"""
+    """True if ``value`` is an integer, and no other integer is rounded to it."""
     return abs(value) < EXACT and value.is_integer()
 
 
 def whole_above(value: pa.Scalar, kind: pa.DataType | None) -> pa.Scalar | None:
-    """The least integer of type ``kind`` above a number that is none of its integers: those that
-    are not less than it are greater than the number.
+    """Returns the least integer of type ``kind`` that is greater than ``value``, which is no such
+    integer.
 
-    None for any other constant, or kind.
+    Integers not less than the result are exactly the ones greater than ``value``. Returns None if
+    ``value`` is not a number between integers of type ``kind``, or ``kind`` is no integer type.
     """
     if kind is None or not pa.types.is_integer(kind) or not value.is_valid:
         return None
@@ -214,14 +232,14 @@ def whole_above(value: pa.Scalar, kind: pa.DataType | None) -> pa.Scalar | None:
     is_number, number = is_fraction or types.is_integer(value.type), value.as_py()
     if types.is_unsigned_integer(kind) and is_number and number < 0:
         return _integer(0, kind)
-    most = EXACT if types.is_floating(value.type) else _MOST
-    if not is_fraction or not abs(number) < most or number == int(number):
+    limit = EXACT if types.is_floating(value.type) else _MAX_INT64
+    if not is_fraction or not abs(number) < limit or number == int(number):
         return None
     return _integer(math.ceil(number), kind)
 
 
 def _integer(value: int, kind: pa.DataType | None) -> pa.Scalar:
-    """An integer literal, in its field's type where that is what it takes to compare exactly."""
+    """Returns an integer literal, in its field's type if an exact comparison needs that."""
     if kind is not None and pa.types.is_unsigned_integer(kind) and 0 <= value < 2**kind.bit_width:
         return pa.scalar(value, kind)
     return pa.scalar(value)

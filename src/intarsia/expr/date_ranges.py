@@ -1,6 +1,7 @@
-"""Comparisons of the day, the month, the year … that a moment is in, as ranges of the moment.
+"""Rewrites comparisons of the day, month or year of a timestamp as ranges of the timestamp.
 
-Whatever knows bounds of the moments can answer these, and rows are told by comparing them alone::
+Minimum and maximum values can answer the rewritten comparisons, and comparing is all that is left
+to do for each row::
 
     cast(ts, date32) = 2024-05-01          ⇔   ts >= 2024-05-01 and ts < 2024-05-02
     floor_temporal(ts, month) > 2024-05-17  ⇔   ts >= 2024-06-01
@@ -23,75 +24,83 @@ from intarsia.expr.comparison_operators import COMPARISONS, MIRRORED, Op
 from intarsia.expr.constant_evaluation import DAYS, TIMES, Interval, later, truncated, unit
 from intarsia.expr.tree import Call, FieldRef, Literal, Node, calls_in, read_expression, replaced
 
-_NAMES = ("nanosecond", *TIMES, *DAYS)
-"""As pyarrow numbers them."""
+_UNIT_NAMES = ("nanosecond", *TIMES, *DAYS)
+"""Names of units by the number that ``floor_temporal`` has for them."""
 _FUNCTIONS = ("cast", "floor_temporal", "year")
-_MOST_MEMBERS = 64
-_NONE, _ROUNDING = timedelta(0), timedelta(microseconds=1)
-_PLAIN = {"multiple": 1, "week_starts_monday": True}
-"""Options of ``floor_temporal`` without which it is something else."""
+_MAX_MEMBERS = 64
+"""Longer ``is_in`` lists are left as they are."""
+_NO_SLACK, _ROUNDING = timedelta(0), timedelta(microseconds=1)
+"""An engine with microseconds may move a timestamp with nanoseconds by this much."""
+_DEFAULT_OPTIONS = {"multiple": 1, "week_starts_monday": True}
+"""Options of ``floor_temporal``. Other values change its meaning, and the call is left as it is."""
 
 
 class _Period(NamedTuple):
-    """What a field of moments is asked for: the beginning of a period, or its year's number.
+    """A function of a date or timestamp field: the beginning of a period, or the number of the
+    year.
 
-    ``kind`` is the type of the field, ``type`` of what is asked for. A moment may be taken for one
-    that is up to ``slack`` earlier or later. ``has_eras``: years before the first may be told
-    without their era, as 1200 of 1200 BC.
+    ``kind`` is the type of the field, ``type`` that of the function's result. An engine may take a
+    timestamp for one that is up to ``slack`` earlier or later. If ``has_eras``, an engine may give
+    years before the first without their era: 1200 for 1200 BC.
     """
 
     path: tuple[str, ...]
     kind: pa.DataType
     length: Interval
     type: pa.DataType
-    slack: timedelta = _NONE
+    slack: timedelta = _NO_SLACK
     has_eras: bool = False
 
 
 def without_periods(
     expression: pc.Expression, node: Node, schema: pa.Schema, *, loosely: bool = False
 ) -> tuple[pc.Expression, Node]:
-    """An Expression that is TRUE, FALSE and NULL where ``expression`` is, whose tree is ``node``;
-    and its tree.
+    """Returns ``expression`` with ranges in place of periods, and its tree. ``node`` is the tree
+    before.
 
-    Left as they are: moments in a time zone other than UTC, and constants that are none of a
-    calendar of the years 1 to 9999, or of more digits than the field's. ``loosely`` goes by what an
-    engine may see: of nanoseconds microseconds nearby, and of moments in a time zone the number of
-    a year in its era. Then what it gives is TRUE wherever either is, and perhaps elsewhere; ``<>``
-    of nanoseconds is left.
+    The new Expression is TRUE, FALSE and NULL in the same rows. A timestamp in a time zone other
+    than UTC is left as it is. So is a constant that the calendar of the years 1 to 9999 or the
+    field's type does not hold.
+
+    With ``loosely``, the result allows for what an engine sees. Nanoseconds may be microseconds
+    nearby. The year of a timestamp with a time zone may be the number within its era. The result is
+    then TRUE wherever either reading is, and perhaps in more rows; ``<>`` of nanoseconds is left as
+    it is.
     """
     if not any(call.function in _FUNCTIONS for call in calls_in(node)):
         return expression, node
-    asking = {*COMPARISONS, *_ASKING}
-    plain = replaced(expression, asking, functools.partial(_as_range, schema, loosely))
-    return (expression, node) if plain is expression else (plain, read_expression(plain))
+    functions = {*COMPARISONS, *_REWRITES}
+    rewritten = replaced(expression, functions, functools.partial(_rewrite, schema, loosely))
+    return (
+        (expression, node) if rewritten is expression else (rewritten, read_expression(rewritten))
+    )
 
 
 def has_periods(node: Node, schema: pa.Schema) -> bool:
-    """Is anything left that ``without_periods`` might have replaced?"""
+    """True if anything is left that ``without_periods`` might have replaced."""
     return any(_period(call, schema) is not None for call in calls_in(node))
 
 
-def _as_range(schema: pa.Schema, loosely: bool, node: Call) -> pc.Expression | None:
-    def period_of(asked: Node) -> _Period | None:
-        found = _period(asked, schema)
-        if found is None or not loosely:
-            return found
-        slack, has_eras = looseness(found.kind, found.type)
-        return found._replace(slack=slack, has_eras=has_eras)
+def _rewrite(schema: pa.Schema, loosely: bool, node: Call) -> pc.Expression | None:
+    def period_of(argument: Node) -> _Period | None:
+        exact_period = _period(argument, schema)
+        if exact_period is None or not loosely:
+            return exact_period
+        slack, has_eras = looseness(exact_period.kind, exact_period.type)
+        return exact_period._replace(slack=slack, has_eras=has_eras)
 
     try:
         match node:
-            case Call(function, (subject,), options) if function in _ASKING:
+            case Call(function, (subject,), options) if function in _REWRITES:
                 period = period_of(subject)
-                return None if period is None else _ASKING[function](period, options)
+                return None if period is None else _REWRITES[function](period, options)
             case Call(function, (left, right)):
                 op = COMPARISONS[function]
                 if isinstance(left, Literal):
                     left, right, op = right, left, MIRRORED.get(op, op)
                 period = period_of(left)
                 if period is not None and isinstance(right, Literal):
-                    return _compared(period, op, right.value)
+                    return _comparison(period, op, right.value)
     except (ValueError, OverflowError, pa.ArrowException):  # beyond a calendar or a type
         pass
     return None
@@ -100,7 +109,7 @@ def _as_range(schema: pa.Schema, loosely: bool, node: Call) -> pc.Expression | N
 def _period(node: Node, schema: pa.Schema) -> _Period | None:
     if not isinstance(node, Call) or len(node.arguments) != 1:
         return None
-    moments = _moments(node.arguments[0], schema)
+    moments = _moment_field(node.arguments[0], schema)
     if moments is None:
         return None
     field, kind = moments
@@ -111,8 +120,10 @@ def _period(node: Node, schema: pa.Schema) -> _Period | None:
             to_day = target is not None and pa.types.is_date32(target.type) and not is_date
             return _Period(field.path, kind, unit("day"), pa.date32()) if to_day else None
         case Call("floor_temporal", _, options):
-            name = _NAMES[options["unit"].as_py()]
-            is_plain = all(options[option].as_py() == value for option, value in _PLAIN.items())
+            name = _UNIT_NAMES[options["unit"].as_py()]
+            is_plain = all(
+                options[option].as_py() == value for option, value in _DEFAULT_OPTIONS.items()
+            )
             is_known = name in DAYS or (name in TIMES and not is_date)
             return _Period(field.path, kind, unit(name), kind) if is_plain and is_known else None
         case Call("year"):
@@ -120,19 +131,24 @@ def _period(node: Node, schema: pa.Schema) -> _Period | None:
     return None
 
 
-def looseness(kind: pa.DataType, asked: pa.DataType) -> tuple[timedelta, bool]:
-    """A period's ``slack`` and ``has_eras`` to an engine that has microseconds, and eras of moments
-    in a zone: of moments of type ``kind``, where what is asked for is of type ``asked``.
+def looseness(kind: pa.DataType, result_type: pa.DataType) -> tuple[timedelta, bool]:
+    """Returns the ``slack`` and ``has_eras`` of a period for an engine like DuckDB.
+
+    That engine computes in microseconds, and knows eras for timestamps with a time zone. The field
+    has type ``kind``, the period's result ``result_type``.
     """
     if not pa.types.is_timestamp(kind):
-        return _NONE, False
-    if kind.unit == "ns":  # which know no time before the first year
+        return _NO_SLACK, False
+    if kind.unit == "ns":  # whose range begins after the first year
         return _ROUNDING, False
-    return _NONE, has_zone(kind) and bool(pa.types.is_integer(asked))
+    return _NO_SLACK, has_zone(kind) and bool(pa.types.is_integer(result_type))
 
 
-def _moments(node: Node, schema: pa.Schema) -> tuple[FieldRef, pa.DataType] | None:
-    """A field whose values are moments in UTC, of no zone, or days, and its own type."""
+def _moment_field(node: Node, schema: pa.Schema) -> tuple[FieldRef, pa.DataType] | None:
+    """Returns a date or timestamp field, in UTC or without a time zone, and its own type.
+
+    The field may be cast from another time zone to UTC. Returns None for any other tree.
+    """
     match node:
         case FieldRef():
             kind = _type_of(node, schema)
@@ -147,7 +163,7 @@ def _moments(node: Node, schema: pa.Schema) -> tuple[FieldRef, pa.DataType] | No
 
 
 def _type_of(field: FieldRef, schema: pa.Schema) -> pa.DataType:
-    """The type of a field; null where there is none."""
+    """Returns the type of a field, or null if the field is missing."""
     kind = pa.struct(schema)
     for name in field.path:
         if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
@@ -156,52 +172,55 @@ def _type_of(field: FieldRef, schema: pa.Schema) -> pa.DataType:
     return kind
 
 
-def _compared(period: _Period, op: Op, value: pa.Scalar) -> pc.Expression | None:
-    found = _within(period, op, value)
-    if found is None or not period.has_eras:
-        return found
-    return found | (pc.field(*period.path) < _scalar(period, datetime.min))
+def _comparison(period: _Period, op: Op, value: pa.Scalar) -> pc.Expression | None:
+    matching_range = _range_of(period, op, value)
+    if matching_range is None or not period.has_eras:
+        return matching_range
+    return matching_range | (pc.field(*period.path) < _scalar(period, datetime.min))
 
 
-def _within(period: _Period, op: Op, value: pa.Scalar) -> pc.Expression | None:
-    start = _moment(period, value)
+def _range_of(period: _Period, op: Op, value: pa.Scalar) -> pc.Expression | None:
+    start = _compared_moment(period, value)
     if start is None:
         return None
-    first = truncated(start, period.length)
-    after = later(first, period.length)
-    begin = first if start == first else after  # nothing begins between the two
-    field, slack, at = pc.field(*period.path), period.slack, functools.partial(_scalar, period)
+    period_start = truncated(start, period.length)
+    period_end = later(period_start, period.length)
+    lower_bound = (
+        period_start if start == period_start else period_end
+    )  # no period begins between the two
+    field, slack, bound = pc.field(*period.path), period.slack, functools.partial(_scalar, period)
     match op:
         case Op.EQ:
-            return (field >= at(begin - slack)) & (field < at(after + slack))
+            return (field >= bound(lower_bound - slack)) & (field < bound(period_end + slack))
         case Op.NE if not slack:
-            return (field < at(begin)) | (field >= at(after))
+            return (field < bound(lower_bound)) | (field >= bound(period_end))
         case Op.LT:
-            return field < at(begin + slack)
+            return field < bound(lower_bound + slack)
         case Op.GE:
-            return field >= at(begin - slack)
+            return field >= bound(lower_bound - slack)
         case Op.LE:
-            return field < at(after + slack)
+            return field < bound(period_end + slack)
         case Op.GT:
-            return field >= at(after - slack)
+            return field >= bound(period_end - slack)
     return None
 
 
-def _among(period: _Period, options: dict[str, Any]) -> pc.Expression | None:
-    """FALSE for NULL, as membership is that asks for no NULL.
+def _is_in(period: _Period, options: dict[str, Any]) -> pc.Expression | None:
+    """Returns ``is_in`` of constants as an OR of ranges. It is FALSE for NULL, as ``is_in`` is.
 
-    Members of another type than the values are left: pyarrow makes days of moments.
+    Returns None if the list holds NULL or is too long. Also returns None if it has another type
+    than the period: pyarrow would cast its timestamps to dates.
     """
     values = options["value_set"].values
-    if values is None or values.null_count or not 0 < len(values) <= _MOST_MEMBERS:
+    if values is None or values.null_count or not 0 < len(values) <= _MAX_MEMBERS:
         return None
     if values.type != period.type:
         return None
-    found = [_compared(period, Op.EQ, value) for value in values]
-    known = [part for part in found if part is not None]
-    if len(known) < len(found):
+    ranges = [_comparison(period, Op.EQ, value) for value in values]
+    known_ranges = [matching_range for matching_range in ranges if matching_range is not None]
+    if len(known_ranges) < len(ranges):
         return None
-    return pc.coalesce(functools.reduce(operator.or_, known), pc.scalar(False))
+    return pc.coalesce(functools.reduce(operator.or_, known_ranges), pc.scalar(False))
 
 
 def _is_null(period: _Period, _: object) -> pc.Expression:
@@ -212,15 +231,18 @@ def _is_valid(period: _Period, _: object) -> pc.Expression:
     return pc.field(*period.path).is_valid()
 
 
-_ASKING: dict[str, Callable[[_Period, dict[str, Any]], pc.Expression | None]] = {
-    "is_in": _among,
+_REWRITES: dict[str, Callable[[_Period, dict[str, Any]], pc.Expression | None]] = {
+    "is_in": _is_in,
     "is_null": _is_null,
     "is_valid": _is_valid,
 }
 
 
-def _moment(period: _Period, value: pa.Scalar) -> datetime | None:
-    """What is compared with: of a year, its beginning. In UTC, of either kind of timestamps."""
+def _compared_moment(period: _Period, value: pa.Scalar) -> datetime | None:
+    """Returns the timestamp that a constant stands for, in UTC; for a year, its beginning.
+
+    Returns None if the constant's type does not fit the period.
+    """
     kind = value.type
     if not value.is_valid:
         return None
@@ -228,12 +250,14 @@ def _moment(period: _Period, value: pa.Scalar) -> datetime | None:
         return datetime(value.as_py(), 1, 1) if pa.types.is_integer(kind) else None
     if not is_moment(kind) or has_zone(kind) != has_zone(period.type):
         return None
-    found: datetime = value.cast(pa.timestamp("us")).as_py()
-    return found
+    moment: datetime = value.cast(pa.timestamp("us")).as_py()
+    return moment
 
 
 def _scalar(period: _Period, moment: datetime) -> pa.Scalar:
-    """Raises ``ArrowInvalid`` where the field's type has no such moment."""
+    """Returns a timestamp in the field's type. Raises ``ArrowInvalid`` if the type does not hold
+    it.
+    """
     kind = period.kind
     if pa.types.is_date32(kind):
         return pa.scalar(moment.date(), kind)

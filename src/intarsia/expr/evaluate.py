@@ -1,4 +1,4 @@
-"""Evaluating a filter: pyarrow does, once the calls of ``functions`` in it have become columns."""
+"""Evaluates a filter: our own ``functions`` become columns first, and pyarrow does the rest."""
 
 from __future__ import annotations
 
@@ -25,49 +25,54 @@ from intarsia.expr.tree import (
 from intarsia.threads import all_of, may_divide
 
 _CALL = "__intarsia_call_"
-_THREADED_ROWS = 64 * 1024
-"""Fewer are filtered sooner than a thread is woken."""
-_HINTS = {
-    "no kernel matching input types": "a constant has to be of its column's type",
-    "timestamp without timezone": "where a column has a time zone, so has what it is compared with",
-    "Precision is not great enough": "decimal.Decimal compares with any decimal",
+_MIN_ROWS_PER_THREAD = 64 * 1024
+"""Below this row count the calling thread filters; starting a thread costs more."""
+_HINTS_BY_MESSAGE = {
+    "no kernel matching input types": "a constant must have its column's type",
+    "timestamp without timezone": "compare a column that has a time zone with values that have one",
+    "Precision is not great enough": "a decimal.Decimal compares with any decimal column",
 }
-"""What to do about pyarrow's refusals, by a part of what it says."""
+"""The user's remedy for an error of pyarrow, by a part of its message."""
 _REFUSALS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError)
 
 
 def evaluate(expression: pc.Expression, table: pa.Table) -> pa.Table:
-    """The rows of ``table`` for which ``expression`` is true.
+    """Returns the rows of ``table`` for which ``expression`` is true.
 
-    Raises ``PredicateError`` where it cannot be evaluated: types that do not compare, say.
+    Raises ``PredicateError`` if it cannot be evaluated, for example if types do not compare.
     """
-    rest, extended = _with_map_values(expression, table)
+    rewritten, extended = _compute_map_values(expression, table)
     try:
-        found = _filtered(rest, extended)
-        return found if extended is table else found.select(range(table.num_columns))
+        filtered = _filter(rewritten, extended)
+        return filtered if extended is table else filtered.select(range(table.num_columns))
     except pa.ArrowKeyError as error:  # pyarrow has no such function
-        rest, extended = _computed(expression, table, error)
-        return evaluate(rest, extended).select(range(table.num_columns))
+        rewritten, extended = _compute_own_functions(expression, table, error)
+        return evaluate(rewritten, extended).select(range(table.num_columns))
     except _REFUSALS as error:
-        hints = "".join(f"; {hint}" for part, hint in _HINTS.items() if part in str(error))
+        hints = "".join(
+            f"; {hint}" for part, hint in _HINTS_BY_MESSAGE.items() if part in str(error)
+        )
         raise PredicateError(f"cannot evaluate {shown(expression)}: {error}{hints}") from error
 
 
-def _filtered(expression: pc.Expression, table: pa.Table) -> pa.Table:
-    """As ``Table.filter``, in threads of ours, and one where there is little to do.
+def _filter(expression: pc.Expression, table: pa.Table) -> pa.Table:
+    """Returns the rows of ``table`` for which ``expression`` is true, as ``Table.filter`` does.
 
-    A thread of Arrow's may drop the last reference to memory of Python's after the result is there.
-    If the interpreter exits meanwhile, that ends the process with an abort.
+    It uses our own threads, and only the calling thread for few rows. A thread of Arrow may drop
+    the last reference to Python's memory after the result is there. If the interpreter exits at
+    that time, the process aborts.
     """
-    parts = min(pa.cpu_count(), table.num_rows // _THREADED_ROWS) if may_divide() else 1
+    parts = min(pa.cpu_count(), table.num_rows // _MIN_ROWS_PER_THREAD) if may_divide() else 1
     if parts < 2:
-        return _filtered_here(expression, table)
+        return _filter_in_this_thread(expression, table)
     size = -(-table.num_rows // parts)
     slices = [table.slice(at, size) for at in range(0, table.num_rows, size)]
-    return pa.concat_tables(all_of(partial(_filtered_here, expression, part) for part in slices))
+    return pa.concat_tables(
+        all_of(partial(_filter_in_this_thread, expression, part) for part in slices)
+    )
 
 
-def _filtered_here(expression: pc.Expression, table: pa.Table) -> pa.Table:
+def _filter_in_this_thread(expression: pc.Expression, table: pa.Table) -> pa.Table:
     steps = [
         acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),
         acero.Declaration("filter", acero.FilterNodeOptions(expression)),
@@ -75,43 +80,45 @@ def _filtered_here(expression: pc.Expression, table: pa.Table) -> pa.Table:
     return acero.Declaration.from_sequence(steps).to_table(use_threads=False)
 
 
-def _with_map_values(expression: pc.Expression, table: pa.Table) -> tuple[pc.Expression, pa.Table]:
-    """``expression`` with fields for values of maps' keys, and ``table`` with columns for these."""
+def _compute_map_values(
+    expression: pc.Expression, table: pa.Table
+) -> tuple[pc.Expression, pa.Table]:
+    """Returns ``expression`` with fields for map lookups, and ``table`` with their columns."""
     if not any(map(has_map, table.schema.types)):
         return expression, table
-    prefix, found = unused(_CALL, table.column_names), dict[str, pa.ChunkedArray]()
-    others: list[Call] = []
+    prefix, values_by_name = unused(_CALL, table.column_names), dict[str, pa.ChunkedArray]()
+    other_lookups: list[Call] = []
 
     def field_for(call: Call) -> pc.Expression | None:
         match call.arguments:
             case (FieldRef(path),):
                 key = first_key(call.options, type_at(table.schema, path))
                 if key is not None:
-                    name = f"{prefix}{len(found)}"
-                    found[name] = first_values(column_at(table, path), key)
+                    name = f"{prefix}{len(values_by_name)}"
+                    values_by_name[name] = first_values(column_at(table, path), key)
                     return pc.field(name)
-        others.append(call)
+        other_lookups.append(call)
         return None
 
-    rest = replaced(expression, [MAP_LOOKUP], field_for)
-    table = with_whole_maps(table) if others else table
-    for name, values in found.items():
+    rewritten = replaced(expression, [MAP_LOOKUP], field_for)
+    table = with_whole_maps(table) if other_lookups else table
+    for name, values in values_by_name.items():
         table = table.append_column(name, values)
-    return rest, table
+    return rewritten, table
 
 
 def compute_columns(columns: dict[str, pc.Expression], table: pa.Table) -> pa.Table:
-    """A table of computed columns, one row for each of ``table``'s; a column as it is keeps its
-    metadata.
+    """Returns a table of computed columns, one row for each row of ``table``.
 
-    Raises ``PredicateError`` for what ``FUNCTIONS`` do not take, else what pyarrow does.
+    A column that is only a field keeps the field's metadata. Raises ``PredicateError`` for
+    arguments that one of ``FUNCTIONS`` does not take, and pyarrow's exceptions otherwise.
     """
-    found = _all_computed(columns, table)
+    result = _compute_all(columns, table)
     for number, expression in enumerate(columns.values()):
         if metadata := _metadata_of(expression, table.schema):
-            field = found.schema.field(number).with_metadata(metadata)
-            found = found.set_column(number, field, found.column(number))
-    return found
+            field = result.schema.field(number).with_metadata(metadata)
+            result = result.set_column(number, field, result.column(number))
+    return result
 
 
 def _metadata_of(expression: pc.Expression, schema: pa.Schema) -> dict[bytes, bytes] | None:
@@ -122,19 +129,19 @@ def _metadata_of(expression: pc.Expression, schema: pa.Schema) -> dict[bytes, by
     return schema.field(at).metadata if at >= 0 else None
 
 
-def _all_computed(columns: dict[str, pc.Expression], table: pa.Table) -> pa.Table:
+def _compute_all(columns: dict[str, pc.Expression], table: pa.Table) -> pa.Table:
     try:
-        return _projected(columns, table)
+        return _project(columns, table)
     except pa.ArrowKeyError as error:
-        extended, rest = table, {}
+        extended, rewritten = table, {}
         for name, expression in columns.items():
-            rest[name] = expression
+            rewritten[name] = expression
             if needs_evaluation(expression):
-                rest[name], extended = _computed(expression, extended, error)
-        return _projected(rest, extended)
+                rewritten[name], extended = _compute_own_functions(expression, extended, error)
+        return _project(rewritten, extended)
 
 
-def _projected(columns: Mapping[str, pc.Expression], table: pa.Table) -> pa.Table:
+def _project(columns: Mapping[str, pc.Expression], table: pa.Table) -> pa.Table:
     options = acero.ProjectNodeOptions(list(columns.values()), list(columns))
     steps = [
         acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),
@@ -144,42 +151,47 @@ def _projected(columns: Mapping[str, pc.Expression], table: pa.Table) -> pa.Tabl
 
 
 def needs_evaluation(expression: pc.Expression) -> bool:
-    """Does ``expression`` call one of ``FUNCTIONS``, and so mean nothing to pyarrow alone?"""
+    """True if ``expression`` calls one of ``FUNCTIONS``, which pyarrow cannot evaluate."""
     return bool(calls_replaced(expression, FUNCTIONS, _CALL).calls)
 
 
-def _computed(
+def _compute_own_functions(
     expression: pc.Expression, table: pa.Table, reason: Exception
 ) -> tuple[pc.Expression, pa.Table]:
-    """``expression`` with fields for calls of ``FUNCTIONS``, and ``table`` with columns for these.
+    """Returns ``expression`` with fields for calls of ``FUNCTIONS``, and ``table`` with their
+    columns.
 
-    Raises ``PredicateError`` for ``reason`` where there are none.
+    Raises ``PredicateError`` from ``reason`` if there are no such calls.
     """
-    rest, calls = calls_replaced(expression, FUNCTIONS, unused(_CALL, table.column_names))
+    rewritten, calls = calls_replaced(expression, FUNCTIONS, unused(_CALL, table.column_names))
     if not calls:
         raise PredicateError(f"cannot evaluate {shown(expression)}: {reason}") from reason
     extended = table
     for name, (function, arguments) in calls.items():
-        extended = extended.append_column(name, _value(function, arguments, table))
-    return rest, extended
+        extended = extended.append_column(name, _call_values(function, arguments, table))
+    return rewritten, extended
 
 
 def unused(prefix: str, taken: Iterable[str]) -> str:
-    """``prefix``, longer where need be: none of the names that are ``taken`` begins with it."""
+    """Returns ``prefix``, made longer until none of the names in ``taken`` begins with it."""
     names = tuple(taken)
     while any(name.startswith(prefix) for name in names):
         prefix += "_"
     return prefix
 
 
-def _value(function: str, arguments: tuple[pc.Expression, ...], table: pa.Table) -> pa.ChunkedArray:
-    """A call's values. Raises ``PredicateError`` for arguments that are not as it takes them."""
+def _call_values(
+    function: str, arguments: tuple[pc.Expression, ...], table: pa.Table
+) -> pa.ChunkedArray:
+    """Returns a call's values. Raises ``PredicateError`` for arguments that the function does not
+    take.
+    """
     if len(arguments) != 2:
         raise PredicateError(f"{function} takes 2 arguments, not {len(arguments)}")
     subject, constant = arguments
     literal = read_expression(constant)
     if not isinstance(literal, Literal):
-        raise PredicateError(f"{function} takes a constant, which {constant} is not")
+        raise PredicateError(f"{function} takes a constant, but {constant} is not one")
     check, values = FUNCTIONS[function]
     column = _column(subject, table)
     try:

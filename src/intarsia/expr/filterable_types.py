@@ -1,8 +1,7 @@
 """The types in which pyarrow filters and compares values.
 
-pyarrow neither takes nor filters views of strings and bytes, and compares no UUIDs, no JSON and no
-floats of 16 bits.
-These columns are read in other types, and given back in their own.
+pyarrow does not filter or take rows of string and byte views. It does not compare UUIDs, JSON or
+16-bit floats. Columns of these types are read in other types, and returned in their own.
 """
 
 from __future__ import annotations
@@ -15,30 +14,29 @@ from intarsia.expr.casts import without_extension
 from intarsia.expr.nested_types import whole_maps, with_children, with_whole_maps
 
 VIEWED = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
-"""Views, and types of as many characters or bytes."""
-_INSTEAD = {**VIEWED, pa.float16(): pa.float32()}
-"""Types that pyarrow does not filter or compare, and those that hold the same values."""
+"""View types, and the types that hold strings or bytes of the same length."""
+_REPLACEMENTS = {**VIEWED, pa.float16(): pa.float32()}
+"""Types that pyarrow does not filter or compare, and types that hold the same values."""
 
 
 def filterable_type(kind: pa.DataType) -> pa.DataType:
-    """Returns ``kind`` with views, UUIDs, JSON and float16 in types that pyarrow filters.
-
-    They may be at any depth.
+    """Returns ``kind`` with views, UUIDs, JSON and float16, at any depth, in types that pyarrow
+    filters.
     """
     if kind.id not in _MAY_CHANGE:
         return kind
     kind = without_extension(kind)
-    if isinstance(kind, pa.BaseExtensionType):  # a user's own, which may have no hash
+    if isinstance(kind, pa.BaseExtensionType):  # registered by the user; it may have no hash
         return kind
-    if kind in _INSTEAD:
-        return _INSTEAD[kind]
+    if kind in _REPLACEMENTS:
+        return _REPLACEMENTS[kind]
     return with_children(kind, lambda field: field.with_type(filterable_type(field.type)))
 
 
 _MAY_CHANGE = {
     kind.id
     for kind in (
-        *_INSTEAD,
+        *_REPLACEMENTS,
         pa.uuid(),
         pa.struct([]),
         pa.map_(pa.string(), pa.null()),
@@ -62,23 +60,23 @@ def restorer_of(schema: pa.Schema) -> Callable[[pa.Table], pa.Table]:
     changed = {field.name: field for field in schema if filterable_type(field.type) != field.type}
 
     def restore(table: pa.Table) -> pa.Table:
-        if not table.num_columns:  # whose rows would be forgotten
+        if not table.num_columns:  # a table without columns would lose its row count
             rows = table.append_column("", pa.nulls(table.num_rows))
             return rows.replace_schema_metadata(schema.metadata).select([])
         for number, field in enumerate(table.schema if changed else ()):
-            own = changed.get(field.name)
-            if own is not None and filterable_type(own.type) == field.type:
-                values = whole_maps(table.column(number)).cast(own.type)
-                table = table.set_column(number, own, values)
+            original = changed.get(field.name)
+            if original is not None and filterable_type(original.type) == field.type:
+                values = whole_maps(table.column(number)).cast(original.type)
+                table = table.set_column(number, original, values)
         return table.replace_schema_metadata(schema.metadata)
 
     return restore
 
 
 def taken(table: pa.Table, rows: pa.Array) -> pa.Table:
-    """As ``Table.take``, of views as well."""
+    """Returns rows of a table as ``Table.take`` does, but also for views."""
     schema = table.schema
-    plain = filterable_schema(schema)
-    if plain is schema or plain.equals(schema):
+    filterable = filterable_schema(schema)
+    if filterable is schema or filterable.equals(schema):
         return table.take(rows)
-    return with_whole_maps(table).cast(plain).take(rows).cast(schema)
+    return with_whole_maps(table).cast(filterable).take(rows).cast(schema)

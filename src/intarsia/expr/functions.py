@@ -1,8 +1,8 @@
-"""Functions that pyarrow has no kernel for, for use within its Expressions.
+"""Functions that pyarrow has no kernel for, for use in its Expressions.
 
-Each is a call by name in an Expression, which pickles, prints and combines as any other; what
-pyarrow cannot do is evaluate it, so ``evaluation`` computes the call's values first. A function is
-one entry of ``FUNCTIONS``: what types it takes, and its values on arrays.
+Each is a call by name in an Expression, which can be pickled, printed and combined like any other.
+pyarrow cannot evaluate such a call, so ``evaluate`` computes its values first. A function is one
+entry of ``FUNCTIONS``: a check of the types it takes, and its values on arrays.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ MAP_CONTAINS = "ia.map_contains"
 class Function(NamedTuple):
     """A function of a column and a constant.
 
-    ``check`` raises ``PredicateError`` for types it does not take. ``values`` gives one value for
-    each of an array, of types that passed.
+    ``check`` raises ``PredicateError`` for types that the function does not take. ``values``
+    returns one value for each value of an array whose type passed ``check``.
     """
 
     check: Callable[[pa.DataType, pa.DataType], None]
@@ -43,50 +43,167 @@ class Function(NamedTuple):
 
 @public
 def contains_words(of: pc.Expression | str, words: str) -> pc.Expression:
-    """TRUE where the text ``of`` has every word of ``words``, in any order and case, else FALSE.
+    """Returns a condition that is TRUE where a string has all given words, in any order and case.
 
-    ``of`` is an Expression or a field's name. NULL where the text is; where ``words`` holds no
-    word, every text has them. A word is a run of letters, digits, marks and connectors, or one
-    ideograph (``text.words``). ``PredicateError`` is raised where the Expression is used on a field
-    that is no text.
+    A word is a run of letters, digits, marks and connectors, or one ideograph.
+
+    Parameters
+    ----------
+    of : pyarrow.compute.Expression or str
+        The strings to search: an Expression, or the name of a field.
+    words : str
+        The words. If there is none, every string has them all.
+
+    Returns
+    -------
+    pyarrow.compute.Expression
+        TRUE or FALSE; NULL where the string is NULL.
+
+    Raises
+    ------
+    PredicateError
+        When a filter with the condition is evaluated and ``of`` is not a column of strings.
+
+    Examples
+    --------
+    >>> ia.dataset("logs.parquet").count_rows(filter=ia.contains_words("msg", "done 17"))
+    1
     """
     return pc.Expression._call(CONTAINS_WORDS, [_operand(of), pc.scalar(words)])
 
 
 @public
 def list_contains(of: pc.Expression | str, value: Any) -> pc.Expression:
-    """TRUE where the list ``of`` has an element equal to ``value``, else FALSE.
+    """Returns a condition that is TRUE where a list has an element equal to ``value``.
 
-    ``of`` is an Expression or a field's name, ``value`` a constant. NULL where the list is, and
-    where ``value`` is, but for a list of nothing; elements that are NULL or NaN equal nothing, −0.0
-    equals +0.0. A value that the elements' type cannot hold is in no list. ``PredicateError`` is
-    raised where the Expression is used on a field that is no list, or whose elements do not compare
-    with ``value``.
+    NULL and NaN elements equal nothing; −0.0 equals +0.0. A value that the elements' type cannot
+    hold is in no list.
+
+    Parameters
+    ----------
+    of : pyarrow.compute.Expression or str
+        The lists to search: an Expression, or the name of a field.
+    value : Any
+        The constant to search for.
+
+    Returns
+    -------
+    pyarrow.compute.Expression
+        TRUE or FALSE. NULL where the list is NULL, and NULL for lists with elements if ``value`` is
+        None.
+
+    Raises
+    ------
+    PredicateError
+        When a filter with the condition is evaluated and ``of`` is not a column of lists, or its
+        elements do not compare with ``value``.
+
+    Examples
+    --------
+    >>> ia.list_contains("tags", "error")
+    <pyarrow.compute.Expression ia.list_contains(tags, "error")>
     """
     return pc.Expression._call(LIST_CONTAINS, [_operand(of), pc.scalar(value)])
 
 
 @public
 def list_contains_any(of: pc.Expression | str, values: Iterable[Any]) -> pc.Expression:
-    """TRUE where the list ``of`` has an element equal to any of ``values``, NULLs among them aside.
+    """Returns a condition that is TRUE where a list has an element equal to one of ``values``.
 
-    FALSE for no values; otherwise as ``list_contains``.
+    Elements compare as in ``list_contains``.
+
+    Parameters
+    ----------
+    of : pyarrow.compute.Expression or str
+        The lists to search: an Expression, or the name of a field.
+    values : iterable
+        The constants to search for. NULLs among them are ignored.
+
+    Returns
+    -------
+    pyarrow.compute.Expression
+        TRUE or FALSE; FALSE if ``values`` is empty, NULL where the list is NULL.
+
+    Raises
+    ------
+    TypeError
+        If ``values`` is a string or bytes.
+    PredicateError
+        When a filter with the condition is evaluated and ``of`` is not a column of lists, or its
+        elements do not compare with ``values``.
+
+    Examples
+    --------
+    >>> ia.list_contains_any("tags", ["error", "fatal"])
+    <pyarrow.compute.Expression ia.list_contains_any(tags, ["error","fatal"])>
     """
-    return pc.Expression._call(LIST_CONTAINS_ANY, [_operand(of), pc.scalar(_list_of(values))])
+    return pc.Expression._call(LIST_CONTAINS_ANY, [_operand(of), pc.scalar(_list_scalar(values))])
 
 
 @public
 def list_contains_all(of: pc.Expression | str, values: Iterable[Any]) -> pc.Expression:
-    """TRUE where the list ``of`` has, for each of ``values`` but NULLs, an element equal to it.
+    """Returns a condition that is TRUE where a list has, for each of ``values``, an equal element.
 
-    TRUE for no values, where the list is not NULL; otherwise as ``list_contains``.
+    Elements compare as in ``list_contains``.
+
+    Parameters
+    ----------
+    of : pyarrow.compute.Expression or str
+        The lists to search: an Expression, or the name of a field.
+    values : iterable
+        The constants to search for. NULLs among them are ignored.
+
+    Returns
+    -------
+    pyarrow.compute.Expression
+        TRUE or FALSE; TRUE if ``values`` is empty, NULL where the list is NULL.
+
+    Raises
+    ------
+    TypeError
+        If ``values`` is a string or bytes.
+    PredicateError
+        When a filter with the condition is evaluated and ``of`` is not a column of lists, or its
+        elements do not compare with ``values``.
+
+    Examples
+    --------
+    >>> ia.list_contains_all("tags", ["error", "disk"])
+    <pyarrow.compute.Expression ia.list_contains_all(tags, ["error","disk"])>
     """
-    return pc.Expression._call(LIST_CONTAINS_ALL, [_operand(of), pc.scalar(_list_of(values))])
+    return pc.Expression._call(LIST_CONTAINS_ALL, [_operand(of), pc.scalar(_list_scalar(values))])
 
 
 @public
 def map_contains(of: pc.Expression | str, key: Any) -> pc.Expression:
-    """TRUE where the map ``of`` has a key equal to ``key``; otherwise as ``list_contains``."""
+    """Returns a condition that is TRUE where a map has a key equal to ``key``.
+
+    Keys compare like elements in ``list_contains``.
+
+    Parameters
+    ----------
+    of : pyarrow.compute.Expression or str
+        The maps to search: an Expression, or the name of a field.
+    key : Any
+        The key to search for.
+
+    Returns
+    -------
+    pyarrow.compute.Expression
+        TRUE or FALSE. NULL where the map is NULL, and NULL for maps with entries if ``key`` is
+        None.
+
+    Raises
+    ------
+    PredicateError
+        When a filter with the condition is evaluated and ``of`` is not a column of maps, or its
+        keys do not compare with ``key``.
+
+    Examples
+    --------
+    >>> ia.map_contains("attributes", "http.method")
+    <pyarrow.compute.Expression ia.map_contains(attributes, "http.method")>
+    """
     return pc.Expression._call(MAP_CONTAINS, [_operand(of), pc.scalar(key)])
 
 
@@ -94,9 +211,9 @@ def _operand(of: pc.Expression | str) -> pc.Expression:
     return pc.field(of) if isinstance(of, str) else of
 
 
-def _list_of(values: Iterable[Any]) -> pa.Scalar:
+def _list_scalar(values: Iterable[Any]) -> pa.Scalar:
     if isinstance(values, str | bytes):
-        raise TypeError("values is several values, not a text")
+        raise TypeError("values must be an iterable of values, not a string or bytes")
     if isinstance(values, pa.ListScalar):
         return values
     array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(list(values))
@@ -105,11 +222,11 @@ def _list_of(values: Iterable[Any]) -> pa.Scalar:
     return pa.ListArray.from_arrays([0, len(array)], array)[0]
 
 
-# --- what types there may be --------------------------------------------------------------------
+# --- type checks --------------------------------------------------------------------------------
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Is it a type of lists, whatever their offsets?"""
+    """True if ``kind`` is a list type: with 32-bit or 64-bit offsets, of fixed size, or a view."""
     checks = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
     return any(check(kind) for check in checks) or _is_list_view(kind)
 
@@ -119,34 +236,34 @@ def _is_list_view(kind: pa.DataType) -> bool:
 
 
 def element_type(kind: pa.DataType) -> pa.DataType:
-    """The type of a list's elements or a map's keys as ``elements_of`` gives them.
-
-    Of dictionaries that is their values', of views the type of as many characters or bytes.
-    """
+    """Returns the type of a list's elements or a map's keys as ``elements_of`` returns them."""
     return plain_type(kind.key_type if pa.types.is_map(kind) else kind.value_type)
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """A type as ``plain_values`` have it."""
+    """Returns a type without dictionary, view, UUID or JSON, as ``plain_values`` returns it.
+
+    Views become the type of strings or bytes of the same length.
+    """
     kind = without_extension(without_dictionary(kind))
     return VIEWED.get(kind, kind)
 
 
 def _check_element(kind: pa.DataType, value: pa.DataType) -> None:
     if not is_list(kind):
-        raise PredicateError(f"{kind} is no list")
+        raise PredicateError(f"{kind} is not a list type")
     _check_alike(element_type(kind), value)
 
 
 def _check_elements(kind: pa.DataType, values: pa.DataType) -> None:
     if not is_list(values):
-        raise PredicateError(f"{values} is no list of values")
+        raise PredicateError(f"{values} is not a list of values")
     _check_element(kind, values.value_type)
 
 
 def _check_key(kind: pa.DataType, key: pa.DataType) -> None:
     if not pa.types.is_map(kind):
-        raise PredicateError(f"{kind} is no map")
+        raise PredicateError(f"{kind} is not a map type")
     _check_alike(element_type(kind), key)
 
 
@@ -156,7 +273,7 @@ def _check_alike(kind: pa.DataType, other: pa.DataType) -> None:
 
 
 def compares(kind: pa.DataType, other: pa.DataType) -> bool:
-    """Can values of ``kind`` be equal to constants of type ``other``?"""
+    """True if pyarrow compares values of ``kind`` with constants of type ``other``."""
     try:
         pc.equal(pa.nulls(0, kind), pa.nulls(0, plain_type(other)))
     except pa.ArrowException:
@@ -166,9 +283,9 @@ def compares(kind: pa.DataType, other: pa.DataType) -> bool:
 
 def _check_words(kind: pa.DataType, words: pa.DataType) -> None:
     if not is_text(kind):
-        raise PredicateError(f"{kind} is no text")
+        raise PredicateError(f"{kind} is not a string type")
     if not (pa.types.is_string(words) or pa.types.is_large_string(words)):
-        raise PredicateError(f"{words} is no text of words")
+        raise PredicateError(f"{words} is not a string of words")
 
 
 # --- values -------------------------------------------------------------------------------------
@@ -176,8 +293,8 @@ def _check_words(kind: pa.DataType, words: pa.DataType) -> None:
 
 def _contains(lists: pa.Array, value: pa.Scalar) -> pa.Array:
     if value.is_valid:
-        return _found(lists, pa.repeat(value, 1), all_needed=True)
-    # Whether NULL is in a list is not known, unless that holds nothing.
+        return _lists_contain(lists, pa.repeat(value, 1), all_needed=True)
+    # Whether NULL is in a list is unknown, unless the list is empty.
     is_map = pa.types.is_map(lists.type)
     lengths = pa.array(np.diff(lists.offsets)) if is_map else pc.list_value_length(lists)
     is_empty = pc.and_(lists.is_valid(), pc.equal(lengths, 0))
@@ -185,20 +302,20 @@ def _contains(lists: pa.Array, value: pa.Scalar) -> pa.Array:
 
 
 def _contains_any(lists: pa.Array, values: pa.Scalar) -> pa.Array:
-    return _found(lists, values.values, False) if values.is_valid else _no_values(lists)
+    return _lists_contain(lists, values.values, False) if values.is_valid else _all_null(lists)
 
 
 def _contains_all(lists: pa.Array, values: pa.Scalar) -> pa.Array:
-    return _found(lists, values.values, True) if values.is_valid else _no_values(lists)
+    return _lists_contain(lists, values.values, True) if values.is_valid else _all_null(lists)
 
 
-def _contains_words(texts: pa.Array, words: pa.Scalar) -> pa.Array:
+def _contains_words(strings: pa.Array, words: pa.Scalar) -> pa.Array:
     if not words.is_valid:
-        return _no_values(texts)
-    return text_words.contains_words(texts, words.as_py())
+        return _all_null(strings)
+    return text_words.contains_words(strings, words.as_py())
 
 
-def _no_values(lists: pa.Array) -> pa.Array:
+def _all_null(lists: pa.Array) -> pa.Array:
     return pa.nulls(len(lists), pa.bool_())
 
 
@@ -211,25 +328,25 @@ FUNCTIONS: dict[str, Function] = {
 }
 
 
-def _found(lists: pa.Array, wanted: pa.Array, all_needed: bool) -> pa.Array:
-    """For each list, whether all of ``wanted`` is in it, or any; NULL where the list is."""
+def _lists_contain(lists: pa.Array, constants: pa.Array, all_needed: bool) -> pa.Array:
+    """Returns whether each list holds all of ``constants``, or any. NULL where the list is NULL."""
     elements, rows_of = elements_of(lists)
-    known, all_held = held_constants(wanted, elements.type)
-    if all_needed and not all_held:
-        found = np.zeros(len(lists), dtype=bool)
-    elif len(known) > _FEW and _is_hashable(elements.type):
-        found = _found_at_once(elements, known, rows_of, len(lists), all_needed)
+    representable, all_representable = held_constants(constants, elements.type)
+    if all_needed and not all_representable:
+        contained = np.zeros(len(lists), dtype=bool)
+    elif len(representable) > _MAX_SINGLE_LOOKUPS and _is_hashable(elements.type):
+        contained = _lists_contain_many(elements, representable, rows_of, len(lists), all_needed)
     else:
-        found = np.full(len(lists), all_needed)
-        for value in dict.fromkeys(known):
-            here = np.zeros(len(lists), dtype=bool)
-            here[rows_of(_places(pc.equal(elements, value)))] = True
-            found = found & here if all_needed else found | here
-    return pa.array(found, mask=np.asarray(lists.is_null()))
+        contained = np.full(len(lists), all_needed)
+        for value in dict.fromkeys(representable):
+            contains_value = np.zeros(len(lists), dtype=bool)
+            contains_value[rows_of(_true_positions(pc.equal(elements, value)))] = True
+            contained = contained & contains_value if all_needed else contained | contains_value
+    return pa.array(contained, mask=np.asarray(lists.is_null()))
 
 
-_FEW = 4
-"""More values than this are looked up together rather than one after the other."""
+_MAX_SINGLE_LOOKUPS = 4
+"""Up to this many constants are searched one after the other, more are searched together."""
 
 
 def _is_hashable(kind: pa.DataType) -> bool:
@@ -240,39 +357,39 @@ def _is_hashable(kind: pa.DataType) -> bool:
     return True
 
 
-def _found_at_once(
+def _lists_contain_many(
     elements: pa.Array,
-    known: pa.Array,
+    constants: pa.Array,
     rows_of: Callable[[Int64Array], Int64Array],
     num_rows: int,
     all_needed: bool,
 ) -> NDArray[np.bool_]:
-    if pa.types.is_floating(elements.type):  # there are two zeros, which are equal
+    if pa.types.is_floating(elements.type):  # adding 0 turns −0.0 into +0.0
         zero = pa.scalar(0, elements.type)
-        elements, known = pc.add(elements, zero), pc.add(known, zero)
-    known = known.unique()
-    codes = pc.index_in(elements, known)
-    places = _places(codes.is_valid())
-    rows = rows_of(places)
-    which = codes.take(pa.array(places)).to_numpy()
-    distinct = np.unique(rows * len(known) + which) // len(known)
+        elements, constants = pc.add(elements, zero), pc.add(constants, zero)
+    constants = constants.unique()
+    constant_indices = pc.index_in(elements, constants)
+    positions = _true_positions(constant_indices.is_valid())
+    rows = rows_of(positions)
+    constant_at = constant_indices.take(pa.array(positions)).to_numpy()
+    distinct = np.unique(rows * len(constants) + constant_at) // len(constants)
     counts = np.bincount(distinct, minlength=num_rows)
-    return counts == len(known) if all_needed else counts > 0
+    return counts == len(constants) if all_needed else counts > 0
 
 
-def _places(where: pa.Array) -> Int64Array:
-    """Positions of the TRUEs."""
+def _true_positions(where: pa.Array) -> Int64Array:
+    """Returns the positions of the TRUEs."""
     return np.flatnonzero(where.fill_null(False).to_numpy(zero_copy_only=False))
 
 
 def held_constants(constants: pa.Array, kind: pa.DataType) -> tuple[pa.Array, bool]:
-    """Those of ``constants`` that lists of ``kind`` can hold, as ``kind``; and whether all are.
+    """Returns the ``constants`` that lists of ``kind`` can hold, as ``kind``, and whether all can.
 
-    NULLs do not count. Nothing holds what changes when it is made ``kind``, nor NaN, which equals
-    nothing.
+    NULLs are dropped. No list holds a constant that the cast to ``kind`` changes, nor NaN, which
+    equals nothing.
     """
     constants = plain_values(constants).drop_null()
-    cast = _cast(constants, kind)
+    cast = _cast_or_null(constants, kind)
     try:
         equal = pc.equal(cast, constants).fill_null(False)
     except pa.ArrowException:
@@ -280,47 +397,51 @@ def held_constants(constants: pa.Array, kind: pa.DataType) -> tuple[pa.Array, bo
     return cast.filter(equal), bool(pc.all(equal, min_count=0).as_py())
 
 
-def _cast(constants: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Constants as ``kind``; NULL for those that cannot be."""
+def _cast_or_null(constants: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Returns constants as ``kind``, with NULL for those that cannot be cast."""
     try:
         if pa.types.is_integer(constants.type) and pa.types.is_decimal(kind):
-            constants = constants.cast(pa.decimal256(_DIGITS, kind.scale))
+            constants = constants.cast(pa.decimal256(_MAX_DECIMAL_DIGITS, kind.scale))
         return constants.cast(kind)
     except pa.ArrowException:
         if len(constants) < 2:
             return pa.nulls(len(constants), kind)
     half = len(constants) // 2
-    return pa.concat_arrays([_cast(constants[:half], kind), _cast(constants[half:], kind)])
+    return pa.concat_arrays(
+        [_cast_or_null(constants[:half], kind), _cast_or_null(constants[half:], kind)]
+    )
 
 
-_DIGITS = 76
-"""The most a decimal has in Arrow, which wants room for all digits of an integer's type."""
+_MAX_DECIMAL_DIGITS = 76
+"""The digits of Arrow's widest decimal. Its casts require space for all digits of an
+integer type.
+"""
 
 
 def elements_of(lists: pa.Array) -> tuple[pa.Array, Callable[[Int64Array], Int64Array]]:
-    """What ``n`` lists or maps hold, one after the other, and which positions have which lists.
+    """Returns the elements of ``n`` lists or maps, and a function from elements to their lists.
 
-    The function takes places among what they hold and gives positions, 0 to ``n - 1``. Lists that
-    are NULL may hold something all the same.
+    The function takes positions of elements and returns the positions of their lists, 0 to
+    ``n - 1``. A NULL list may have elements as well.
     """
     if pa.types.is_fixed_size_list(lists.type):
         size = lists.type.list_size
         elements = lists.values.slice(lists.offset * size, len(lists) * size)
-        return plain_values(elements), lambda places: places // max(size, 1)
+        return plain_values(elements), lambda positions: positions // max(size, 1)
     if _is_list_view(lists.type):
         lengths = pc.list_value_length(lists).fill_null(0).to_numpy()
         rows = np.repeat(np.arange(len(lists)), lengths)
-        return plain_values(lists.flatten()), lambda places: rows[places]
-    held = lists.keys if pa.types.is_map(lists.type) else lists.values
+        return plain_values(lists.flatten()), lambda positions: rows[positions]
+    children = lists.keys if pa.types.is_map(lists.type) else lists.values
     offsets = np.asarray(lists.offsets).astype(np.int64)
     start, stop = (int(offsets[0]), int(offsets[-1])) if len(lists) else (0, 0)
 
-    def rows_of(places: Int64Array) -> Int64Array:
-        return np.searchsorted(offsets, places + start, side="right") - 1
+    def rows_of(positions: Int64Array) -> Int64Array:
+        return np.searchsorted(offsets, positions + start, side="right") - 1
 
-    return plain_values(held.slice(start, stop - start)), rows_of
+    return plain_values(children.slice(start, stop - start)), rows_of
 
 
 def plain_values(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Values without Arrow's dictionary, not as views, nor as UUIDs or JSON."""
+    """Returns values in their ``plain_type``."""
     return values.cast(plain_type(values.type))

@@ -1,4 +1,4 @@
-"""``IN`` of constants."""
+"""``IN`` with a list of constants."""
 
 from __future__ import annotations
 
@@ -15,25 +15,29 @@ from intarsia.expr.nested_types import without_dictionary
 def is_member(
     subject: pc.Expression, members: list[pa.Scalar], kind: pa.DataType | None
 ) -> pc.Expression:
-    """``subject`` equals one of ``members``, which are no NULLs; one by one where they do not share
-    its type.
+    """Returns the Expression that is TRUE where ``subject`` equals one of ``members``.
+
+    ``members`` holds no NULL. If the members do not share the type ``kind`` of ``subject``, each is
+    compared on its own.
     """
     if kind is not None:
         kind = without_dictionary(kind)
         kind = VIEWED.get(kind, kind)
-        if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):  # pyarrow has no ``is_in``
+        if pa.types.is_decimal32(kind) or pa.types.is_decimal64(
+            kind
+        ):  # pyarrow has no ``is_in`` for them
             return _any_of([subject == pc.scalar(member) for member in members])
     try:
         values = [member if kind is None else exactly(member, kind) for member in members]
         if kind is None and any(map(_is_zero, values)):
-            return _any_of([subject == pc.scalar(value) for value in values])  # of −0.0, perhaps
-        return subject.isin(pa.array(with_both_zeros(values), kind or _common(values)))
+            return _any_of([subject == pc.scalar(value) for value in values])  # a value may be −0.0
+        return subject.isin(pa.array(with_both_zeros(values), kind or _common_type(values)))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
         return _any_of([subject == pc.scalar(member) for member in members])
 
 
 def with_both_zeros(values: Sequence[pa.Scalar]) -> list[pa.Scalar]:
-    """``values``, and of −0.0 and +0.0 the other one: membership tells them apart."""
+    """Returns ``values`` with both zeros if either is among them, as ``is_in`` tells them apart."""
     floats = [value for value in values if pa.types.is_floating(value.type)]
     return [
         *values,
@@ -47,13 +51,15 @@ def _is_zero(value: pa.Scalar) -> bool:
 
 
 def _any_of(conditions: Sequence[pc.Expression]) -> pc.Expression:
-    """OR of many, as a tree no deeper than need be: a deep one overflows pyarrow's stack."""
+    """Returns the OR of the conditions as a balanced tree, as a deep one overflows
+    pyarrow's stack.
+    """
     if len(conditions) < 2:
         return conditions[0] if conditions else pc.scalar(False)
     middle = len(conditions) // 2
     return _any_of(conditions[:middle]) | _any_of(conditions[middle:])
 
 
-def _common(values: list[pa.Scalar]) -> pa.DataType | None:
+def _common_type(values: list[pa.Scalar]) -> pa.DataType | None:
     types = {value.type for value in values}
     return types.pop() if len(types) == 1 else None

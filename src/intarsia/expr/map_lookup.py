@@ -1,6 +1,6 @@
-"""The values of a map's key: ``pyarrow.compute.map_lookup``, all rows at once.
+"""The values of one key in a column of maps: ``pyarrow.compute.map_lookup``, vectorized.
 
-pyarrow looks at one map after the other, which takes several times as long as this.
+pyarrow searches one map after the other, which takes several times as long.
 """
 
 from __future__ import annotations
@@ -18,30 +18,31 @@ from intarsia.expr.tree import Call, FieldRef, Node, Opaque
 
 MAP_LOOKUP = "map_lookup"
 _FIRST = 0
-"""``MapLookupOptions.occurrence``."""
+"""The value of ``MapLookupOptions.occurrence`` for the first occurrence."""
 
 
 def is_first(options: Mapping[str, Any]) -> bool:
-    """Does a call of ``MAP_LOOKUP`` give the first value of a key that is there twice?"""
+    """True if a call of ``MAP_LOOKUP`` gives the first value of a key that a map repeats."""
     return bool(options["occurrence"].as_py() == _FIRST)
 
 
 def first_key(options: Mapping[str, Any], kind: pa.DataType | None) -> pa.Scalar | None:
-    """The key of maps of type ``kind`` of which a call of ``MAP_LOOKUP`` gives the first value.
+    """Returns the key whose first value a call of ``MAP_LOOKUP`` gives, in maps of type ``kind``.
 
-    None where it gives another, where keys are no texts, or of another type than that key.
+    Returns None if the call gives another occurrence, or the keys are not strings of the key's
+    type.
     """
     key = options["query_key"]
     if kind is None or not pa.types.is_map(kind) or not is_first(options) or not key.is_valid:
         return None
-    known = without_dictionary(kind.key_type)
-    return key if is_text(known) and key.type == known else None
+    key_type = without_dictionary(kind.key_type)
+    return key if is_text(key_type) and key.type == key_type else None
 
 
 def asks_for_values_only(node: Node, schema: pa.Schema) -> bool:
-    """Is all that is asked of maps, fields of ``schema``, a ``first_key``'s value?"""
+    """True if ``node`` uses the map fields of ``schema`` only through ``first_key`` lookups."""
     pending, fields = [node], set()
-    while pending:  # chains are as long as filters are
+    while pending:  # no recursion: long filters are deep trees
         match pending.pop():
             case FieldRef(path):
                 fields.add(path)
@@ -57,33 +58,39 @@ def asks_for_values_only(node: Node, schema: pa.Schema) -> bool:
 
 
 def first_values(maps: pa.ChunkedArray, key: pa.Scalar) -> pa.ChunkedArray:
-    """The value of the first entry with ``key`` of each map; NULL where there is none.
+    """Returns the value of the first entry with ``key`` of each map, NULL if it has none.
 
-    Keys may be dictionaries of texts.
+    Keys may be dictionary-encoded strings.
     """
-    return pa.chunked_array([_first_values(m, key) for m in maps.chunks], maps.type.item_type)
+    return pa.chunked_array(
+        [_first_values(chunk, key) for chunk in maps.chunks], maps.type.item_type
+    )
 
 
 def _first_values(maps: pa.MapArray, key: pa.Scalar) -> pa.Array:
     offsets = np.asarray(maps.offsets)
     start, stop = (int(offsets[0]), int(offsets[-1])) if len(maps) else (0, 0)
-    places = start + np.flatnonzero(_are(maps.keys.slice(start, stop - start), key))
-    rows = np.searchsorted(offsets, places, side="right") - 1
-    is_first = np.diff(rows, prepend=-1) != 0
-    places, rows = places[is_first], rows[is_first]
-    found = np.zeros(len(maps), dtype=np.int64)
-    found[rows] = places
-    lacking = np.ones(len(maps), dtype=np.bool_)
-    lacking[rows] = False
+    positions = start + np.flatnonzero(_matches(maps.keys.slice(start, stop - start), key))
+    rows = np.searchsorted(offsets, positions, side="right") - 1
+    is_first_of_row = np.diff(rows, prepend=-1) != 0
+    positions, rows = positions[is_first_of_row], rows[is_first_of_row]
+    value_positions = np.zeros(len(maps), dtype=np.int64)
+    value_positions[rows] = positions
+    has_no_value = np.ones(len(maps), dtype=np.bool_)
+    has_no_value[rows] = False
     if maps.null_count:
-        lacking |= np.asarray(maps.is_null())
-    return maps.items.take(pa.array(found, mask=lacking))
+        has_no_value |= np.asarray(maps.is_null())
+    return maps.items.take(pa.array(value_positions, mask=has_no_value))
 
 
-def _are(keys: pa.Array, key: pa.Scalar) -> Any:
-    """Which of ``n`` keys are ``key``. Shape ``(n,)``, bool."""
+def _matches(keys: pa.Array, key: pa.Scalar) -> Any:
+    """Returns which of ``n`` keys equal ``key``. Shape ``(n,)``, bool."""
     if not pa.types.is_dictionary(keys.type):
         return pc.equal(keys, key).to_numpy(zero_copy_only=False)
-    codes = np.flatnonzero(pc.equal(keys.dictionary, key).to_numpy(zero_copy_only=False))
-    known = keys.indices.to_numpy()
-    return known == codes[0] if len(codes) == 1 else np.isin(known, codes)
+    matching_indices = np.flatnonzero(pc.equal(keys.dictionary, key).to_numpy(zero_copy_only=False))
+    indices = keys.indices.to_numpy()
+    return (
+        indices == matching_indices[0]
+        if len(matching_indices) == 1
+        else np.isin(indices, matching_indices)
+    )

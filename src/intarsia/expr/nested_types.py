@@ -1,4 +1,4 @@
-"""Types within types."""
+"""Nested Arrow types: structs, lists, maps and dictionaries."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Path = tuple[str, ...]
-"""The names that lead to a column, or on to a field of a struct."""
+"""The name of a column, followed by the names of struct fields below it."""
 
 
 def nullable(field: pa.Field) -> pa.Field:
-    """``field`` with NULL allowed at every level, but for keys of maps."""
+    """Returns ``field`` with NULL allowed at every level, except for keys of maps."""
     return field.with_nullable(True).with_type(with_children(field.type, nullable))
 
 
 def with_children(kind: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> pa.DataType:
-    """A nested type with ``change`` made to its children; any other as it is."""
+    """Returns a nested type with ``change`` applied to its children; any other type unchanged."""
     if pa.types.is_struct(kind):
         return pa.struct([change(field) for field in kind.fields])
     if pa.types.is_map(kind):
@@ -33,23 +33,29 @@ def with_children(kind: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> 
 
 
 def type_at(fields: Iterable[pa.Field], path: Sequence[str]) -> pa.DataType | None:
-    """The type of a column, or of a struct's field, by its path; None where there is not one."""
+    """Returns the type of a column, or of a struct's field, by its path.
+
+    Returns None if the path names no field, or more than one.
+    """
     name, *rest = path
-    found = [field.type for field in fields if field.name == name]
-    if len(found) != 1 or not rest:
-        return found[0] if len(found) == 1 else None
-    return type_at(found[0], rest) if pa.types.is_struct(found[0]) else None
+    types = [field.type for field in fields if field.name == name]
+    if len(types) != 1 or not rest:
+        return types[0] if len(types) == 1 else None
+    return type_at(types[0], rest) if pa.types.is_struct(types[0]) else None
 
 
 def column_at(table: pa.Table, path: Sequence[str]) -> pa.ChunkedArray:
-    """A column, or the values of a struct's field, by its path."""
+    """Returns a column, or the values of a struct's field, by its path."""
     name, *rest = path
     column = table.column(name)
     return pc.struct_field(column, rest) if rest else column
 
 
 def leaf_pairs(kind: pa.DataType, wide: pa.DataType) -> Iterator[tuple[pa.DataType, pa.DataType]]:
-    """All in ``kind`` that is not nested, and what there is of ``wide``, which has the same."""
+    """Yields each type in ``kind`` that is not nested, with its counterpart in ``wide``.
+
+    ``wide`` has the same structure, and may have more struct fields.
+    """
     if pa.types.is_null(kind) or not pa.types.is_nested(kind):
         yield kind, wide
     elif pa.types.is_struct(kind):
@@ -63,33 +69,33 @@ def leaf_pairs(kind: pa.DataType, wide: pa.DataType) -> Iterator[tuple[pa.DataTy
 
 
 def without_dictionary(kind: pa.DataType) -> pa.DataType:
-    """The type of the values of a dictionary; any other type as it is."""
+    """Returns the value type of a dictionary type; any other type unchanged."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def has_dictionary(kind: pa.DataType) -> bool:
-    """Is there a dictionary in ``kind``, however deep?"""
+    """True if ``kind`` is or contains a dictionary type, at any depth."""
     return holds(kind, pa.types.is_dictionary)
 
 
 def has_map(kind: pa.DataType) -> bool:
-    """Is there a map in ``kind``, however deep?"""
+    """True if ``kind`` is or contains a map type, at any depth."""
     return holds(kind, pa.types.is_map)
 
 
-def holds(kind: pa.DataType, is_one: Callable[[pa.DataType], bool]) -> bool:
-    """True if ``kind``, or a type in it, is one that ``is_one`` holds for."""
+def holds(kind: pa.DataType, predicate: Callable[[pa.DataType], bool]) -> bool:
+    """True if ``predicate`` is true for ``kind`` or a type within it, at any depth."""
     if isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
-    held = (kind.field(number).type for number in range(kind.num_fields))
-    return is_one(kind) or any(holds(one, is_one) for one in held)
+    children = (kind.field(number).type for number in range(kind.num_fields))
+    return predicate(kind) or any(holds(child, predicate) for child in children)
 
 
 def whole_maps(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """``values`` with maps that are all of what their arrays hold, not slices of these.
+    """Returns ``values`` with each chunk of maps copied, so that it is no slice of longer arrays.
 
-    Of a slice, pyarrow's casts leave keys and values at different places in their arrays, and its
-    ``map_lookup`` takes them for the same: it gives the values of other keys.
+    pyarrow's casts of a sliced map array leave keys and values at different offsets. Its
+    ``map_lookup`` then pairs them wrongly: it returns the values of other keys.
     """
     if not has_map(values.type):
         return values
@@ -97,7 +103,7 @@ def whole_maps(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def with_whole_maps(table: pa.Table) -> pa.Table:
-    """``table`` with ``whole_maps``."""
+    """Returns ``table`` with ``whole_maps`` applied to each column that holds maps."""
     for number, field in enumerate(table.schema):
         if has_map(field.type):
             table = table.set_column(number, field, whole_maps(table.column(number)))

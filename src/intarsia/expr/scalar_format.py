@@ -1,4 +1,4 @@
-"""Arrow's values as Python's, for people: those too that Python's own types do not hold."""
+"""Arrow values as Python values for display, including values that no Python type holds."""
 
 from __future__ import annotations
 
@@ -11,26 +11,31 @@ import pyarrow.compute as pc
 from intarsia.expr.constants import DECIMALS
 
 _BEYOND_PYTHON = (ValueError, OverflowError, KeyError)
-"""What ``as_py`` raises for nanoseconds without pandas, days beyond the calendar, texts that are
-not UTF-8, and time zones nobody knows."""
-_LEAST = -(2**63)
-"""Nanoseconds that pandas takes for NULL."""
+"""The exceptions that ``as_py`` raises for values that Python cannot hold.
+
+These are nanoseconds if pandas is missing, dates beyond the calendar, strings that are not UTF-8,
+and unknown time zones.
+"""
+_NAT = -(2**63)
+"""The number of nanoseconds that pandas reads as NULL."""
 
 
 def readable_values(values: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """The ``readable`` values of an array."""
-    if not _is_misread(values.type) or _has_no_least(values):
+    """Returns the ``readable`` values of an array."""
+    if not _is_misread(values.type) or _is_readable_array(values):
         with contextlib.suppress(*_BEYOND_PYTHON):
-            found: list[Any] = values.to_pylist()
-            return found
+            python_values: list[Any] = values.to_pylist()
+            return python_values
     return [readable(value) for value in values]
 
 
 def readable(value: pa.Scalar) -> Any:
-    """A value as ``as_py`` gives it. Of what that cannot give, times with nanoseconds come as text,
-    moments beyond the calendar as numbers, and texts that are not UTF-8 as ``0x`` and digits.
+    """Returns a value as ``as_py`` does, or in a form for display if ``as_py`` cannot give it.
+
+    Times and timestamps with nanoseconds become strings. Dates and timestamps beyond the calendar
+    become numbers. Strings that are not UTF-8 become ``0x`` and hexadecimal digits.
     """
-    if not value.is_valid or not _is_misread(value.type) or _is_moment_but_least(value):
+    if not value.is_valid or not _is_misread(value.type) or _is_readable_scalar(value):
         with contextlib.suppress(*_BEYOND_PYTHON):
             return value.as_py()
     match value:
@@ -46,18 +51,18 @@ def readable(value: pa.Scalar) -> Any:
             return [(readable(pair[0]), readable(pair[1])) for pair in value.values]
         case pa.ListScalar():
             return readable_values(value.values)
-        case pa.TimestampScalar() if value.type.unit == "ns" and value.value != _LEAST:
+        case pa.TimestampScalar() if value.type.unit == "ns" and value.value != _NAT:
             with contextlib.suppress(*_BEYOND_PYTHON):
                 return _with_nanoseconds(value)
     return value.value if hasattr(value, "value") else f"0x{value.as_buffer().to_pybytes().hex()}"
 
 
-def _has_no_least(values: pa.Array | pa.ChunkedArray) -> bool:
-    return _is_moment(values.type) and pc.min(values.cast(pa.int64())).as_py() != _LEAST
+def _is_readable_array(values: pa.Array | pa.ChunkedArray) -> bool:
+    return _is_moment(values.type) and pc.min(values.cast(pa.int64())).as_py() != _NAT
 
 
-def _is_moment_but_least(value: pa.Scalar) -> bool:
-    return _is_moment(value.type) and value.value != _LEAST
+def _is_readable_scalar(value: pa.Scalar) -> bool:
+    return _is_moment(value.type) and value.value != _NAT
 
 
 def _is_moment(kind: pa.DataType) -> bool:
@@ -65,9 +70,10 @@ def _is_moment(kind: pa.DataType) -> bool:
 
 
 def _is_misread(kind: pa.DataType) -> bool:
-    """Does ``as_py`` give other values of a type, or hold one for NULL?
+    """True if ``as_py`` gives other values than a type holds, or reads one of them as NULL.
 
-    It drops nanoseconds of times where there is pandas, and takes those beyond a day modulo one.
+    It drops the nanoseconds of times if pandas is installed, and takes times beyond a day modulo
+    one day.
     """
     if pa.types.is_time(kind):
         return True
@@ -81,7 +87,7 @@ def _is_misread(kind: pa.DataType) -> bool:
 
 
 def _time(value: pa.Scalar) -> Any:
-    """The number of a time that is in no day."""
+    """Returns a time for display: as a number if it lies outside of a day."""
     unit = value.type.unit
     if not 0 <= value.value < 86_400 * 10 ** DECIMALS[unit]:
         return value.value
@@ -89,10 +95,12 @@ def _time(value: pa.Scalar) -> Any:
 
 
 def _with_nanoseconds(value: pa.Scalar) -> str:
-    """As Python writes a moment, with three digits more."""
+    """Returns a time or timestamp as Python writes it, with three more digits."""
     is_time = pa.types.is_time(value.type)
-    micros, rest = divmod(value.value, 1000)
-    whole = pa.scalar(micros, pa.time64("us") if is_time else pa.timestamp("us", value.type.tz))
-    moment = whole.as_py()
+    micros, nanos = divmod(value.value, 1000)
+    without_nanos = pa.scalar(
+        micros, pa.time64("us") if is_time else pa.timestamp("us", value.type.tz)
+    )
+    moment = without_nanos.as_py()
     shown = str(moment.replace(microsecond=1))
-    return shown.replace(".000001", f".{moment.microsecond:06}{rest:03}")
+    return shown.replace(".000001", f".{moment.microsecond:06}{nanos:03}")

@@ -1,4 +1,4 @@
-"""Parts of a condition as text."""
+"""SQL text of parts of a condition, and a check of its characters."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from sqlglot import ErrorLevel, exp
 from intarsia.control_characters import half_character
 from intarsia.errors import PredicateError
 
-_SHOWN = 500
-"""Characters of SQL text that an error shows."""
+_MAX_SHOWN_CHARS = 500
+"""An error message shows this many characters of SQL text."""
 
 
 def check_characters(*given: Any) -> None:
-    """Raises ``PredicateError`` for half a character in SQL text, or in strings given with it."""
+    """Raises ``PredicateError`` for a lone surrogate in SQL text, or in strings given with it."""
     strings = [value for value in given if isinstance(value, str)]
     if half_character("".join(strings)) is not None:  # one pass, as there may be millions
         for text in strings:
-            found = half_character(text)
-            if found is not None:
-                place, name = found
+            surrogate = half_character(text)
+            if surrogate is not None:
+                place, name = surrogate
                 raise PredicateError(
-                    f"{text[:_SHOWN]!r}: there is a lone surrogate {name} at character "
-                    f"{place + 1:,}; SQL is Unicode text, and half a character is none: take it out"
+                    f"{text[:_MAX_SHOWN_CHARS]!r}: there is a lone surrogate {name} at character "
+                    f"{place + 1:,}; SQL text must be valid Unicode: remove the surrogate"
                 )
     for value in given:
         if isinstance(value, Mapping):
@@ -34,15 +34,15 @@ def check_characters(*given: Any) -> None:
 
 
 def sql_of(node: exp.Expr) -> str:
-    """DuckDB's SQL for ``node``; what DuckDB has not, sqlglot writes in its own way and logs not.
+    """Returns DuckDB's SQL for ``node``. sqlglot's own form stands for what DuckDB does not have.
 
-    Raises ``ValueError`` where sqlglot has no text, as for bytes that are none.
+    Raises ``ValueError`` if sqlglot has no text, as for bytes that are not valid.
     """
     return node.sql("duckdb", unsupported_level=ErrorLevel.IGNORE)
 
 
 def text_of(node: exp.Expr) -> str:
-    """A part of a condition as it might have been written, for messages."""
+    """Returns the SQL text of a part of a condition, for messages."""
     try:
         return sql_of(node)
     except ValueError:

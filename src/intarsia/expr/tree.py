@@ -40,30 +40,32 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """An expression whose structure cannot be told: one with a field by position, say."""
+    """An expression whose structure is unknown, such as one with a field by position."""
 
     what: str
 
 
 ANDS = ("and_kleene", "and")
-"""Functions of which a filter keeps the same rows as of all their arguments."""
+"""Functions that are true for a row exactly if all their arguments are."""
 
 CHAINS = (*ANDS, "or_kleene", "or")
-"""Functions of which long chains are usual."""
-_DEEPEST = 64
-_NAME = re.compile(r"FieldRef\.Name\(([^()]*)\)")
-_MAP_VALUE = re.compile(
+"""Functions that are often written as long chains."""
+_MAX_DEPTH = 64
+"""Pruning does not follow trees whose calls nest deeper than this."""
+_FIELD_NAME_TEXT = re.compile(r"FieldRef\.Name\(([^()]*)\)")
+_MAP_LOOKUP_TEXT = re.compile(
     r"map_lookup\(([^(){}]+), \{occurrence=FIRST, query_key=(?:large_)?string:(.*?)\}\)"
 )
-_NESTED = re.compile(rf"FieldRef\.Nested\((?:{_NAME.pattern} ?)+\)")
+_NESTED_FIELD_TEXT = re.compile(rf"FieldRef\.Nested\((?:{_FIELD_NAME_TEXT.pattern} ?)+\)")
 
 Node = FieldRef | Literal | Call | Opaque
 
 
 def read_expression(expression: pc.Expression) -> Node:
-    """The tree of an Expression; ``Opaque`` where pyarrow cannot serialize it (fields by position).
+    """Returns the tree of an Expression.
 
-    Raises ``PredicateError`` where pyarrow's serialized form is not as this version knows it.
+    It is ``Opaque`` if pyarrow cannot serialize the Expression, as for fields by position. Raises
+    ``PredicateError`` if pyarrow's serialized form is not the one that this version knows.
     """
     serialized = serialized_of(expression)
     if serialized is None:
@@ -75,48 +77,59 @@ def read_expression(expression: pc.Expression) -> Node:
 
 
 def shown(expression: pc.Expression) -> str:
-    """An Expression as pyarrow writes it, but for fields of structs, ``a.b``, and values of maps,
-    ``m['k']``; where that is not UTF-8, bytes as ``0x`` and digits.
+    """Returns an Expression as pyarrow writes it, with shorter fields of structs and values of
+    maps.
+
+    These are written ``a.b`` and ``m['k']``. Bytes that are not UTF-8 are written as ``0x`` and
+    hexadecimal digits.
     """
     try:
-        text = _NESTED.sub(lambda ref: ".".join(_NAME.findall(ref[0])), str(expression))
-        return _MAP_VALUE.sub(_shown_value, text)
+        text = _NESTED_FIELD_TEXT.sub(
+            lambda ref: ".".join(_FIELD_NAME_TEXT.findall(ref[0])), str(expression)
+        )
+        return _MAP_LOOKUP_TEXT.sub(_format_map_lookup, text)
     except UnicodeDecodeError:
-        return _shown(read_expression(expression))
+        return _format_node(read_expression(expression))
 
 
-def _shown_value(lookup: re.Match[str]) -> str:
+def _format_map_lookup(lookup: re.Match[str]) -> str:
     return "{}['{}']".format(lookup[1], lookup[2].replace("'", "''"))
 
 
-def _shown(node: Node) -> str:
+def _format_node(node: Node) -> str:
     match node:
         case FieldRef(path=path):
             return ".".join(path)
         case Literal(value=value):
             return str(readable(value))
         case Call(function=function, arguments=arguments, options=options):
-            told = [f"{name}={readable(value)}" for name, value in options.items()]
-            return f"{function}({', '.join([*map(_shown, arguments), *told])})"
+            option_texts = [f"{name}={readable(value)}" for name, value in options.items()]
+            return f"{function}({', '.join([*map(_format_node, arguments), *option_texts])})"
         case Opaque(what=what):
             return what
 
 
 def conjuncts(expression: pc.Expression) -> list[pc.Expression]:
-    """The operands of the ANDs at the top of an Expression: it is true where all of them are."""
+    """Returns the operands of the ANDs at the top of an Expression, which is true if all of them
+    are.
+    """
     serialized = serialized_of(expression)
     if serialized is None:
         return [expression]
-    nodes, found, at = serialized.nodes, [], 0
+    nodes, operand_nodes, at = serialized.nodes, [], 0
     while at < len(nodes):
         kind, value = nodes[at]
         if kind == "end" or (kind == "call" and value in ANDS):
             at += 1
             continue
         stop = end_of(nodes, at)
-        found.append(nodes[at:stop])
+        operand_nodes.append(nodes[at:stop])
         at = stop
-    return [serialized.part(part) for part in found] if len(found) > 1 else [expression]
+    return (
+        [serialized.part(operand) for operand in operand_nodes]
+        if len(operand_nodes) > 1
+        else [expression]
+    )
 
 
 class Replaced(NamedTuple):
@@ -127,16 +140,17 @@ class Replaced(NamedTuple):
 
 
 class CallSite(NamedTuple):
-    """A function and what it is called with."""
+    """A function and its arguments."""
 
     function: str
     arguments: tuple[pc.Expression, ...]
 
 
 def calls_replaced(expression: pc.Expression, functions: Container[str], prefix: str) -> Replaced:
-    """``expression`` with a field for each outermost call of one of ``functions``.
+    """Returns ``expression`` with a field in place of each outermost call of one of ``functions``.
 
-    The fields are called ``prefix`` and a number. Raises ``PredicateError`` as ``read_expression``.
+    The fields are named ``prefix`` and a number. Raises ``PredicateError`` as ``read_expression``
+    does.
     """
     serialized = serialized_of(expression)
     if serialized is None:
@@ -148,8 +162,8 @@ def calls_replaced(expression: pc.Expression, functions: Container[str], prefix:
         calls[name] = CallSite(serialized.nodes[at][1], _arguments(serialized, at + 1, stop - 1))
         return _Piece([("field_ref", name)], [])
 
-    found = _substituted(serialized, functions, field_for)
-    return Replaced(expression if found is None else found, calls)
+    substituted = _substitute(serialized, functions, field_for)
+    return Replaced(expression if substituted is None else substituted, calls)
 
 
 def replaced(
@@ -157,9 +171,10 @@ def replaced(
     functions: Container[str],
     change: Callable[[Call], pc.Expression | None],
 ) -> pc.Expression:
-    """``expression`` with what ``change`` makes of calls of ``functions``; None leaves one.
+    """Returns ``expression`` with the results of ``change`` in place of calls of ``functions``.
 
-    Calls within one that is replaced are not asked about.
+    A call stays if ``change`` returns None. ``change`` is not called for calls inside a replaced
+    call.
     """
     serialized = serialized_of(expression)
     if serialized is None:
@@ -167,12 +182,12 @@ def replaced(
 
     def changed(at: int, stop: int) -> _Piece | None:
         call = _tree(iter(serialized.nodes[at:stop]), serialized.batch)
-        found = change(call) if isinstance(call, Call) else None
-        own = None if found is None else serialized_of(found)
+        new_expression = change(call) if isinstance(call, Call) else None
+        own = None if new_expression is None else serialized_of(new_expression)
         return None if own is None else _Piece(own.nodes, own.batch.columns)
 
-    found = _substituted(serialized, functions, changed)
-    return expression if found is None else found
+    new_expression = _substitute(serialized, functions, changed)
+    return expression if new_expression is None else new_expression
 
 
 class _Piece(NamedTuple):
@@ -182,15 +197,17 @@ class _Piece(NamedTuple):
     columns: list[pa.Array]
 
 
-def _substituted(
+def _substitute(
     serialized: Serialized,
     functions: Container[str],
     change: Callable[[int, int], _Piece | None],
 ) -> pc.Expression | None:
-    """The Expression with what ``change`` gives for calls of ``functions``, told by where their
-    nodes begin and end; None where it gives nothing for any.
+    """Returns the Expression with the results of ``change`` in place of calls of ``functions``.
+
+    ``change`` gets the index of a call's first node and the index after its last. Returns None if
+    ``change`` returns None for every call.
     """
-    nodes, columns, kept = serialized.nodes, list(serialized.batch.columns), []
+    nodes, columns, new_nodes = serialized.nodes, list(serialized.batch.columns), []
     at, is_changed = 0, False
     while at < len(nodes):
         kind, value = nodes[at]
@@ -200,53 +217,53 @@ def _substituted(
             end = end_of(nodes, at)
             piece = change(at, end)
         if piece is None:
-            kept += nodes[at:stop]
+            new_nodes += nodes[at:stop]
         else:
             first, is_changed, stop = len(columns), True, end
-            kept += [(k, str(int(v) + first) if k in POINTING else v) for k, v in piece.nodes]
+            new_nodes += [(k, str(int(v) + first) if k in POINTING else v) for k, v in piece.nodes]
             columns += piece.columns
         at = stop
-    return serialized._replace(batch=batch_of(columns)).part(kept) if is_changed else None
+    return serialized._replace(batch=batch_of(columns)).part(new_nodes) if is_changed else None
 
 
 def _arguments(serialized: Serialized, at: int, stop: int) -> tuple[pc.Expression, ...]:
-    """The Expressions that nodes from ``at`` up to ``stop`` are, one after the other."""
-    found = []
+    """Returns the Expressions of the nodes from ``at`` up to ``stop``, which follow one another."""
+    arguments = []
     while at < stop:
         end = end_of(serialized.nodes, at)
-        found.append(serialized.part(serialized.nodes[at:end]))
+        arguments.append(serialized.part(serialized.nodes[at:end]))
         at = end
-    return tuple(found)
+    return tuple(arguments)
 
 
 def is_deep(node: Node) -> bool:
-    """Do calls nest deeper than is worth following? Chains of ANDs or ORs count once."""
+    """True if calls nest too deeply to be followed. Chains of ANDs or ORs count once."""
     pending = [(node, 0, "")]
     while pending:
         current, depth, above = pending.pop()
         if isinstance(current, Call):
             depth += current.function != above or above not in CHAINS
-            if depth > _DEEPEST:
+            if depth > _MAX_DEPTH:
                 return True
             pending += [(argument, depth, current.function) for argument in current.arguments]
     return False
 
 
 def operands(node: Node, function: str) -> list[Node]:
-    """What a chain of one function joins: ``a``, ``b``, ``c`` of ``(a | b) | c``."""
-    found: list[Node] = []
+    """Returns the operands of a chain of one function: ``a``, ``b``, ``c`` of ``(a | b) | c``."""
+    chain_operands: list[Node] = []
     pending = [node]
     while pending:
         current = pending.pop()
         if isinstance(current, Call) and current.function == function:
             pending += reversed(current.arguments)
         else:
-            found.append(current)
-    return found
+            chain_operands.append(current)
+    return chain_operands
 
 
 def calls_in(node: Node) -> Iterator[Call]:
-    """``node`` and all below it that are calls."""
+    """Yields ``node`` and everything below it that is a call."""
     pending = [node]
     while pending:
         current = pending.pop()
@@ -256,33 +273,35 @@ def calls_in(node: Node) -> Iterator[Call]:
 
 
 def field_paths(node: Node) -> set[tuple[str, ...]] | None:
-    """The paths of all fields under ``node``; None where one of them cannot be told."""
-    found: set[tuple[str, ...]] = set()
+    """Returns the paths of all fields under ``node``, or None if one of them is unknown."""
+    paths: set[tuple[str, ...]] = set()
     pending = [node]
     while pending:
         match pending.pop():
             case FieldRef(path):
-                found.add(path)
+                paths.add(path)
             case Opaque():
                 return None
             case Call(_, arguments):
                 pending += arguments
-    return found
+    return paths
 
 
 def _tree(items: Iterator[tuple[str, str]], batch: pa.RecordBatch) -> Node:
-    """The tree of a list of nodes in prefix order. Calls nest as deep as filters are long."""
-    opened: list[tuple[str, list[Node], dict[str, Any]]] = [("", [], {})]
-    while len(opened) > 1 or not opened[0][1]:
+    """Returns the tree of nodes in prefix order. It does not recurse, as long filters are deep
+    trees.
+    """
+    open_calls: list[tuple[str, list[Node], dict[str, Any]]] = [("", [], {})]
+    while len(open_calls) > 1 or not open_calls[0][1]:
         kind, value = next(items)
-        _, arguments, options = opened[-1]
+        _, arguments, options = open_calls[-1]
         match kind:
             case "call":
-                opened.append((value, [], {}))
+                open_calls.append((value, [], {}))
             case "end":
-                opened.pop()
-                function = value if _are_texts(options) else f"{value} of bytes"
-                opened[-1][1].append(Call(function, tuple(arguments), options))
+                open_calls.pop()
+                function = value if _are_utf8(options) else f"{value} of bytes"
+                open_calls[-1][1].append(Call(function, tuple(arguments), options))
             case "options":
                 scalar = batch.column(int(value))[0]
                 options.update((name, scalar[name]) for name in scalar.type.names)
@@ -294,11 +313,14 @@ def _tree(items: Iterator[tuple[str, str]], batch: pa.RecordBatch) -> Node:
                 arguments.append(FieldRef(tuple(next(items)[1] for _ in range(int(value)))))
             case _:
                 raise ValueError(f"unknown node {kind!r}")
-    return opened[0][1][0]
+    return open_calls[0][1][0]
 
 
-def _are_texts(options: Mapping[str, Any]) -> bool:
-    """Can all patterns be read? With one of bytes that are no text only pyarrow knows the call."""
+def _are_utf8(options: Mapping[str, Any]) -> bool:
+    """True if all strings among the options are UTF-8.
+
+    Only pyarrow can evaluate a call with a pattern of other bytes.
+    """
     try:
         for value in options.values():
             if isinstance(value, pa.StringScalar):

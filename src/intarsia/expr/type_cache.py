@@ -1,4 +1,4 @@
-"""Results kept by Arrow types, of which those that a user registers need have no hash."""
+"""A cache of results by Arrow types. Types that a user registers may have no hash."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def kept(function: Callable[P, T]) -> Callable[P, T]:
-    """``function``, whose last 256 results are kept, as far as its arguments have a hash."""
+def cached_by_type(function: Callable[P, T]) -> Callable[P, T]:
+    """Returns ``function`` with its last 256 results cached. Arguments without a hash are not
+    cached.
+    """
     known = functools.lru_cache(maxsize=256)(function)
 
     @functools.wraps(function)

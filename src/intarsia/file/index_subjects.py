@@ -11,7 +11,7 @@ from intarsia.errors import FormatError, IndexSpecError, PredicateError, instead
 from intarsia.expr.casts import has_zone, is_in_utc, without_extension
 from intarsia.expr.functions import element_type, is_list, plain_type
 from intarsia.expr.nested_types import leaf_pairs, type_at, without_dictionary
-from intarsia.expr.type_cache import kept
+from intarsia.expr.type_cache import cached_by_type
 from intarsia.file.column_types import ColumnTypes
 from intarsia.index.base import Reads, Subject, index_name
 from intarsia.index.directory import IndexEntry
@@ -145,7 +145,7 @@ def decoded(kind: pa.DataType) -> pa.DataType:
     return without_extension(without_dictionary(kind))
 
 
-@kept
+@cached_by_type
 def _function(text: str, schema: pa.Schema) -> tuple[Term, pa.DataType]:
     """The term of SQL text, and the type of its values."""
     term = parse_term(text, schema)

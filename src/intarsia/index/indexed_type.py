@@ -5,14 +5,14 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from intarsia.expr.type_cache import kept
+from intarsia.expr.type_cache import cached_by_type
 from intarsia.io.source import BufferSource
 from intarsia.parquet.column_order import order_of
 from intarsia.parquet.footer import read_footer
 from intarsia.parquet.value_order import Domain, ValueOrder
 
 
-@kept
+@cached_by_type
 def order_of_type(kind: pa.DataType) -> ValueOrder:
     """Returns the order of a column of this type as pyarrow writes it.
 

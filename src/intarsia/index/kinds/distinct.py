@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.expr.comparison_operators import Op
-from intarsia.expr.type_cache import kept
+from intarsia.expr.type_cache import cached_by_type
 from intarsia.index.base import Inverted, Positions, Subject
 from intarsia.index.key_formula import Formula, KeysWhere
 from intarsia.index.value_predicates import TEXT_SEARCHES, can_judge
@@ -73,7 +73,7 @@ def _try_keys(values: pa.Array) -> None:
     pc.array_sort_indices(dictionary)
 
 
-@kept
+@cached_by_type
 def unfit_for_pyarrow(build: Callable[[pa.Array], object], kind: pa.DataType) -> str | None:
     """Returns why pyarrow cannot ``build`` an index on values of a type, or None if it can."""
     try:
