@@ -1,4 +1,4 @@
-"""Operators that compare values with constants, and the functions of Arrow that stand for them."""
+"""Comparison operators, and the functions of Arrow that stand for them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Op(Enum):
-    """Operators of comparisons with values that are neither NULL nor NaN."""
+    """Comparisons of values that are neither NULL nor NaN with constants."""
 
     EQ = "="
     NE = "<>"
@@ -17,11 +17,13 @@ class Op(Enum):
     IN = "IN"
     NOT_IN = "NOT IN"
     ANY = "ANY"
+    """Every value passes."""
     NONE = "NONE"
+    """No value passes."""
 
 
 MIRRORED = {Op.LT: Op.GT, Op.GT: Op.LT, Op.LE: Op.GE, Op.GE: Op.LE}
-"""The operator for exchanged operands: ``a < b`` is ``b > a``."""
+"""The operator for swapped operands: ``a < b`` is ``b > a``."""
 COMPARISONS = {
     "equal": Op.EQ,
     "not_equal": Op.NE,
@@ -30,4 +32,4 @@ COMPARISONS = {
     "greater": Op.GT,
     "greater_equal": Op.GE,
 }
-"""The operator by the name of its Arrow function."""
+"""The operator for each Arrow function."""

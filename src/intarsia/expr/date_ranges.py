@@ -1,7 +1,6 @@
 """Rewrites comparisons of the day, month or year of a timestamp as ranges of the timestamp.
 
-Minimum and maximum values can answer the rewritten comparisons, and comparing is all that is left
-to do for each row::
+A range can be compared with minimum and maximum values, and it is all that each row needs::
 
     cast(ts, date32) = 2024-05-01          ⇔   ts >= 2024-05-01 and ts < 2024-05-02
     floor_temporal(ts, month) > 2024-05-17  ⇔   ts >= 2024-06-01
@@ -36,8 +35,7 @@ _DEFAULT_OPTIONS = {"multiple": 1, "week_starts_monday": True}
 
 
 class _Period(NamedTuple):
-    """A function of a date or timestamp field: the beginning of a period, or the number of the
-    year.
+    """A function of a date or timestamp field: the beginning of a period, or the year's number.
 
     ``kind`` is the type of the field, ``type`` that of the function's result. An engine may take a
     timestamp for one that is up to ``slack`` earlier or later. If ``has_eras``, an engine may give
@@ -55,8 +53,8 @@ class _Period(NamedTuple):
 def without_periods(
     expression: pc.Expression, node: Node, schema: pa.Schema, *, loosely: bool = False
 ) -> tuple[pc.Expression, Node]:
-    """Returns ``expression`` with ranges in place of periods, and its tree. ``node`` is the tree
-    before.
+    """Returns ``expression``, whose tree is ``node``, with ranges in place of periods; and its
+    tree.
 
     The new Expression is TRUE, FALSE and NULL in the same rows. A timestamp in a time zone other
     than UTC is left as it is. So is a constant that the calendar of the years 1 to 9999 or the
@@ -70,10 +68,8 @@ def without_periods(
     if not any(call.function in _FUNCTIONS for call in calls_in(node)):
         return expression, node
     functions = {*COMPARISONS, *_REWRITES}
-    rewritten = replaced(expression, functions, functools.partial(_rewrite, schema, loosely))
-    return (
-        (expression, node) if rewritten is expression else (rewritten, read_expression(rewritten))
-    )
+    changed = replaced(expression, functions, functools.partial(_rewrite, schema, loosely))
+    return (expression, node) if changed is expression else (changed, read_expression(changed))
 
 
 def has_periods(node: Node, schema: pa.Schema) -> bool:
@@ -139,7 +135,7 @@ def looseness(kind: pa.DataType, result_type: pa.DataType) -> tuple[timedelta, b
     """
     if not pa.types.is_timestamp(kind):
         return _NO_SLACK, False
-    if kind.unit == "ns":  # whose range begins after the first year
+    if kind.unit == "ns":  # its range begins after the first year
         return _ROUNDING, False
     return _NO_SLACK, has_zone(kind) and bool(pa.types.is_integer(result_type))
 
@@ -185,19 +181,17 @@ def _range_of(period: _Period, op: Op, value: pa.Scalar) -> pc.Expression | None
         return None
     period_start = truncated(start, period.length)
     period_end = later(period_start, period.length)
-    lower_bound = (
-        period_start if start == period_start else period_end
-    )  # no period begins between the two
+    begin = period_start if start == period_start else period_end  # none begins in between
     field, slack, bound = pc.field(*period.path), period.slack, functools.partial(_scalar, period)
     match op:
         case Op.EQ:
-            return (field >= bound(lower_bound - slack)) & (field < bound(period_end + slack))
+            return (field >= bound(begin - slack)) & (field < bound(period_end + slack))
         case Op.NE if not slack:
-            return (field < bound(lower_bound)) | (field >= bound(period_end))
+            return (field < bound(begin)) | (field >= bound(period_end))
         case Op.LT:
-            return field < bound(lower_bound + slack)
+            return field < bound(begin + slack)
         case Op.GE:
-            return field >= bound(lower_bound - slack)
+            return field >= bound(begin - slack)
         case Op.LE:
             return field < bound(period_end + slack)
         case Op.GT:
@@ -255,8 +249,8 @@ def _compared_moment(period: _Period, value: pa.Scalar) -> datetime | None:
 
 
 def _scalar(period: _Period, moment: datetime) -> pa.Scalar:
-    """Returns a timestamp in the field's type. Raises ``ArrowInvalid`` if the type does not hold
-    it.
+    """Returns a timestamp in the field's type. Raises ``ArrowInvalid`` if the type cannot
+    hold it.
     """
     kind = period.kind
     if pa.types.is_date32(kind):

@@ -135,7 +135,7 @@ def list_contains_any(of: pc.Expression | str, values: Iterable[Any]) -> pc.Expr
     Examples
     --------
     >>> ia.list_contains_any("tags", ["error", "fatal"])
-    <pyarrow.compute.Expression ia.list_contains_any(tags, ["error","fatal"])>
+    <pyarrow.compute.Expression ia.list_contains_any(tags, list<item: string>[error, fatal])>
     """
     return pc.Expression._call(LIST_CONTAINS_ANY, [_operand(of), pc.scalar(_list_scalar(values))])
 
@@ -169,7 +169,7 @@ def list_contains_all(of: pc.Expression | str, values: Iterable[Any]) -> pc.Expr
     Examples
     --------
     >>> ia.list_contains_all("tags", ["error", "disk"])
-    <pyarrow.compute.Expression ia.list_contains_all(tags, ["error","disk"])>
+    <pyarrow.compute.Expression ia.list_contains_all(tags, list<item: string>[error, disk])>
     """
     return pc.Expression._call(LIST_CONTAINS_ALL, [_operand(of), pc.scalar(_list_scalar(values))])
 

@@ -1,4 +1,7 @@
-"""Might a row group, page or granule hold a row that passes a test? When in doubt, yes."""
+"""Compares a predicate with bounds: whether a row group, page or granule may hold a matching row.
+
+If this is unknown, the answer is yes.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ BoolArray = NDArray[np.bool_]
 
 
 def rows_might_match(test: Test, bounds: Bounds) -> BoolArray:
-    """For each of ``n`` places of ``bounds``: might a row there pass? Shape ``(n,)``, bool."""
+    """Returns whether a row may pass ``test`` in each of ``n`` places of ``bounds``. Shape
+    ``(n,)``, bool.
+    """
     might = _values_might_match(test, bounds) & ~bounds.all_null
     if test.nulls:
         might |= bounds.null_counts != 0
@@ -29,8 +34,8 @@ def rows_might_match(test: Test, bounds: Bounds) -> BoolArray:
 def _values_might_match(test: Test, bounds: Bounds) -> BoolArray:
     if test.op is Op.NONE:
         return np.zeros(len(bounds), dtype=np.bool_)
-    verdict = _within_bounds(test, bounds)
-    return verdict | ~bounds.bounded
+    might_match = _within_bounds(test, bounds)
+    return might_match | ~bounds.bounded
 
 
 def _within_bounds(test: Test, bounds: Bounds) -> BoolArray:
@@ -61,7 +66,11 @@ def _within_bounds(test: Test, bounds: Bounds) -> BoolArray:
 
 @functools.lru_cache(maxsize=8)
 def _brackets(order: ValueOrder, test: Test) -> tuple[Keys, Keys] | None:
-    """The brackets of a test's values, low keys and high keys sorted: every row group asks."""
+    """Returns the brackets of a predicate's values: their low keys and their high keys, both
+    sorted.
+
+    Cached, because every row group needs them.
+    """
     brackets = order.brackets(test.values)
     if brackets is None or len(test.values) == 1:
         return brackets
@@ -72,11 +81,11 @@ def _brackets(order: ValueOrder, test: Test) -> tuple[Keys, Keys] | None:
 
 
 def _any_overlaps(low: Keys, high: Keys, belows: Keys, aboves: Keys) -> BoolArray:
-    """Does any bracket overlap ``[low, high]``? By binary search: brackets do not cross."""
+    """Returns where any bracket overlaps ``[low, high]``. Brackets do not cross, so it bisects."""
     if len(belows) == 1:
         below, above = (_comparable(low, keys[0]) for keys in (belows, aboves))
         return _bools(low <= above) & _bools(high >= below)
-    if belows.dtype != low.dtype:  # as Python objects, numbers of any types compare exactly
+    if belows.dtype != low.dtype:  # Python objects compare numbers of different types exactly
         low, high, belows, aboves = (keys.astype(object) for keys in (low, high, belows, aboves))
     first = np.searchsorted(aboves, low, side="left")
     last = np.searchsorted(belows, high, side="right")
@@ -84,7 +93,9 @@ def _any_overlaps(low: Keys, high: Keys, belows: Keys, aboves: Keys) -> BoolArra
 
 
 def _comparable(keys: Keys, key: Key) -> Any:
-    """``key`` for comparing with ``keys``: NumPy would drop the trailing zeros of bare bytes."""
+    """Returns ``key`` for comparing with ``keys``: NumPy would drop trailing zero bytes of plain
+    bytes.
+    """
     if keys.dtype != object:
         return key
     boxed = np.empty((), dtype=object)
@@ -93,7 +104,7 @@ def _comparable(keys: Keys, key: Key) -> Any:
 
 
 def _not_only(low: Keys, high: Keys, belows: Keys, aboves: Keys) -> BoolArray:
-    """False where all values are one and the same, and that one is excluded."""
+    """Returns False where all values are the same, and that value is excluded; True elsewhere."""
     single = np.flatnonzero(_bools(low == high))
     excluded = set(belows[_bools(belows == aboves)].tolist()) if len(single) else set()
     might = np.ones(len(low), dtype=np.bool_)

@@ -1,13 +1,13 @@
-"""From an expression's tree to ANDs and ORs over tests and matches: all that pruning needs.
+"""Turns an expression's tree into a pruning tree: ANDs and ORs over predicates.
 
-A filter keeps the rows for which it is TRUE; NULL drops a row as FALSE does. So the question asked
-here is always "for which rows can this be TRUE", and NOT is pushed down by asking "for which rows
-can this be FALSE" instead. Both questions distribute over AND and OR in three-valued logic, so no
-negation is left in the result. What is not understood becomes ``Maybe``: every row might match. A
-result may let through too many rows, never too few.
+A filter keeps the rows for which it is TRUE; NULL drops a row as FALSE does. So the question is
+always "for which rows can this be TRUE". NOT turns it into "for which rows can this be FALSE". Both
+questions distribute over AND and OR in three-valued logic, so no negation is left in the result. A
+call that is not understood becomes ``Maybe``: every row might match. A result may let through too
+many rows, never too few.
 
-NaN and NULL are told apart from ordinary values because they behave in their own way: ``NOT (x <
-5)`` holds where x is NaN, but not where it is NULL.
+NaN and NULL are kept apart from ordinary values because they behave in their own way:
+``NOT (x < 5)`` is TRUE where x is NaN, but not where x is NULL.
 """
 
 from __future__ import annotations
@@ -36,53 +36,55 @@ _NEGATED = {
     Op.GT: Op.LE,
     Op.LE: Op.GT,
 }
-_MATCHES = {
+_SEARCHES = {
     "match_like": How.LIKE,
     "match_substring": How.SUBSTRING,
     "starts_with": How.STARTS_WITH,
     "ends_with": How.ENDS_WITH,
     "match_substring_regex": How.REGEX,
 }
-_CALLED = {
+_OWN_FUNCTIONS = {
     "ia.contains_words": How.WORDS,
     "ia.list_contains": How.LIST_ANY,
     "ia.list_contains_any": How.LIST_ANY,
     "ia.list_contains_all": How.LIST_ALL,
     "ia.map_contains": How.MAP_ANY,
 }
-"""Functions of our own: of a term and a constant, NULL where either is."""
-_CASES = ("utf8_lower", "utf8_upper")
+"""Our own functions of a term and a constant. They are NULL if either is NULL."""
+_CASE_FUNCTIONS = ("utf8_lower", "utf8_upper")
 _MATCH_NULLS = 0
 """``SetLookupOptions.null_matching_behavior``: a NULL in the set matches a NULL value."""
 
 
 def pruning_of(node: Node) -> Pruning:
-    """Which rows can be TRUE under ``node``, a filter's tree."""
-    return Maybe() if is_deep(node) else _with_keys(_possible(node, True))
+    """Returns the tree for the rows that can be TRUE under ``node``, the tree of a filter."""
+    return Maybe() if is_deep(node) else _with_key_searches(_rows_with_outcome(node, True))
 
 
 def escapes_of(node: Node) -> Pruning:
-    """Which rows can be other than TRUE under ``node``: FALSE, or NULL."""
-    return Maybe() if is_deep(node) else _other_than(node, True)
+    """Returns the tree for the rows that can be FALSE or NULL under ``node``."""
+    return Maybe() if is_deep(node) else _rows_without_outcome(node, True)
 
 
-def _possible(node: Node, outcome: bool) -> Pruning:
-    """Which rows can have ``outcome`` under ``node``."""
+def _rows_with_outcome(node: Node, outcome: bool) -> Pruning:
+    """Returns the tree for the rows that can have ``outcome`` under ``node``."""
     match node:
         case Literal(value):
             return _constant(value, outcome)
         case FieldRef(path):
             return Test(field_term(*path), Op.EQ, pa.array([outcome]))
         case Call("invert", (argument,)):
-            return _possible(argument, not outcome)
+            return _rows_with_outcome(argument, not outcome)
         case Call("and_kleene" | "and" | "or_kleene" | "or" as function):
-            parts = [_possible(operand, outcome) for operand in operands(node, function)]
+            parts = [_rows_with_outcome(operand, outcome) for operand in operands(node, function)]
             all_needed = function.startswith("and") == outcome
             return all_of(*parts) if all_needed else any_of(*parts)
         case Call("if_else", (condition, then, otherwise)):
             return any_of(
-                all_of(_possible(condition, True), _possible(then, outcome)),
-                all_of(_possible(condition, False), _possible(otherwise, outcome)),
+                all_of(_rows_with_outcome(condition, True), _rows_with_outcome(then, outcome)),
+                all_of(
+                    _rows_with_outcome(condition, False), _rows_with_outcome(otherwise, outcome)
+                ),
             )
         case Call(function, (left, right)) if function in COMPARISONS:
             return _comparison(COMPARISONS[function], left, right, outcome)
@@ -92,77 +94,87 @@ def _possible(node: Node, outcome: bool) -> Pruning:
             return _null_test(argument, not outcome, nan_is_null=False)
         case Call("is_nan", (argument,)):
             op = Op.NONE if outcome else Op.ANY
-            return _about([term_of(argument)], lambda term: Test(term, op, nans=outcome))
+            return _for_each_term([term_of(argument)], lambda term: Test(term, op, nans=outcome))
         case Call("coalesce", (argument, Literal(value))):
-            return _possible(argument, outcome) if _is_not(value, outcome) else Maybe()
-        case Call(function, (argument,), options) if function in _MATCHES:
-            return _text_match(function, argument, options, outcome)
-        case Call(function, (argument, Literal(value))) if function in _CALLED:
-            return _own_match(_CALLED[function], argument, value, outcome)
+            return _rows_with_outcome(argument, outcome) if _is_not(value, outcome) else Maybe()
+        case Call(function, (argument,), options) if function in _SEARCHES:
+            return _string_search(function, argument, options, outcome)
+        case Call(function, (argument, Literal(value))) if function in _OWN_FUNCTIONS:
+            return _own_function_search(_OWN_FUNCTIONS[function], argument, value, outcome)
         case Call("is_in", (argument,), options):
-            return _membership(argument, options, outcome)
+            return _in_list_test(argument, options, outcome)
         case _:
             return Maybe()
 
 
-def _other_than(node: Node, outcome: bool) -> Pruning:
-    """Which rows can be NULL, or the opposite of ``outcome``, under ``node``."""
+def _rows_without_outcome(node: Node, outcome: bool) -> Pruning:
+    """Returns the tree for the rows that can be NULL or not ``outcome`` under ``node``."""
     match node:
         case Literal(value):
             return _constant(value, not outcome) if value.is_valid else Maybe()
         case FieldRef():
-            return _or_null(_possible(node, not outcome))
+            return _or_null(_rows_with_outcome(node, not outcome))
         case Call("invert", (argument,)):
-            return _other_than(argument, not outcome)
+            return _rows_without_outcome(argument, not outcome)
         case Call("and_kleene" | "or_kleene" as function):
-            parts = [_other_than(operand, outcome) for operand in operands(node, function)]
+            parts = [
+                _rows_without_outcome(operand, outcome) for operand in operands(node, function)
+            ]
             any_suffices = (function == "and_kleene") == outcome
             return any_of(*parts) if any_suffices else all_of(*parts)
         case Call("is_null" | "is_valid"):
-            return _possible(node, not outcome)
+            return _rows_with_outcome(node, not outcome)
         case Call(function, (_, _)) if function in COMPARISONS:
-            return _or_null(_possible(node, not outcome))
-        case Call(function) if function in ("is_in", *_MATCHES, *_CALLED):
-            return _or_null(_possible(node, not outcome))
+            return _or_null(_rows_with_outcome(node, not outcome))
+        case Call(function) if function in ("is_in", *_SEARCHES, *_OWN_FUNCTIONS):
+            return _or_null(_rows_with_outcome(node, not outcome))
         case _:
             return Maybe()
 
 
 def _or_null(pruning: Pruning) -> Pruning:
-    """A test, and NULLs as well; what no test tells may be NULL anywhere."""
+    """Returns a predicate that NULLs pass as well.
+
+    Returns ``Maybe`` for other trees: what they stand for may be NULL in any row.
+    """
     match pruning:
         case Test() | Match():
             return replace(pruning, nulls=True)
-        case And(parts):  # which say the same of one term, each in its way
+        case And(parts):  # all parts say the same about one term
             return And(tuple(_or_null(part) for part in parts))
         case _:
             return Maybe()
 
 
-def _with_keys(pruning: Pruning) -> Pruning:
-    """With what a map has to hold for the value of a key to pass, as NULL does not: the key, and of
-    a few values one.
+def _with_key_searches(pruning: Pruning) -> Pruning:
+    """Returns a tree that also requires the map key whose value a predicate is about.
+
+    NULL does not pass such a predicate, so the map must have the key. If only a few values pass,
+    the map must also have one of them.
     """
     match pruning:
         case And(parts):
-            return all_of(*map(_with_keys, parts))
+            return all_of(*map(_with_key_searches, parts))
         case Or(parts):
-            return any_of(*map(_with_keys, parts))
+            return any_of(*map(_with_key_searches, parts))
         case Test(term=term, nulls=False) | Match(term=term, nulls=False):
-            held = _map_value(term.node)
-            if held is not None and isinstance(held.arguments[0], FieldRef):
-                keys = plain_values(pa.repeat(held.options["query_key"], 1))
-                of = field_term(*held.arguments[0].path)
-                has_key = Match(of, How.MAP_ANY, values=keys)
-                if not seeks_values(pruning) or held is not term.node:
+            lookup = _map_value(term.node)
+            if lookup is not None and isinstance(lookup.arguments[0], FieldRef):
+                keys = plain_values(pa.repeat(lookup.options["query_key"], 1))
+                map_term = field_term(*lookup.arguments[0].path)
+                has_key = Match(map_term, How.MAP_ANY, values=keys)
+                if not seeks_values(pruning) or lookup is not term.node:
                     return all_of(pruning, has_key)
-                has_value = Match(of, How.MAP_VALUE, values=pruning.values, key=keys[0])
+                has_value = Match(map_term, How.MAP_VALUE, values=pruning.values, key=keys[0])
                 return all_of(pruning, has_key, has_value)
     return pruning
 
 
 def _map_value(node: Node) -> Call | None:
-    """The value of a map's key that ``node`` is, or a function of it, which is NULL where it is."""
+    """Returns the lookup of a map's value that ``node`` is, or is a function of.
+
+    The functions have one argument, so they are NULL if the value is NULL.
+    """
     while isinstance(node, Call) and len(node.arguments) == 1 and node.function != "map_lookup":
         (node,) = node.arguments
     return node if isinstance(node, Call) and node.function == "map_lookup" else None
@@ -177,18 +189,18 @@ def _constant(value: pa.Scalar, outcome: bool) -> Pruning:
 
 
 def _is_not(value: pa.Scalar, outcome: bool) -> bool:
-    """Is ``value`` the other truth value?"""
+    """True if ``value`` is the opposite of ``outcome``."""
     return bool(pa.types.is_boolean(value.type)) and value.as_py() is (not outcome)
 
 
-def _about(terms: list[Term | None], asked: Callable[[Term], Pruning]) -> Pruning:
-    """The same question asked of terms that stand for one another."""
+def _for_each_term(terms: list[Term | None], predicate_for: Callable[[Term], Pruning]) -> Pruning:
+    """Returns the tree that holds for each of some equivalent terms. None among them is ignored."""
     distinct = dict.fromkeys(term for term in terms if term is not None)
-    return all_of(*(asked(term) for term in distinct))
+    return all_of(*(predicate_for(term) for term in distinct))
 
 
 def _terms_of(node: Node) -> list[Term | None]:
-    """The term that ``node`` is, and the one without a cast that keeps every value."""
+    """Returns the term of ``node``, and the term without a cast that keeps every value."""
     uncast = _uncast(node)
     return [term_of(uncast), *([] if uncast is node else [term_of(node)])]
 
@@ -210,8 +222,8 @@ def _comparison(op: Op, left: Node, right: Node, outcome: bool) -> Pruning:
         return Maybe()
     # NaN passes <> and, negated, everything that is not <>.
     nans = (op is Op.NE) == outcome
-    asked = op if outcome else _NEGATED[op]
-    return _about(terms, lambda term: Test(term, asked, values, nans=nans))
+    effective_op = op if outcome else _NEGATED[op]
+    return _for_each_term(terms, lambda term: Test(term, effective_op, values, nans=nans))
 
 
 def _null_test(argument: Node, is_null: bool, *, nan_is_null: bool) -> Pruning:
@@ -222,46 +234,52 @@ def _null_test(argument: Node, is_null: bool, *, nan_is_null: bool) -> Pruning:
         test = partial(Test, op=Op.NONE, nulls=True, nans=nan_is_null)
     else:
         test = partial(Test, op=Op.ANY, nans=not nan_is_null)
-    return _about([term_of(uncast)], test)
+    return _for_each_term([term_of(uncast)], test)
 
 
-def _text_match(function: str, argument: Node, options: dict[str, Any], outcome: bool) -> Pruning:
-    """A search in a text: as such, and for what the text begins with as a range."""
+def _string_search(
+    function: str, argument: Node, options: dict[str, Any], outcome: bool
+) -> Pruning:
+    """Returns a search in a string, and the range of strings that have its prefix."""
     pattern, ignore_case = options["pattern"].as_py(), _flag(options, "ignore_case")
     prefix = _prefix_of(function, options) if function in ("starts_with", "match_like") else ""
     if prefix and function == "match_like" and pattern in (f"{prefix}%", f"{prefix}%".encode()):
         function, pattern = "starts_with", pattern[:-1]
 
     def match(term: Term, through: str = "") -> Match:
-        how = _MATCHES[function]
+        how = _SEARCHES[function]
         return Match(term, how, pattern, ignore_case, through=through, negated=not outcome)
 
-    subject = _as_text(argument)
+    subject = _without_string_cast(argument)
     terms = [term_of(subject), term_of(argument)]
-    found = _about(terms, match)
-    if isinstance(subject, Call) and subject.function in _CASES:
-        inner = term_of(_as_text(subject.arguments[0]))
-        found = all_of(found, _about([inner], partial(match, through=subject.function)))
+    tree = _for_each_term(terms, match)
+    if isinstance(subject, Call) and subject.function in _CASE_FUNCTIONS:
+        inner = term_of(_without_string_cast(subject.arguments[0]))
+        tree = all_of(tree, _for_each_term([inner], partial(match, through=subject.function)))
     if outcome and function in ("starts_with", "match_like"):
-        found = all_of(_about(terms, lambda term: _prefix_test(term, prefix)), found)
-    return found
+        tree = all_of(_for_each_term(terms, lambda term: _prefix_test(term, prefix)), tree)
+    return tree
 
 
-def _own_match(how: How, argument: Node, value: pa.Scalar, outcome: bool) -> Pruning:
-    """One of our own functions of a term and a constant."""
+def _own_function_search(how: How, argument: Node, value: pa.Scalar, outcome: bool) -> Pruning:
+    """Returns the predicate for one of our own functions of a term and a constant."""
     if not value.is_valid:
-        is_one = how is not How.WORDS and not isinstance(value, pa.ListScalar)
-        return Maybe() if is_one and not outcome else Never()  # empty lists do not hold NULL
+        is_single = how is not How.WORDS and not isinstance(value, pa.ListScalar)
+        return Maybe() if is_single and not outcome else Never()  # empty lists give FALSE for NULL
     if how is How.WORDS:
         words = value.as_py()
-        return _about([term_of(argument)], lambda t: Match(t, how, words, negated=not outcome))
+        return _for_each_term(
+            [term_of(argument)], lambda term: Match(term, how, words, negated=not outcome)
+        )
     values = value.values if isinstance(value, pa.ListScalar) else pa.repeat(value, 1)
-    kept = plain_values(values).drop_null()
-    return _about([term_of(argument)], lambda t: Match(t, how, values=kept, negated=not outcome))
+    constants = plain_values(values).drop_null()
+    return _for_each_term(
+        [term_of(argument)], lambda term: Match(term, how, values=constants, negated=not outcome)
+    )
 
 
 def _prefix_of(function: str, options: dict[str, Any]) -> str:
-    """What every text that matches begins with."""
+    """Returns the prefix of every string that matches; an empty string if it is unknown."""
     pattern = options["pattern"].as_py()
     if _flag(options, "ignore_case"):
         return ""
@@ -271,50 +289,53 @@ def _prefix_of(function: str, options: dict[str, Any]) -> str:
 
 
 def _prefix_test(term: Term, prefix: str) -> Pruning:
-    """Texts that begin with ``prefix`` lie between it and the next text that does not.
+    """Returns the range of strings that begin with ``prefix``.
 
-    There are none after U+D7FF but surrogates, so such a bound is given up.
+    Its end is the next string without the prefix. Only surrogates follow U+D7FF, so the range has
+    no end after that character, nor after U+10FFFF.
     """
     if not prefix:
         return Test(term, Op.ANY)
-    above = Test(term, Op.GE, pa.array([prefix]))
+    not_below = Test(term, Op.GE, pa.array([prefix]))
     if prefix[-1] in ("\ud7ff", "\U0010ffff"):
-        return above
-    return And((above, Test(term, Op.LT, pa.array([prefix[:-1] + chr(ord(prefix[-1]) + 1)]))))
+        return not_below
+    return And((not_below, Test(term, Op.LT, pa.array([prefix[:-1] + chr(ord(prefix[-1]) + 1)]))))
 
 
-def _membership(argument: Node, options: dict[str, Any], outcome: bool) -> Pruning:
+def _in_list_test(argument: Node, options: dict[str, Any], outcome: bool) -> Pruning:
     members = options.get("value_set")
     if not isinstance(members, pa.ListScalar) or members.values is None:
         return Maybe()
     values = members.values
     has_null = values.null_count > 0
     behavior = options["null_matching_behavior"].as_py()
-    kept = plain_values(values).drop_null()
-    has_nan = _has_nan(kept)
-    # A NULL value is in the set, outside it, or neither, by the behaviour asked for. A NaN may be
-    # outside whatever the set holds: membership tells NaNs of other bits apart.
+    constants = plain_values(values).drop_null()
+    has_nan = _has_nan(constants)
+    # The option decides whether a NULL value is in the set, outside it, or neither. A NaN may be
+    # outside any set: ``is_in`` tells NaNs with different bits apart.
     null_is_in = has_null and behavior == _MATCH_NULLS
     nulls, nans = (null_is_in, has_nan) if outcome else (not null_is_in, True)
     if has_nan:
-        kept = kept.filter(pc.invert(pc.is_nan(kept)))
-        if _uncast(argument) is not argument or not len(kept):
-            return Maybe()  # what is NaN, or is made of it, depends on the type it is cast to
-    if not outcome and pa.types.is_floating(kept.type):
-        # Unlike =, membership tells −0.0 from +0.0, which bounds do not.
-        kept = kept.filter(pc.not_equal(kept, pa.scalar(0, kept.type)))
+        constants = constants.filter(pc.invert(pc.is_nan(constants)))
+        if _uncast(argument) is not argument or not len(constants):
+            return Maybe()  # a cast may make a value NaN, or change a NaN
+    if not outcome and pa.types.is_floating(constants.type):
+        # Unlike =, ``is_in`` tells −0.0 from +0.0; bounds do not.
+        constants = constants.filter(pc.not_equal(constants, pa.scalar(0, constants.type)))
     op = Op.IN if outcome else Op.NOT_IN
-    if outcome and not len(kept):
+    if outcome and not len(constants):
         op = Op.NONE
-    return _about(_terms_of(argument), lambda term: Test(term, op, kept, nulls=nulls, nans=nans))
+    return _for_each_term(
+        _terms_of(argument), lambda term: Test(term, op, constants, nulls=nulls, nans=nans)
+    )
 
 
 def _uncast(node: Node) -> Node:
-    """``node`` without a cast that keeps every value, or fails.
+    """Returns ``node`` without a cast that keeps every value, or fails.
 
-    A safe cast does, except to dates (which drop the time of day) and to narrow floats (which
-    round). Where it leaves the column's kind of value, text to number say, no literal compares with
-    the column's own values, and the test is not used.
+    A safe cast does that, except to dates (which drop the time of day) and to narrow floats and
+    decimals (which round). Some casts change the kind of value, for example from string to number.
+    Then no literal compares with the column's own values, and the test is not used.
     """
     if not isinstance(node, Call) or node.function != "cast" or len(node.arguments) != 1:
         return node
@@ -322,17 +343,17 @@ def _uncast(node: Node) -> Node:
     if target is None or any(_flag(node.options, n) for n in node.options if n.startswith("allow")):
         return node
     kind = target.type
-    rounding = (
+    rounds = (
         pa.types.is_date,
         pa.types.is_float16,
         pa.types.is_float32,
         pa.types.is_decimal,
     )
-    return node if any(check(kind) for check in rounding) else node.arguments[0]
+    return node if any(check(kind) for check in rounds) else node.arguments[0]
 
 
-def _as_text(node: Node) -> Node:
-    """``node`` without a cast to text: it has no other characters where it is text already."""
+def _without_string_cast(node: Node) -> Node:
+    """Returns ``node`` without a cast to string, which changes no character of a string."""
     target = node.options.get("to_type") if isinstance(node, Call) else None
     checks = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
     return _uncast(node) if target is not None and any(c(target.type) for c in checks) else node

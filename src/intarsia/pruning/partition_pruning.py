@@ -1,7 +1,7 @@
-"""Columns that have one value in all rows of a file, and what that tells about a filter.
+"""Columns that have one value in all rows of a file, and what they imply for a filter.
 
-These are the columns that the file's folder fixes, and those that the file lacks, which are NULL.
-When in doubt, a row might match.
+These are partition columns, and columns that the file lacks, which are NULL. If it is unknown
+whether a row matches, it might.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from intarsia.pruning.term_sql import PROPAGATES_NULL
 Constants = Mapping[str, pa.Scalar]
 """Columns that have the same value in all rows of a file, by name."""
 
-_PYARROW = {
+_PYARROW_COMPARISONS = {
     Op.EQ: pc.equal,
     Op.NE: pc.not_equal,
     Op.LT: pc.less,
@@ -34,7 +34,7 @@ _PYARROW = {
     Op.GT: pc.greater,
     Op.GE: pc.greater_equal,
 }
-_PYTHONS: dict[Op, Callable[[Any, Any], bool]] = {
+_PYTHON_COMPARISONS: dict[Op, Callable[[Any, Any], bool]] = {
     Op.EQ: operator.eq,
     Op.NE: operator.ne,
     Op.LT: operator.lt,
@@ -45,7 +45,7 @@ _PYTHONS: dict[Op, Callable[[Any, Any], bool]] = {
 
 
 def constants_might_match(test: Predicate, constants: Constants) -> bool:
-    """True if a row might pass, as far as the values of ``constants`` tell."""
+    """True if a row might pass ``test``, as far as the values of ``constants`` decide that."""
     if not any(path[0] in constants for path in test.term.fields):
         return True
     value = constant_value(test.term, constants)
@@ -57,7 +57,9 @@ def constants_might_match(test: Predicate, constants: Constants) -> bool:
 
 
 def constant_value(term: Term, constants: Constants) -> pa.Scalar | None:
-    """The value that ``term`` has in every row. Returns None if ``constants`` do not tell."""
+    """Returns the value that ``term`` has in every row, or None if ``constants`` do not determine
+    it.
+    """
     if len(term.path) == 1:
         return constants.get(term.path[0])
     if _is_null(term.node, constants):
@@ -76,14 +78,14 @@ def _is_null(node: Node, constants: Constants) -> bool:
         case Literal(value):
             return not value.is_valid
         case Call(function, arguments):
-            holds = any if PROPAGATES_NULL[function] else all
-            return holds(_is_null(argument, constants) for argument in arguments)
+            quantifier = any if PROPAGATES_NULL[function] else all
+            return quantifier(_is_null(argument, constants) for argument in arguments)
     return False
 
 
 @functools.lru_cache(maxsize=1024)
 def _computed(term: Term, constants: tuple[tuple[str, pa.Scalar], ...]) -> pa.Scalar | None:
-    """The value of a term over one row. Returns None if it cannot be computed."""
+    """Returns the value of a term over one row, or None if it cannot be computed."""
     try:
         row = pa.table({name: _column(value) for name, value in constants})
         return compute_columns({"value": term.expression}, row).column(0)[0]
@@ -107,9 +109,9 @@ def constant_might_match(test: Test, value: pa.Scalar) -> bool:
                 return True
             case Op.IN | Op.NOT_IN:
                 if not _same_kind(value.type, test.values.type):
-                    return True  # membership casts its set, comparison both sides: not the same
-                found = bool(pc.any(pc.equal(test.values, value)).as_py())
-                return found == (test.op is Op.IN) or (test.nans and _is_nan(value))
+                    return True  # ``is_in`` casts only its list, a comparison both sides
+                is_in = bool(pc.any(pc.equal(test.values, value)).as_py())
+                return is_in == (test.op is Op.IN) or (test.nans and _is_nan(value))
             case _:
                 return _compare(test.op, value, test.values[0]) or (test.nans and _is_nan(value))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
@@ -126,11 +128,13 @@ def _same_kind(one: pa.DataType, other: pa.DataType) -> bool:
 
 
 def _compare(op: Op, value: pa.Scalar, member: pa.Scalar) -> bool:
-    if value.type == member.type and _is_plain(value.type) and member.is_valid:
-        return bool(_PYTHONS[op](value.as_py(), member.as_py()))  # in a tenth of the time
-    return bool(_PYARROW[op](value, member).as_py())
+    if value.type == member.type and _compares_as_in_python(value.type) and member.is_valid:
+        return bool(
+            _PYTHON_COMPARISONS[op](value.as_py(), member.as_py())
+        )  # takes a tenth of the time of pyarrow's
+    return bool(_PYARROW_COMPARISONS[op](value, member).as_py())
 
 
-def _is_plain(kind: pa.DataType) -> bool:
-    """Do its values compare as Python's do?"""
+def _compares_as_in_python(kind: pa.DataType) -> bool:
+    """True if values of ``kind`` compare in Python as they do in pyarrow."""
     return bool(pa.types.is_integer(kind) or pa.types.is_string(kind))

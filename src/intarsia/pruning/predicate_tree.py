@@ -1,4 +1,4 @@
-"""ANDs and ORs over tests and matches: what a filter becomes, and what pruning walks through."""
+"""Trees of ANDs and ORs over predicates: what a filter becomes, and what pruning walks through."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class Or:
 
 @dataclass(frozen=True, slots=True)
 class Maybe:
-    """Not understood: any row might match."""
+    """A condition that is not understood: any row might match."""
 
 
 @dataclass(frozen=True, slots=True)
 class Never:
-    """No row can match."""
+    """A condition that no row can match."""
 
 
 Pruning = Test | Match | And | Or | Maybe | Never
 
 
 def tests_of(pruning: Pruning) -> list[Predicate]:
-    """The distinct tests and matches of a pruning tree, in order of appearance."""
+    """Returns the distinct predicates of a pruning tree, in order of appearance."""
     match pruning:
         case Test() | Match():
             return [pruning]
@@ -50,12 +50,12 @@ def tests_of(pruning: Pruning) -> list[Predicate]:
 
 
 def all_of(*parts: Pruning) -> Pruning:
-    """Rows that pass every part."""
+    """Returns the tree for rows that pass every part."""
     return _joined(parts, And, Maybe(), Never(), Op.NE, Op.NOT_IN)
 
 
 def any_of(*parts: Pruning) -> Pruning:
-    """Rows that pass any part."""
+    """Returns the tree for rows that pass any part."""
     return _joined(parts, Or, Never(), Maybe(), Op.EQ, Op.IN)
 
 
@@ -67,36 +67,39 @@ def _joined(
     one: Op,
     many: Op,
 ) -> Pruning:
-    """Parts as one: the ``decisive`` part where it is among them, and without ``neutral`` ones.
+    """Returns the parts joined as one ``into``.
 
-    Tests ``one`` by one for values of a term become a test for ``many``.
+    The result is ``decisive`` if that is among the parts; ``neutral`` parts are dropped. Several
+    ``one`` tests of one term become one ``many`` test.
     """
     if decisive in parts:
         return decisive
     flat = [p for part in parts for p in (part.parts if isinstance(part, into) else (part,))]
-    kept = _memberships([part for part in flat if part != neutral], one, many)
-    return into(tuple(kept)) if len(kept) > 1 else kept[0] if kept else neutral
+    merged = _merge_value_tests([part for part in flat if part != neutral], one, many)
+    return into(tuple(merged)) if len(merged) > 1 else merged[0] if merged else neutral
 
 
-def _memberships(parts: Sequence[Pruning], one: Op, many: Op) -> list[Pruning]:
-    """Parts, those about values of one term as one: ``a = 1 OR a = 2`` as ``a IN (1, 2)``."""
-    kept: list[Pruning] = []
-    alike: dict[object, list[Test]] = {}
+def _merge_value_tests(parts: Sequence[Pruning], one: Op, many: Op) -> list[Pruning]:
+    """Returns the parts with tests of one term merged: ``a = 1 OR a = 2`` becomes
+    ``a IN (1, 2)``.
+    """
+    other_parts: list[Pruning] = []
+    tests_by_key: dict[object, list[Test]] = {}
     for part in parts:
-        # Membership tells −0.0 from +0.0, comparison does not.
+        # IN tells −0.0 from +0.0, a comparison does not.
         if (
             isinstance(part, Test)
             and part.op in (one, many)
             and not pa.types.is_floating(part.values.type)
         ):
             key = (part.term, part.values.type, part.nulls, part.nans)
-            alike.setdefault(key, []).append(part)
+            tests_by_key.setdefault(key, []).append(part)
         else:
-            kept.append(part)
-    return kept + [_membership(tests, many) for tests in alike.values()]
+            other_parts.append(part)
+    return other_parts + [_merged_test(tests, many) for tests in tests_by_key.values()]
 
 
-def _membership(tests: list[Test], op: Op) -> Test:
+def _merged_test(tests: list[Test], op: Op) -> Test:
     if len(tests) == 1:
         return tests[0]
     return replace(tests[0], op=op, values=pa.concat_arrays([test.values for test in tests]))

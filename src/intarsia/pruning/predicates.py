@@ -1,7 +1,8 @@
-"""The leaves of a pruning tree: what can be asked of one term.
+"""The leaves of a pruning tree: predicates on one term.
 
-A ``Test`` compares with constants, which bounds can answer as well as indexes. A ``Match`` looks
-into texts or lists, which only indexes of some kinds can answer: without one, any row might match.
+A ``Test`` is a comparison with constants; bounds and indexes can evaluate it. A ``Match`` searches
+in strings, lists or maps. Only some kinds of indexes can evaluate it: without one, any row might
+match.
 """
 
 from __future__ import annotations
@@ -17,24 +18,24 @@ from intarsia.pruning.term import Term
 
 
 class How(Enum):
-    """How a match looks into a value."""
+    """The way in which a ``Match`` searches in a value."""
 
     LIKE = "LIKE"
-    """The text is as the pattern of ``pyarrow.compute.match_like`` says."""
+    """The string matches the pattern of ``pyarrow.compute.match_like``."""
     SUBSTRING = "contains"
     STARTS_WITH = "starts with"
     ENDS_WITH = "ends with"
     REGEX = "matches"
-    """A part of the text is as the RE2 pattern says."""
+    """A part of the string matches the RE2 pattern."""
     WORDS = "has the words of"
     LIST_ANY = "contains any of"
     LIST_ALL = "contains all of"
     MAP_ANY = "has any key of"
     MAP_VALUE = "has any value of"
-    """Of one key."""
+    """The values of one key."""
 
 
-_SHOWN = 3
+_MAX_SHOWN_VALUES = 3
 
 
 def _no_values() -> pa.Array:
@@ -43,9 +44,25 @@ def _no_values() -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """One term against constants, ``values``, which are neither NULL nor NaN and of one type.
+    """A comparison of one term with constants.
 
-    ``nulls`` and ``nans`` say whether those rows pass as well.
+    Attributes
+    ----------
+    term : Term
+        The field or function of fields that is compared.
+    op : Op
+        The comparison.
+    values : pyarrow.Array
+        The constants, of one type; none is NULL or NaN.
+    nulls, nans : bool
+        True if rows where the term is NULL, or NaN, pass as well.
+
+    Examples
+    --------
+    >>> from intarsia.index import Op, Test
+    >>> from intarsia.pruning.term import field_term
+    >>> str(Test(field_term("status"), Op.GE, pa.array([500])))
+    'status >= 500'
     """
 
     term: Term
@@ -64,28 +81,53 @@ class Test:
         return self._hash
 
     def __reduce__(self) -> tuple[type[Test], tuple[object, ...]]:
-        """Without the hash, which is another one in every process."""
+        """Returns the fields without the hash, which differs between processes."""
         return Test, (self.term, self.op, self.values, self.nulls, self.nans)
 
     def __str__(self) -> str:
         if self.op is Op.NONE:
-            wanted = [word for word, asked in (("NULL", self.nulls), ("NAN", self.nans)) if asked]
-            return f"{self.term} IS {' OR '.join(wanted)}" if wanted else f"never {self.term}"
+            passing = [
+                word for word, passes in (("NULL", self.nulls), ("NAN", self.nans)) if passes
+            ]
+            return f"{self.term} IS {' OR '.join(passing)}" if passing else f"never {self.term}"
         if self.op is Op.ANY:
             return f"{self.term} IS NOT NULL"
         if self.op in (Op.IN, Op.NOT_IN):
-            return f"{self.term} {self.op.value} ({_shown(self.values)})"
+            return f"{self.term} {self.op.value} ({_format_values(self.values)})"
         return f"{self.term} {self.op.value} {readable(self.values[0])}"
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """One term that is a text, or a list, or a map, and what is looked for in it.
+    """A search for strings, elements, keys or values in one term: a string, a list or a map.
 
-    ``pattern`` is a text, or ``values`` what a list, a map's keys, or the values of its ``key`` are
-    to hold. ``through`` is ``utf8_lower`` or ``utf8_upper`` where the term's text goes through that
-    function first. Where ``negated``, the rows asked for are those of which the match is FALSE;
-    where ``nulls``, those of which it is NULL as well.
+    Attributes
+    ----------
+    term : Term
+        The field or function of fields that is searched.
+    how : How
+        The kind of search.
+    pattern : str or bytes
+        The string or pattern to search for; empty if ``values`` are searched for.
+    ignore_case : bool
+        True if upper and lower case count as equal.
+    values : pyarrow.Array
+        The elements of a list, keys of a map, or values of its ``key`` to search for.
+    key : pyarrow.Scalar or None
+        The key of a map whose value is searched.
+    through : str
+        ``utf8_lower`` or ``utf8_upper`` if this function is applied to the term's string first.
+    negated : bool
+        True if the predicate is for rows where the search is FALSE.
+    nulls : bool
+        True if rows where the search is NULL pass as well.
+
+    Examples
+    --------
+    >>> from intarsia.index import How, Match
+    >>> from intarsia.pruning.term import field_term
+    >>> str(Match(field_term("msg"), How.SUBSTRING, "timeout"))
+    "msg contains 'timeout'"
     """
 
     term: Term
@@ -100,7 +142,7 @@ class Match:
 
     def __str__(self) -> str:
         if len(self.values):
-            sought = f"({_shown(self.values)})"
+            sought = f"({_format_values(self.values)})"
         else:
             sought = repr(self.pattern) + (" in any case" if self.ignore_case else "")
         subject = (
@@ -112,17 +154,17 @@ class Match:
 
 
 Predicate = Test | Match
-"""What can be asked of an index."""
+"""A condition that an index can evaluate."""
 
 
 def seeks_values(predicate: Predicate) -> bool:
-    """Does only what equals a constant, or one of several, pass?"""
+    """True if only values that equal one of the constants pass."""
     if isinstance(predicate, Match):
         return predicate.how is How.MAP_VALUE
     return predicate.op in (Op.EQ, Op.IN) and not (predicate.nulls or predicate.nans)
 
 
-def _shown(values: pa.Array) -> str:
-    shown = ", ".join(map(str, readable_values(values[:_SHOWN])))
-    more = f", … {len(values)} values" if len(values) > _SHOWN else ""
+def _format_values(values: pa.Array) -> str:
+    shown = ", ".join(map(str, readable_values(values[:_MAX_SHOWN_VALUES])))
+    more = f", … {len(values)} values" if len(values) > _MAX_SHOWN_VALUES else ""
     return shown + more

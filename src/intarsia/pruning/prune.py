@@ -1,4 +1,4 @@
-"""From verdicts on tests to one on a pruning tree: which rows it leaves, or whether one passes."""
+"""Evaluates a pruning tree from what is known about its predicates."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from intarsia.pruning.predicates import Match, Predicate, Test
 from intarsia.row_ranges import RowRanges
 
 Leaf = Callable[[Predicate], RowRanges]
-"""The rows that might pass one test, as some source of knowledge sees it."""
+"""Returns the rows that might pass one predicate, according to one source of information."""
 
 
 def rows_left(pruning: Pruning, rows: RowRanges, leaf: Leaf) -> RowRanges:
-    """The part of ``rows`` that might match ``pruning``, by what ``leaf`` says of its tests.
+    """Returns the part of ``rows`` that might match ``pruning``. ``leaf`` evaluates its predicates.
 
-    The result never leaves out a row that matches, provided ``leaf`` does not.
+    The result never leaves out a row that matches, provided that ``leaf`` does not.
     """
     match pruning:
         case Never():
@@ -35,7 +35,7 @@ def rows_left(pruning: Pruning, rows: RowRanges, leaf: Leaf) -> RowRanges:
 
 
 def might_pass(pruning: Pruning, leaf: Callable[[Predicate], bool]) -> bool:
-    """As ``rows_left``, of one row: might it pass, by what ``leaf`` says of tests?"""
+    """True if one row might match ``pruning``. ``leaf`` evaluates its predicates for that row."""
     match pruning:
         case Never():
             return False

@@ -1,7 +1,7 @@
-"""Terms: what tests are about. A field, or a function of fields that always gives the same value.
+"""Terms: the subjects of predicates. A term is a field, or a deterministic function of fields.
 
-A function's meaning may change between versions of pyarrow, as Unicode's tables do; a term's
-*meaning* names it, so that an index over other values is not mistaken for one over these.
+A function's results may change between versions of pyarrow, as Unicode's tables do. A term's
+*meaning* identifies them, so that an index over other values is not used by mistake.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from intarsia.pruning.term_sql import FUNCTIONS, quoted, rebuilt, written
 from intarsia.sql.where_clause import ODD, parse_where
 
 _MEANING = 1
-"""Raised when a function of the list is given another meaning here."""
+"""Incremented when a supported function gets another meaning here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
     """A field or a function of fields.
 
-    ``sql`` is its one text: terms are equal where their texts are. ``path`` is the field's path; it
+    ``sql`` is its canonical SQL: terms are equal if their SQL is. ``path`` is the field's path; it
     is empty for a function.
     """
 
@@ -44,51 +44,52 @@ class Term:
 
     @property
     def fields(self) -> frozenset[tuple[str, ...]]:
-        """The paths of the fields it is made of."""
+        """The paths of the fields in the term."""
         return frozenset(field_paths(self.node) or ())
 
     @property
     def expression(self) -> pc.Expression:
         """The term as pyarrow evaluates it."""
-        return _expression(self.node)
+        return _expression_of(self.node)
 
     @property
     def given(self) -> frozenset[tuple[str, ...]]:
-        """The paths of fields that a function is given as they are.
+        """The paths of fields that a function receives without a conversion to UTC.
 
-        Others are put in UTC first: of moments, the zone that they are told in decides what a
-        function makes of them.
+        Other fields are converted to UTC first. The time zone of a timestamp decides the result of
+        a function on it.
         """
         return frozenset(_given(self.node))
 
     @property
     def meaning(self) -> str:
-        """Names what its functions mean here; terms of other meanings may have other values.
+        """A string that identifies the results of the term's functions; empty for a field.
 
-        Empty for a field. Case is as the Unicode tables have it, conversions as pyarrow does them.
+        Terms of other meanings may have other values. Upper and lower case depend on Unicode's
+        tables, casts on pyarrow's version.
         """
         functions = _functions(self.node)
         if not functions:
             return ""
-        found = [str(_MEANING)]
+        parts = [str(_MEANING)]
         if functions & {"utf8_lower", "utf8_upper"}:
-            found.append(f"case {_case_tables()}")
+            parts.append(f"case {_case_tables()}")
         if "cast" in functions:
-            found.append(f"cast {pa.__version__.partition('.')[0]}")
-        return ", ".join(found)
+            parts.append(f"cast {pa.__version__.partition('.')[0]}")
+        return ", ".join(parts)
 
 
 def field_term(*path: str) -> Term:
-    """The term of a field."""
+    """Returns the term of a field."""
     return Term(quoted(path), path, FieldRef(path))
 
 
 def term_of(node: Node) -> Term | None:
-    """The term that a tree is; None for anything whose value is not certain to stay the same.
+    """Returns the term of a tree, or None if its value may change between versions or runs.
 
-    Besides fields that is what ``term_text`` has a text for, and ``struct_field``.
+    Supported are fields, functions with canonical SQL (``term_sql``), and ``struct_field``.
     """
-    node = _plain(node)
+    node = _with_paths(node)
     if isinstance(node, FieldRef):
         return field_term(*node.path)
     if not isinstance(node, Call) or not field_paths(node):
@@ -98,36 +99,37 @@ def term_of(node: Node) -> Term | None:
 
 
 def parse_term(text: str, schema: pa.Schema) -> Term:
-    """The term of SQL text over ``schema``'s fields. Raises ``PredicateError`` for any other."""
+    """Returns the term of a SQL string over ``schema``'s fields.
+
+    Raises ``PredicateError`` for a string that is no supported term.
+    """
     condition = parse_where(f"({text}) IS NULL", schema, now=None, knows_fractions=False)
     node = read_expression(condition)
     if isinstance(node, Call) and node.function == "is_null":
         term = term_of(node.arguments[0])
         if term is not None:
             return term
-    raise PredicateError(
-        f"{text!r} is no function that values can be computed by once for all: {FUNCTIONS}"
-    )
+    raise PredicateError(f"{text!r} is not a function that can be indexed: {FUNCTIONS}")
 
 
 @functools.lru_cache(maxsize=256)
 def columns_named(text: str) -> frozenset[str]:
-    """The columns that the text of a term names; none where it is no such text."""
+    """Returns the columns that the SQL of a term names; none if it is not such SQL."""
     try:
-        found = sqlglot.parse_one(text, dialect="duckdb").find_all(exp.Column)
-        return frozenset(column.parts[0].name for column in found)
+        columns = sqlglot.parse_one(text, dialect="duckdb").find_all(exp.Column)
+        return frozenset(column.parts[0].name for column in columns)
     except (*ODD, RecursionError):
         return frozenset()
 
 
-def _plain(node: Node) -> Node:
-    """``node`` with fields of structs as paths."""
+def _with_paths(node: Node) -> Node:
+    """Returns ``node`` with fields of structs as paths."""
     if not isinstance(node, Call):
         return node
-    arguments = tuple(_plain(argument) for argument in node.arguments)
+    arguments = tuple(_with_paths(argument) for argument in node.arguments)
     if node.function == "struct_field" and len(arguments) == 1:
-        given, inner = node.options.get("field_ref"), arguments[0]
-        name = re.fullmatch(r"\.([^.\[\]\\]+)", str(given))
+        reference, inner = node.options.get("field_ref"), arguments[0]
+        name = re.fullmatch(r"\.([^.\[\]\\]+)", str(reference))
         if name and isinstance(inner, FieldRef):
             return FieldRef((*inner.path, name.group(1)))
     return Call(node.function, arguments, node.options)
@@ -151,28 +153,30 @@ def _given(node: Node) -> Iterator[tuple[str, ...]]:
         yield from _given(argument)
 
 
-def _expression(node: Node) -> pc.Expression:
+def _expression_of(node: Node) -> pc.Expression:
     match node:
         case FieldRef(path):
             return pc.field(*path)
         case Literal(value):
             return pc.scalar(value)
         case Call(arguments=arguments):
-            return rebuilt(node, [_expression(argument) for argument in arguments])
+            return rebuilt(node, [_expression_of(argument) for argument in arguments])
         case Opaque():
-            raise AssertionError("a term has no such part")
+            raise AssertionError("a term has no opaque part")
 
 
 @functools.cache
 def _case_tables() -> str:
-    """Names the tables that upper and lower case come from, by what they make of every character.
+    """Returns 8 hexadecimal digits that identify pyarrow's tables of upper and lower case.
 
-    Takes some 50 ms, once a process. 8 hex digits.
+    They are a hash of the results for every character. This takes about 50 ms, once per process.
     """
-    codes = [*range(0xD800), *range(0xE000, 0x110000)]
-    texts = ["".join(map(chr, codes[at : at + 4096])) for at in range(0, len(codes), 4096)]
+    code_points = [*range(0xD800), *range(0xE000, 0x110000)]
+    blocks = [
+        "".join(map(chr, code_points[at : at + 4096])) for at in range(0, len(code_points), 4096)
+    ]
     digest = xxhash.xxh64()
     for change in (pc.utf8_lower, pc.utf8_upper):
-        for text in change(pa.array(texts)):
-            digest.update(text.as_py().encode())
+        for block in change(pa.array(blocks)):
+            digest.update(block.as_py().encode())
     return digest.hexdigest()[:8]

@@ -1,6 +1,6 @@
-"""The SQL text of functions that always give the same value, and pyarrow's calls of them.
+"""The canonical SQL of deterministic functions, and the pyarrow calls that it stands for.
 
-``parse_where`` reads each text back as the call it was written for.
+``parse_where`` reads each SQL string back as the call it was written for.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ FUNCTIONS = (
     "week, day, hour, minute, second, dayofweek, isodow and dayofyear of moments, and values of "
     "maps, attrs['key']; of columns and constants"
 )
-"""What there is a text for, as messages tell."""
-_CALLED = {
+"""The functions that have canonical SQL, for messages."""
+_SQL_NAMES = {
     "utf8_lower": "lower",
     "utf8_upper": "upper",
     "utf8_length": "length",
@@ -41,7 +41,7 @@ _CALLED = {
 _DAY_OPTIONS = ("count_from_zero", "week_start")
 _DAYS_OF_WEEK = {(True, 7): "dayofweek", (False, 1): "isodow"}
 _OPERATORS = {"add_checked": "+", "subtract_checked": "-", "multiply_checked": "*"}
-_CASTS = {
+_SQL_TYPES = {
     pa.date32(): "DATE",
     pa.timestamp("us"): "TIMESTAMP",
     pa.timestamp("us", "UTC"): "TIMESTAMPTZ",
@@ -57,75 +57,81 @@ PROPAGATES_NULL = {
     "map_lookup": True,
     "negate_checked": True,
     "cast": True,
-    **dict.fromkeys([*_CALLED, *_OPERATORS], True),
+    **dict.fromkeys([*_SQL_NAMES, *_OPERATORS], True),
 }
-"""The functions that have a text: True if the value is NULL wherever one argument is NULL."""
+"""The functions that have canonical SQL: True if the value is NULL wherever one argument
+is NULL.
+"""
 _KEYWORDS = {*DuckDB.Tokenizer.KEYWORDS, "LOCALTIME", "LOCALTIMESTAMP"}
 
 
 def written(node: Node) -> str | None:
-    """The one text of a field, a constant or a function; None of what there is no text for."""
+    """Returns the canonical SQL of a field, a constant or a function, or None if it has none."""
     match node:
         case FieldRef(path):
             return quoted(path)
         case Literal(value):
             return _number(value)
         case Call(function, arguments) if function in PROPAGATES_NULL:
-            write = _written_beside if function == "coalesce" else written
-            texts = [write(argument) for argument in arguments]
-            known = [text for text in texts if text is not None]
-            return _call(node, known) if len(known) == len(texts) else None
+            write = _written_coalesce_argument if function == "coalesce" else written
+            arguments_sql = [write(argument) for argument in arguments]
+            known_sql = [argument_sql for argument_sql in arguments_sql if argument_sql is not None]
+            return _written_call(node, known_sql) if len(known_sql) == len(arguments_sql) else None
         case _:
             return None
 
 
-def _call(call: Call, texts: Sequence[str]) -> str | None:
-    """A function of what has these texts."""
+def _written_call(call: Call, arguments: Sequence[str]) -> str | None:
+    """Returns the SQL of a call of arguments with the given SQL, or None if it has none."""
     options = call.options
-    match call.function, texts:
+    match call.function, arguments:
         case "coalesce", _:
-            return f"coalesce({', '.join(texts)})"
-        case function, [text] if function in _CALLED:
-            return f"{_CALLED[function]}({text})"
+            return f"coalesce({', '.join(arguments)})"
+        case function, [argument] if function in _SQL_NAMES:
+            return f"{_SQL_NAMES[function]}({argument})"
         case function, [one, other] if function in _OPERATORS:
             return f"({one} {_OPERATORS[function]} {other})"
-        case "negate_checked", [text]:
-            return f"(-{text})"
-        case "day_of_week", [text]:
-            given = tuple(options[name].as_py() for name in _DAY_OPTIONS if name in options)
-            return f"{_DAYS_OF_WEEK[given]}({text})" if given in _DAYS_OF_WEEK else None
-        case "map_lookup", [text]:
-            key = _text(options["query_key"])
-            return f"{text}[{key}]" if key and is_first(options) else None
-        case "cast", [text]:
+        case "negate_checked", [argument]:
+            return f"(-{argument})"
+        case "day_of_week", [argument]:
+            options_given = tuple(options[name].as_py() for name in _DAY_OPTIONS if name in options)
+            return (
+                f"{_DAYS_OF_WEEK[options_given]}({argument})"
+                if options_given in _DAYS_OF_WEEK
+                else None
+            )
+        case "map_lookup", [argument]:
+            key = _string_literal(options["query_key"])
+            return f"{argument}[{key}]" if key and is_first(options) else None
+        case "cast", [argument]:
             target = options.get("to_type")
-            name = None if target is None else _CASTS.get(target.type)
-            loose = any(options[n].as_py() for n in options if n.startswith("allow"))
-            return f"CAST({text} AS {name})" if name and not loose else None
+            name = None if target is None else _SQL_TYPES.get(target.type)
+            is_unsafe = any(options[n].as_py() for n in options if n.startswith("allow"))
+            return f"CAST({argument} AS {name})" if name and not is_unsafe else None
     return None
 
 
 def rebuilt(call: Call, arguments: Sequence[pc.Expression]) -> pc.Expression:
-    """A call that has a text, of other arguments."""
+    """Returns a call that has canonical SQL, with other arguments."""
     options = call.options
     match call.function:
         case "cast":
             return arguments[0].cast(options["to_type"].type)
         case "day_of_week":
-            given = {option: options[option].as_py() for option in _DAY_OPTIONS}
-            return pc.day_of_week(*arguments, **given)
+            day_options = {option: options[option].as_py() for option in _DAY_OPTIONS}
+            return pc.day_of_week(*arguments, **day_options)
         case "map_lookup":
             return pc.map_lookup(*arguments, options["query_key"], "first")
     return getattr(pc, call.function)(*arguments)
 
 
 def quoted(path: tuple[str, ...]) -> str:
-    """A field's path as SQL text."""
+    """Returns a field's path as SQL."""
     return ".".join(map(_identifier, path))
 
 
 def _number(value: pa.Scalar) -> str | None:
-    """A number as SQL text, of the types that text gives."""
+    """Returns a number as SQL that is read back in the same type, or None if there is none."""
     if value.is_valid and value.type == pa.int64() and value.as_py() > -(2**63):
         return str(value.as_py())
     if value.is_valid and value.type == pa.float64() and math.isfinite(value.as_py()):
@@ -133,8 +139,11 @@ def _number(value: pa.Scalar) -> str | None:
     return None
 
 
-def _written_beside(node: Node) -> str | None:
-    """The text of what has the type of what is beside it, constants of other types among that."""
+def _written_coalesce_argument(node: Node) -> str | None:
+    """Returns the SQL of an argument of ``coalesce``, or None if it has none.
+
+    Constants may be of other types, as they are read in the type of the first argument.
+    """
     if not isinstance(node, Literal):
         return written(node)
     value = node.value
@@ -146,19 +155,19 @@ def _written_beside(node: Node) -> str | None:
         return str(value.as_py())
     if pa.types.is_floating(value.type):
         return repr(float(value.as_py())) if math.isfinite(value.as_py()) else None
-    return _text(value)
+    return _string_literal(value)
 
 
-def _text(value: pa.Scalar) -> str | None:
+def _string_literal(value: pa.Scalar) -> str | None:
     is_text = pa.types.is_string(value.type) or pa.types.is_large_string(value.type)
     if not is_text or not value.is_valid:
         return None
-    text: str = value.as_py()
-    return "'" + text.replace("'", "''") + "'"
+    string: str = value.as_py()
+    return "'" + string.replace("'", "''") + "'"
 
 
 def _identifier(name: str) -> str:
-    """A name in SQL text: in quotes where it would not be read as one without."""
+    """Returns a name as SQL, in double quotes unless it can be read without them."""
     if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) and name.upper() not in _KEYWORDS:
         return name
     return '"' + name.replace('"', '""') + '"'

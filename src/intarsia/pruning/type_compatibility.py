@@ -1,7 +1,7 @@
-"""Do a file's values and a data set's compare alike?
+"""Whether values of a file's type and of a data set's type compare alike.
 
-A filter is evaluated on values in the data set's type; bounds and indexes are about values in the
-file's. What they say carries over where the step from one to the other keeps every value and every
+A filter is evaluated on values in the data set's type. Bounds and indexes hold values in the file's
+type. They can be used if the conversion from one to the other keeps every value and every
 comparison.
 """
 
@@ -15,15 +15,16 @@ from intarsia.expr.casts import without_extension
 from intarsia.expr.functions import is_list
 from intarsia.expr.nested_types import without_dictionary
 
-_FINENESS = {"s": 0, "ms": 1, "us": 2, "ns": 3}
+_RANK_BY_UNIT = {"s": 0, "ms": 1, "us": 2, "ns": 3}
 
 
 def agree_at(
     stored: pa.DataType, seen: pa.DataType, path: Sequence[str], *, exactly: bool = False
 ) -> bool:
-    """Do the types at ``path``, through structs, agree? ``exactly``, also for any function of them.
+    """True if the types at ``path``, through structs, agree.
 
-    That is of one type, or of texts, whatever their offsets.
+    With ``exactly``, they must agree for any function of the values: they are one type, or two
+    string types.
     """
     for name in path:
         if not (pa.types.is_struct(stored) and pa.types.is_struct(seen)):
@@ -39,7 +40,7 @@ def agree_at(
 
 
 def types_agree(stored: pa.DataType, seen: pa.DataType) -> bool:
-    """Is reading ``stored`` as ``seen`` exact for every value it does not refuse?"""
+    """True if reading ``stored`` as ``seen`` is exact for every value that it does not reject."""
     stored, seen = without_extension(stored), without_extension(seen)
     if stored.equals(seen):
         return True
@@ -59,7 +60,7 @@ def types_agree(stored: pa.DataType, seen: pa.DataType) -> bool:
         return bool(stored.scale <= seen.scale)
     if pa.types.is_timestamp(stored) and pa.types.is_timestamp(seen):
         zoned = (stored.tz is None) == (seen.tz is None)
-        return zoned and _FINENESS[stored.unit] <= _FINENESS[seen.unit]
+        return zoned and _RANK_BY_UNIT[stored.unit] <= _RANK_BY_UNIT[seen.unit]
     return _is_text(stored) and _is_text(seen)
 
 
