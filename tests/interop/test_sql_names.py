@@ -86,7 +86,7 @@ def test_lists_with_null(condition, tmp_path):
         assert ia.sql(query, t=tmp_path / "a.parquet").to_pylist() == expected
     ds = ia.dataset(tmp_path / "a.parquet")
     if "[" in condition and "NULL" in condition.partition("IS")[0]:
-        with pytest.raises(ia.PredicateError, match="a NULL in a list after IN"):
+        with pytest.raises(ia.PredicateError, match="NULL in IN"):
             ds.count_rows(filter=condition)
     else:
         expected = con.sql(f"SELECT i, s FROM t WHERE {condition}").to_arrow_table()
@@ -131,7 +131,7 @@ def test_lists_that_are_no_list_after_in(tmp_path):
     ds = ia.dataset(tmp_path / "a.parquet")
     assert ds.count_rows(filter="list_has_any(tags, ['a', NULL])") == 1
     for condition in ("i IN [[1][1], NULL]", "i IN [1, NULL] OR i = 2"):
-        with pytest.raises(ia.PredicateError, match="a NULL in a list after IN"):
+        with pytest.raises(ia.PredicateError, match="NULL in IN"):
             ds.count_rows(filter=condition)
 
 

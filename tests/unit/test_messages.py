@@ -94,12 +94,12 @@ WRONG: dict[str, tuple[type[Exception], str, Call]] = {
     ),
     "list_and_text": (
         PredicateError,
-        r"list_contains\(tags, …\) asks what it holds",
+        r"list_contains\(tags, …\) searches its elements",
         lambda path: ia.dataset(path).to_table(filter="tags = 'x'"),
     ),
     "list_and_number": (
         PredicateError,
-        r"list_contains\(tags, …\) asks what it holds",
+        r"list_contains\(tags, …\) searches its elements",
         lambda path: ia.dataset(path).to_table(filter="tags = 5"),
     ),
     "no_list": (

@@ -16,6 +16,9 @@ PLAIN = (
 PLAIN = ("src/intarsia/parquet",)
     "src/intarsia/index",
     "src/intarsia/parquet",
+    "src/intarsia/expr",
+    "src/intarsia/pruning",
+    "src/intarsia/sql",
 )
 """Files and folders that keep the rules."""
 EXCEPTIONS = (

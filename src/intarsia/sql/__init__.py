@@ -1,4 +1,5 @@
-"""SQL conditions as expressions; ``query`` holds what plans the scans of a whole SQL query.
+"""SQL conditions as expressions; ``query`` plans the scans of a whole SQL query.
 
-May import ``expr``. Start with ``condition``, which reads a condition, then ``query/scans``.
+May import ``expr``; ``query`` may import the other modules. Start with ``where_clause``, which
+reads a condition, then ``query/scans``.
 """

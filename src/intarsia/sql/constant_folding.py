@@ -1,7 +1,7 @@
-"""What a SQL condition computes of constants alone → the constant that comes of it.
+"""Replaces the constant parts of a SQL condition by the constants that they evaluate to.
 
-``ts > now() - INTERVAL 1 HOUR`` compares ``ts`` with a moment, which is something to plan by. What
-``calculation`` is not certain of is left as it is written.
+``ts > now() - INTERVAL 1 HOUR`` becomes a comparison of ``ts`` with a timestamp, which pruning can
+use. A part that ``constant_evaluation`` is not certain of stays as it is written.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from intarsia.sql.literals import TYPED_TEXTS, constant_of
 from intarsia.sql.scope import has_only
 
 Now = Callable[[], datetime]
-"""The moment that a query begins, with its time zone."""
+"""Returns the time at which a query begins, with its time zone."""
 
-_COMPUTING = {
+_COMPUTED_NODES = {
     *OPERATORS,
     *(exp.Neg, exp.Cast, exp.Lower, exp.Upper, exp.DateAdd, exp.DateTrunc, exp.TimestampTrunc),
     *(exp.AtTimeZone, exp.UnixToTime, exp.DateFromParts),
     *(exp.Anonymous, exp.CurrentTimestamp, exp.CurrentDate, exp.Localtimestamp),
 }
-_NOW = {"now", "get_current_timestamp", "transaction_timestamp"}
-_USUAL_DIGITS = (18, 3)
-"""Of a DECIMAL that does not say how many, and how many of them are decimals."""
-_DATE = ("year", "month", "day")
-_UNKNOWN = (
+_NOW_FUNCTIONS = {"now", "get_current_timestamp", "transaction_timestamp"}
+_DEFAULT_DIGITS = (18, 3)
+"""The precision and the scale of a DECIMAL that states neither."""
+_DATE_PARTS = ("year", "month", "day")
+_UNKNOWN_VALUE_ERRORS = (
     UnknownValueError,
     PredicateError,
     RecursionError,
@@ -56,46 +56,48 @@ _UNKNOWN = (
     ValueError,
     LookupError,
 )
-_WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
+_INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 
 
 def utc_now() -> datetime:
-    """The current moment."""
+    """Returns the current time in UTC."""
     return datetime.now(UTC)
 
 
 def folded(condition: exp.Expr, now: Now | None) -> exp.Expr:
-    """``condition`` with constants for what is certain to come to one; a copy where there is any.
+    """Returns ``condition`` with constants in place of parts that certainly evaluate to one.
 
-    ``date(x)`` is ``x::DATE`` there. Without ``now``, what asks for the current moment or day is
-    left.
+    It is a copy if anything changes. ``date(x)`` becomes ``x::DATE``. If ``now`` is None, parts
+    that depend on the current time or day stay.
     """
-    if not any(_computes(node) or _is_day(node) for node in condition.walk()):
+    if not any(_is_computed(node) or _is_date_call(node) for node in condition.walk()):
         return condition
     return condition.copy().transform(_Folder(now).constant, copy=False)
 
 
 def interval_of(node: exp.Interval) -> Interval | None:
-    """The span of time that a constant is; None where that is not certain."""
+    """Returns the value of a SQL interval, or None if it is not certain."""
     try:
         return _Folder(None)._interval(node)
-    except _UNKNOWN:
+    except _UNKNOWN_VALUE_ERRORS:
         return None
 
 
 class _Folder:
-    """Works out values, each once; the current moment is asked for once."""
+    """Evaluates nodes, each once, and asks for the current time at most once."""
 
     def __init__(self, now: Now | None) -> None:
         self._now = now
-        self._known: dict[int, tuple[exp.Expr, Value | None]] = {}
-        """By nodes, which are kept so that no other has the same number; None is not certain."""
+        self._values: dict[int, tuple[exp.Expr, Value | None]] = {}
+        """Values by the nodes' ``id``; None is not certain. A stored node keeps its ``id``."""
 
     def constant(self, node: exp.Expr) -> exp.Expr:
-        """The constant that ``node`` comes to; itself where it is one, or none is certain."""
-        if _is_day(node):
+        """Returns the constant that ``node`` evaluates to, or ``node`` if it is one or none is
+        certain.
+        """
+        if _is_date_call(node):
             node = exp.cast(node.this, exp.DataType.Type.DATE)
-        if not _computes(node):
+        if not _is_computed(node):
             return node
         try:
             return constant_of(self._value(node)) or node
@@ -103,28 +105,30 @@ class _Folder:
             return self._narrow(node)
 
     def _narrow(self, node: exp.Expr) -> exp.Expr:
-        """As ``constant``, of a type in which nothing is computed here."""
+        """Returns the constant of a cast to an integer type in which no arithmetic is done here."""
         if type(node) is not exp.Cast:
             return node
         try:
             return constant_of(narrow(self._value(node.this), node.to.this)) or node
-        except _UNKNOWN:
+        except _UNKNOWN_VALUE_ERRORS:
             return node
 
     def _value(self, node: exp.Expr) -> Value:
-        """Raises ``UnknownValueError``, of what nests too deeply as well."""
-        if id(node) not in self._known:
+        """Returns the value of ``node``. Raises ``UnknownValueError``, also if it nests too
+        deeply.
+        """
+        if id(node) not in self._values:
             try:
-                self._known[id(node)] = node, self._worked_out(node)
-            except _UNKNOWN:
-                self._known[id(node)] = node, None
-        _, value = self._known[id(node)]
+                self._values[id(node)] = node, self._evaluate(node)
+            except _UNKNOWN_VALUE_ERRORS:
+                self._values[id(node)] = node, None
+        _, value = self._values[id(node)]
         if value is None:
             raise UnknownValueError
         return value
 
-    def _worked_out(self, node: exp.Expr) -> Value:
-        """Raises what ``calculation`` does."""
+    def _evaluate(self, node: exp.Expr) -> Value:
+        """Returns the value of ``node``. Raises one of ``_UNKNOWN_VALUE_ERRORS``."""
         match node:
             case exp.Literal(this=str(text)):
                 return text if node.is_string else number(text)
@@ -137,7 +141,7 @@ class _Folder:
             case exp.Cast(this=inner, to=exp.DataType(this=kind) as to) if type(node) is exp.Cast:
                 if kind is exp.DataType.Type.DECIMAL:
                     return as_decimal(self._value(inner), *_digits(to))
-                if to.expressions:  # of a precision, to which it is rounded
+                if to.expressions:  # a precision would round it
                     raise UnknownValueError
                 return cast(self._value(inner), kind)
             case exp.Lower(this=inner):
@@ -154,17 +158,17 @@ class _Folder:
             case exp.UnixToTime(this=inner):
                 return since_epoch(self._value(inner), node.text("scale"))
             case exp.DateFromParts():
-                return date(*(whole(self._value(node.args[part])) for part in _DATE))
+                return date(*(whole(self._value(node.args[part])) for part in _DATE_PARTS))
         if type(node) in OPERATORS:
             sides = self._value(node.args["this"]), self._value(node.args["expression"])
             return OPERATORS[type(node)](*sides)
-        return self._current(node)
+        return self._current_time(node)
 
-    def _current(self, node: exp.Expr) -> date:
-        """What is another on another day."""
+    def _current_time(self, node: exp.Expr) -> date:
+        """Returns the value of a call that depends on the current time."""
         if not any(value for name, value in node.args.items() if name != "this"):
             match node:
-                case exp.Anonymous(this=str(name)) if name.lower() in _NOW:
+                case exp.Anonymous(this=str(name)) if name.lower() in _NOW_FUNCTIONS:
                     return self._moment
                 case exp.CurrentTimestamp(this=None):
                     return self._moment
@@ -181,32 +185,32 @@ class _Folder:
         return self._now().astimezone(UTC)
 
     def _interval(self, node: exp.Interval) -> Interval:
-        counted = node.args.get("unit")
-        if counted is None:  # '1 day 2 hours'
+        unit_node = node.args.get("unit")
+        if unit_node is None:  # '1 day 2 hours'
             return span(node.name)
-        if not isinstance(counted, exp.Var):  # ``YEAR TO MONTH``
+        if not isinstance(unit_node, exp.Var):  # ``YEAR TO MONTH``
             raise UnknownValueError
         if not isinstance(node.this, exp.Literal):
-            return unit(counted.name).times(in_double(whole(self._value(node.this))))
-        if not _WHOLE.fullmatch(node.name):  # 1.5 is 1 in some places
+            return unit(unit_node.name).times(in_double(whole(self._value(node.this))))
+        if not _INTEGER.fullmatch(node.name):  # some engines read 1.5 as 1
             raise UnknownValueError
-        return unit(counted.name).times(in_double(int(node.name)))
+        return unit(unit_node.name).times(in_double(int(node.name)))
 
 
-def _is_day(node: exp.Expr) -> bool:
+def _is_date_call(node: exp.Expr) -> bool:
     return type(node) is exp.Date and has_only(node, ("this",))
 
 
 def _digits(kind: exp.DataType) -> tuple[int, int]:
-    """How many a DECIMAL has, and how many of them are decimals."""
-    told = [int(number.name) for number in kind.expressions]
-    precision, scale = [*told, 0][:2] if told else _USUAL_DIGITS
+    """Returns the precision of a DECIMAL and its scale, the number of digits after the point."""
+    stated = [int(number.name) for number in kind.expressions]
+    precision, scale = [*stated, 0][:2] if stated else _DEFAULT_DIGITS
     return precision, scale
 
 
-def _computes(node: exp.Expr) -> bool:
-    """Is ``node`` more than a constant as ``constant_of`` writes them?"""
-    if type(node) not in _COMPUTING:
+def _is_computed(node: exp.Expr) -> bool:
+    """True if ``node`` is not yet a constant in the form that ``constant_of`` writes."""
+    if type(node) not in _COMPUTED_NODES:
         return False
     if isinstance(node, exp.Cast):
         inner = node.this

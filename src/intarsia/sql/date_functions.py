@@ -1,4 +1,4 @@
-"""What SQL asks of a moment: the beginning of the day, the month … it is in, or that one's number.
+"""SQL functions of a date or timestamp: the beginning of its day, month, …, or that one's number.
 
 Sources: DuckDB's documentation, "Date Part Functions" and ``date_trunc``.
 """
@@ -18,7 +18,7 @@ from intarsia.expr.casts import has_zone, is_moment
 from intarsia.expr.constant_evaluation import DAYS, TIMES, UnknownValueError, unit_name
 from intarsia.expr.sql_text import text_of
 
-_NUMBERS: dict[str, Callable[[pc.Expression], pc.Expression]] = {
+_PART_NUMBERS: dict[str, Callable[[pc.Expression], pc.Expression]] = {
     "year": pc.year,
     "quarter": pc.quarter,
     "month": pc.month,
@@ -32,7 +32,7 @@ _NUMBERS: dict[str, Callable[[pc.Expression], pc.Expression]] = {
     "dayofyear": pc.day_of_year,
 }
 _ALIASES = {"dow": "dayofweek", "doy": "dayofyear", "dayofmonth": "day"}
-_CALLED: dict[type[exp.Expr], str] = {
+_NAME_BY_NODE: dict[type[exp.Expr], str] = {
     exp.Year: "year",
     exp.Quarter: "quarter",
     exp.Month: "month",
@@ -46,69 +46,74 @@ _CALLED: dict[type[exp.Expr], str] = {
     exp.DayOfWeekIso: "isodow",
     exp.DayOfYear: "dayofyear",
 }
-_BY_NAME = ("date_part", "datepart")
+_PART_FUNCTIONS = ("date_part", "datepart")
 
 
 class Part(NamedTuple):
-    """What is asked of the moment that ``subject`` is."""
+    """A call of ``date_trunc``, or of a date part function, on ``subject``."""
 
     subject: exp.Expr
     name: str
     is_beginning: bool = False
-    """The beginning of what ``name`` is, or its number?"""
+    """True for the beginning of the part, as of ``date_trunc``; False for its number."""
 
     def type(self, kind: pa.DataType | None) -> pa.DataType:
-        """The type of this, of moments of type ``kind``. Raises ``PredicateError``."""
-        asked = "date_trunc" if self.is_beginning else self.name
+        """Returns the type of the result for values of type ``kind``.
+
+        Raises ``PredicateError`` if ``kind`` is no date or timestamp, or does not have the part.
+        """
+        function = "date_trunc" if self.is_beginning else self.name
         if kind is None or not is_moment(kind):
-            raise PredicateError(f"{asked} needs a day or a moment, and {self._text()} is {kind}")
+            raise PredicateError(
+                f"{function} needs a date or a timestamp, and {self._text()} is {kind}"
+            )
         units = DAYS if pa.types.is_date32(kind) else (*TIMES, *DAYS)
         if self.is_beginning and self.name not in units:
-            raise PredicateError(f"{asked} of {self._text()}, {kind}, knows no {self.name!r}")
+            raise PredicateError(f"{function} of {self._text()}, {kind}, has no part {self.name!r}")
         return _in_utc(kind) if self.is_beginning else pa.int64()
 
     def of(self, moments: pc.Expression, kind: pa.DataType | None) -> pc.Expression:
-        """This of ``moments``, of type ``kind``, in UTC where they have a time zone.
+        """Returns the call on ``moments``, which are values of type ``kind``.
 
-        Errors as of ``type``.
+        Values with a time zone are converted to UTC. Raises ``PredicateError`` as ``type`` does.
         """
         self.type(kind)
         moments = in_utc(moments, kind)
-        if pa.types.is_date32(kind) and self.name in TIMES:  # of its midnight
+        if pa.types.is_date32(kind) and self.name in TIMES:  # a date's time is midnight
             moments = moments.cast(pa.timestamp("s"))
         if self.is_beginning:
             return pc.floor_temporal(moments, unit=self.name)
-        return _NUMBERS[self.name](moments)
+        return _PART_NUMBERS[self.name](moments)
 
     def _text(self) -> str:
         return text_of(self.subject)
 
 
 def part_of(node: exp.Expr) -> Part | None:
-    """What ``node`` asks of a moment; None where it asks something else."""
+    """Returns the date part that ``node`` computes, or None if it is no such call."""
     match node:
         case exp.TimestampTrunc(this=subject) | exp.DateTrunc(this=subject):
             try:
                 return Part(subject, unit_name(node.text("unit")), is_beginning=True)
             except UnknownValueError:
                 return None
-        case exp.Extract(this=exp.Expr() as asked, expression=subject):
-            return _number(asked.name, subject)
-        case exp.Anonymous(this=str(name), expressions=[exp.Literal() as asked, subject]) if (
-            name.lower() in _BY_NAME
+        case exp.Extract(this=exp.Expr() as part, expression=subject):
+            return _number(part.name, subject)
+        case exp.Anonymous(this=str(name), expressions=[exp.Literal() as part, subject]) if (
+            name.lower() in _PART_FUNCTIONS
         ):
-            return _number(asked.name, subject)
-    called = _CALLED.get(type(node))
-    return None if called is None else Part(node.this, called)
+            return _number(part.name, subject)
+    part_name = _NAME_BY_NODE.get(type(node))
+    return None if part_name is None else Part(node.this, part_name)
 
 
 def _number(name: str, subject: exp.Expr) -> Part | None:
     name = _ALIASES.get(name.lower(), name.lower())
-    return Part(subject, name) if name in _NUMBERS else None
+    return Part(subject, name) if name in _PART_NUMBERS else None
 
 
 def in_utc(moments: pc.Expression, kind: pa.DataType) -> pc.Expression:
-    """``moments``, of type ``kind``, in UTC where they have a time zone."""
+    """Returns ``moments``, of type ``kind``, converted to UTC if they have a time zone."""
     return moments if _in_utc(kind) == kind else moments.cast(_in_utc(kind))
 
 

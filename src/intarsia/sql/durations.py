@@ -1,4 +1,4 @@
-"""SQL's spans of time as constants that columns of durations are compared with."""
+"""SQL intervals as constants that duration columns are compared with."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from intarsia.expr.constant_evaluation import Interval, UnknownValueError, span
 from intarsia.expr.sql_text import text_of
 from intarsia.sql.constant_folding import interval_of
 
-_MONTH_DAYS = 30  # as DuckDB compares spans
-_DAY_MICROSECONDS = 86_400_000_000
+_DAYS_PER_MONTH = 30  # as DuckDB assumes when it compares intervals
+_MICROSECONDS_PER_DAY = 86_400_000_000
 
 
 def is_span(node: exp.Expr) -> bool:
-    """True for ``INTERVAL 1 SECOND`` and for a text cast to INTERVAL."""
+    """True if ``node`` is ``INTERVAL 1 SECOND``, or a string cast to INTERVAL."""
     match node:
         case exp.Interval():
             return True
@@ -25,24 +25,27 @@ def is_span(node: exp.Expr) -> bool:
 
 
 def duration_scalar(node: exp.Expr, kind: pa.DataType | None) -> pa.Scalar:
-    """A span, or a text that is one, beside durations of type ``kind``.
+    """Returns an interval, or a string that is one, as a constant to compare with type ``kind``.
 
-    It is in their unit, or in microseconds where that is too coarse. A month has 30 days and a day
-    24 hours, as where DuckDB compares spans. Raises ``PredicateError``.
+    It is in the unit of ``kind``, or in microseconds if that unit is too coarse. A month has 30
+    days and a day 24 hours, as when DuckDB compares intervals. Raises ``PredicateError`` if
+    ``kind`` is no duration, or the interval is not understood or out of range.
     """
     if kind is None or not pa.types.is_duration(kind):
-        beside = "a value of no known type" if kind is None else kind
-        raise PredicateError(f"the span {text_of(node)} compares with durations, not with {beside}")
-    found = interval_of(node) if isinstance(node, exp.Interval) else _interval(_text_in(node))
-    if found is None:
+        other = "a value of no known type" if kind is None else kind
         raise PredicateError(
-            f"{text_of(node)} cannot be read as {kind}: spans are '1 day 2 hours' or '02:03:04'"
+            f"the interval {text_of(node)} compares with durations, not with {other}"
         )
-    days = found.months * _MONTH_DAYS + found.days
+    interval = interval_of(node) if isinstance(node, exp.Interval) else _interval(_text_in(node))
+    if interval is None:
+        raise PredicateError(
+            f"{text_of(node)} cannot be read as {kind}: write '1 day 2 hours' or '02:03:04'"
+        )
+    days = interval.months * _DAYS_PER_MONTH + interval.days
     try:
-        scalar = pa.scalar(days * _DAY_MICROSECONDS + found.microseconds, pa.duration("us"))
+        scalar = pa.scalar(days * _MICROSECONDS_PER_DAY + interval.microseconds, pa.duration("us"))
     except (OverflowError, pa.ArrowInvalid) as error:
-        raise PredicateError(f"the span {text_of(node)} is out of range") from error
+        raise PredicateError(f"the interval {text_of(node)} is out of range") from error
     try:
         return scalar.cast(kind)
     except pa.ArrowInvalid:

@@ -1,4 +1,4 @@
-"""SQL's ways to ask what is in a list or a map, as calls of ``functions``."""
+"""SQL's searches in lists and maps, as calls of our own ``functions``."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from intarsia.expr.functions import (
 )
 from intarsia.expr.scalar_format import readable
 
-_NAMED = {
+_NEEDS_ALL = {
     "array_has_any": False,
     "list_has_any": False,
     "array_has_all": True,
     "list_has_all": True,
 }
-"""Functions of a list and a list of constants: must it have all of these?"""
+"""Functions of a list and a list of constants: True if the first must hold all of the second."""
 
 
 class Membership(NamedTuple):
-    """A question whether ``subject`` holds any of ``constants``, or all of them.
+    """A search in ``subject`` for any of ``constants``, or for all of them.
 
-    ``is_certain`` is False where only TRUE is what it is in SQL: ``= ANY`` is FALSE of a list that
-    is NULL, and NULL where there is a NULL in place of a match.
+    If ``is_certain`` is False, it agrees with SQL only where it is TRUE. SQL's ``= ANY`` is FALSE
+    for a NULL list, and NULL if there is no match but a NULL element.
     """
 
     subject: exp.Expr
@@ -46,7 +46,7 @@ class Membership(NamedTuple):
 
 
 def membership_of(node: exp.Expr) -> Membership | None:
-    """``node`` as such a question; None where it is none, or not about constants."""
+    """Returns the search that ``node`` is, or None if it is none, or not for constants."""
     match node:
         case exp.ArrayContains(this=subject, expression=constant):
             return Membership(subject, (constant,))
@@ -60,46 +60,54 @@ def membership_of(node: exp.Expr) -> Membership | None:
             is_some = name.lower() == "some"
             return Membership(subject, (constant,), is_certain=False) if is_some else None
         case exp.ArrayOverlaps(this=left, expression=right):
-            return _of_list(left, right, False) or _of_list(right, left, False)
+            return _list_search(left, right, False) or _list_search(right, left, False)
         case exp.ArrayContainsAll(this=subject, expression=constants):
-            return _of_list(subject, constants, True)
+            return _list_search(subject, constants, True)
         case exp.ArrayContainedBy(this=constants, expression=subject):
-            return _of_list(subject, constants, True)
+            return _list_search(subject, constants, True)
         case exp.Anonymous(this=str(name), expressions=[subject, second]):
             if name.lower() == "map_contains":
                 return Membership(subject, (second,), of_lists=False, of_maps=True)
-            if name.lower() in _NAMED:
-                return _of_list(subject, second, _NAMED[name.lower()])
+            if name.lower() in _NEEDS_ALL:
+                return _list_search(subject, second, _NEEDS_ALL[name.lower()])
     return None
 
 
-def _of_list(subject: exp.Expr, constants: exp.Expr, all_needed: bool) -> Membership | None:
+def _list_search(subject: exp.Expr, constants: exp.Expr, all_needed: bool) -> Membership | None:
     if not isinstance(constants, exp.Array):
         return None
     return Membership(subject, tuple(constants.expressions), all_needed=all_needed, of_several=True)
 
 
-def held_type(kind: pa.DataType | None, asked: Membership) -> pa.DataType | None:
-    """The type of what a column of ``kind`` holds; None where it cannot be ``asked``."""
+def held_type(kind: pa.DataType | None, membership: Membership) -> pa.DataType | None:
+    """Returns the type of the elements or keys of a column of type ``kind``.
+
+    Returns None if ``membership`` is no search in such a column.
+    """
     if kind is None:
         return None
-    may_be = (asked.of_lists and is_list(kind)) or (asked.of_maps and pa.types.is_map(kind))
-    return element_type(kind) if may_be else None
+    is_searchable = (membership.of_lists and is_list(kind)) or (
+        membership.of_maps and pa.types.is_map(kind)
+    )
+    return element_type(kind) if is_searchable else None
 
 
 def call_of(
-    asked: Membership, subject: pc.Expression, kind: pa.DataType, constants: Sequence[pa.Scalar]
+    membership: Membership,
+    subject: pc.Expression,
+    kind: pa.DataType,
+    constants: Sequence[pa.Scalar],
 ) -> pc.Expression:
-    """The call that answers it, of a column of ``kind``."""
-    if not asked.of_several:
+    """Returns the call that performs a search in ``subject``, a column of type ``kind``."""
+    if not membership.of_several:
         return (map_contains if pa.types.is_map(kind) else list_contains)(subject, constants[0])
-    return (list_contains_all if asked.all_needed else list_contains_any)(
+    return (list_contains_all if membership.all_needed else list_contains_any)(
         subject, _array([constant for constant in constants if constant.is_valid])
     )
 
 
 def _array(constants: Sequence[pa.Scalar]) -> pa.Array:
-    """Constants of one list. Raises ``PredicateError`` where they have no type in common."""
+    """Returns constants as one array. Raises ``PredicateError`` if they have no common type."""
     types = {constant.type for constant in constants}
     try:
         if len(types) == 1:
@@ -107,4 +115,4 @@ def _array(constants: Sequence[pa.Scalar]) -> pa.Array:
         return pa.array([constant.as_py() for constant in constants])
     except (pa.ArrowException, ValueError) as error:
         shown = ", ".join(map(str, map(readable, constants)))
-        raise PredicateError(f"{shown} are of several types") from error
+        raise PredicateError(f"{shown} have no common type") from error

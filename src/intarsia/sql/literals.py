@@ -1,4 +1,4 @@
-"""SQL's constants: which parts of a condition are one, and Python's values written as one."""
+"""SQL constants: which nodes are constants, and how Python values are written as constants."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ TYPED_TEXTS = {
     exp.DataType.Type.TIMESTAMPNTZ,
     exp.DataType.Type.TIMESTAMPTZ,
 }
-"""Types whose constants are texts, cast to them."""
+"""Types whose constants are written as strings, cast to the type."""
 
 
 def is_constant(node: exp.Expr) -> bool:
-    """True if ``node`` is a literal or a span, cast or in parentheses perhaps."""
+    """True if ``node`` is a literal or an interval, possibly cast or in parentheses."""
     match node:
         case (
             exp.Paren(this=inner)
@@ -37,8 +37,8 @@ def is_constant(node: exp.Expr) -> bool:
 
 
 def constant_of(value: object) -> exp.Expr | None:
-    """The constant that means what ``value`` does; None where there is none."""
-    if isinstance(value, datetime):  # pandas' are of a type of their own
+    """Returns the SQL constant that means ``value``, or None if there is none."""
+    if isinstance(value, datetime):  # pandas has a subclass
         zone = "TIMESTAMP" if value.tzinfo is None else "TIMESTAMPTZ"
         return exp.cast(exp.Literal.string(value.isoformat(" ")), zone)
     constant = _CONSTANTS.get(type(value))
@@ -50,7 +50,7 @@ def _number(value: int) -> exp.Expr:
 
 
 def _decimal(value: Decimal) -> exp.Expr | None:
-    """With all digits, which arithmetic would round."""
+    """Returns a decimal with all digits; arithmetic would round it."""
     if not value.is_finite():
         return None
     return _signed(f"{value.copy_abs():f}", value < 0)
@@ -62,7 +62,9 @@ def _signed(digits: str, is_negative: bool) -> exp.Expr:
 
 
 def _double(value: float) -> exp.Expr | None:
-    """Read as a DOUBLE: a literal with a point is a DECIMAL, which has its own way to one."""
+    """Returns a DOUBLE. A plain literal would be a DECIMAL, which engines round in their
+    own way.
+    """
     return exp.cast(exp.Literal.string(repr(value)), "DOUBLE") if math.isfinite(value) else None
 
 

@@ -1,4 +1,4 @@
-"""What the parts of a SQL query select from, and what they give: names, expressions, types."""
+"""The sources and the outputs of each part of a SQL query: names, expressions, types."""
 
 from __future__ import annotations
 
@@ -9,35 +9,47 @@ from dataclasses import dataclass
 import pyarrow as pa
 from sqlglot import exp
 
-_SIDES = {"", "LEFT", "RIGHT", "FULL"}
-_KINDS = {"", "INNER", "OUTER", "CROSS", "SEMI", "ANTI"}
-_METHODS = {"", "NATURAL"}
-# Clauses after which FROM and WHERE no longer say which rows there are.
+_KNOWN_SIDES = {"", "LEFT", "RIGHT", "FULL"}
+_KNOWN_KINDS = {"", "INNER", "OUTER", "CROSS", "SEMI", "ANTI"}
+_KNOWN_METHODS = {"", "NATURAL"}
 UNUSUAL = ("laterals", "pivots", "match", "connect", "prewhere", "sample", "into")
-_GENERATORS = {"stack", "json_tuple", "inline", "inline_outer", "unnest", "variant_explode"}
-"""Functions that give several columns, besides those that sqlglot knows."""
+"""Clauses with which FROM and WHERE alone do not determine the rows."""
+_MULTI_COLUMN_FUNCTIONS = {
+    "stack",
+    "json_tuple",
+    "inline",
+    "inline_outer",
+    "unnest",
+    "variant_explode",
+}
+"""Functions that return several columns, besides those that sqlglot knows."""
 PLAIN_TABLE = ("this", "alias", "joins")
-"""What a table comes with that gives all of its rows as they are; joins, where FROM is first."""
+"""The parts of a table node that leave its rows unchanged. It has joins if the query begins with
+FROM.
+"""
 Sources = Mapping[str, "Source"]
 Origin = tuple[int, str]
-"""A table's ``id`` and the name of one of its columns, in lower case."""
+"""The ``id`` of a table's node and the name of one of its columns, in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Something selected from. ``kept``: no join gives rows in which it is missing, and none of
-    its rows is left out for others.
+    """A source of a SELECT: a table, a common table expression or a subquery.
+
+    ``is_preserved`` is False if a join may return rows without a row of this source. It is also
+    False on the right side of a SEMI or ANTI join. ``is_shown`` is False if ``*`` leaves out its
+    columns.
     """
 
     node: exp.Expr
     names: tuple[str, ...] | None
-    kept: bool
+    is_preserved: bool
     is_shown: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class CommonTable:
-    """A common table expression and how often the query refers to it."""
+    """A common table expression, and how often the query refers to it."""
 
     body: exp.Query
     uses: int
@@ -46,9 +58,9 @@ class CommonTable:
 class Scopes:
     """The sources and outputs of a query's parts.
 
-    ``tables`` has the schema of each ``exp.Table`` of the tree that matters, by ``id``; those of
-    which two columns differ by case only are left alone. ``taken`` are names, in lower case, that
-    mean something else where no common table expression has them.
+    ``tables`` has the schema of each ``exp.Table`` of interest in the tree, by ``id``. A table is
+    ignored if the names of two columns differ only in case. ``taken`` are names, in lower case, of
+    which a common table expression must not take the place.
     """
 
     def __init__(
@@ -59,20 +71,23 @@ class Scopes:
             for key, schema in tables.items()
             if len({name.lower() for name in schema.names}) == len(schema.names)
         }
-        found = _common_tables(tree)
-        self.common_tables = {name: table for name, table in found.items() if name not in taken}
+        common_tables = _common_tables(tree)
+        self.common_tables = {
+            name: table for name, table in common_tables.items() if name not in taken
+        }
         self._sources: dict[int, Sources | None] = {}
         self._origins: dict[tuple[int, int], tuple[Origin, ...]] = {}
 
     def is_table(self, node: exp.Expr) -> bool:
+        """True if ``node`` is one of the tables with a known schema."""
         return id(node) in self._tables
 
     def common_table(self, node: exp.Expr) -> CommonTable | None:
-        """The common table expression that ``node`` refers to."""
+        """Returns the common table expression that ``node`` refers to, or None."""
         return self.common_tables.get(node.name.lower()) if isinstance(node, exp.Table) else None
 
     def body_of(self, node: exp.Expr) -> exp.Query | None:
-        """The SELECT or set operation that a source, or an operand, stands for."""
+        """Returns the SELECT or set operation that a source or an operand stands for, or None."""
         common = self.common_table(node)
         if common is not None:
             if not has_only(node, PLAIN_TABLE):
@@ -85,31 +100,33 @@ class Scopes:
         return node if isinstance(node, exp.Select | exp.SetOperation) else None
 
     def sources(self, select: exp.Select) -> Sources | None:
-        """What ``select`` selects from, by alias; None where that cannot be told for certain."""
+        """Returns the sources of ``select`` by alias, or None if they are not certain."""
         if id(select) not in self._sources:
-            self._sources[id(select)] = None  # for what refers to itself
-            self._sources[id(select)] = self._found_sources(select)
+            self._sources[id(select)] = None  # ends recursion
+            self._sources[id(select)] = self._compute_sources(select)
         return self._sources[id(select)]
 
-    def _found_sources(self, select: exp.Select) -> Sources | None:
+    def _compute_sources(self, select: exp.Select) -> Sources | None:
         first, joins = select.args.get("from_"), joins_of(select)
         if first is None or any(select.args.get(name) for name in UNUSUAL):
             return None
         if select.args.get("joins") and first.this.args.get("joins"):
             return None
-        if not all(_is_understood(join) for join in joins) or _may_merge_some(joins):
+        if not all(_is_understood(join) for join in joins) or _has_partial_using(joins):
             return None
-        found: dict[str, Source] = {}
-        for place, node in enumerate([first.this, *(join.this for join in joins)]):
-            alias = node.alias_or_name.lower() or f" {place}"  # a name that no column is given
-            if alias in found:
+        sources: dict[str, Source] = {}
+        for position, node in enumerate([first.this, *(join.this for join in joins)]):
+            alias = node.alias_or_name.lower() or f" {position}"  # no column has this name
+            if alias in sources:
                 return None
-            is_shown = not place or joins[place - 1].kind not in ("SEMI", "ANTI")
-            found[alias] = Source(node, self._names_of(node), _is_kept(place, joins), is_shown)
-        return found
+            is_shown = not position or joins[position - 1].kind not in ("SEMI", "ANTI")
+            sources[alias] = Source(
+                node, self._names_of(node), _is_preserved(position, joins), is_shown
+            )
+        return sources
 
     def _names_of(self, node: exp.Expr) -> tuple[str, ...] | None:
-        """The names of a source's columns in lower case; None where they are not known."""
+        """Returns the names of a source's columns in lower case, or None if they are unknown."""
         alias = node.args.get("alias")
         if isinstance(alias, exp.TableAlias) and alias.args.get("columns"):
             return None
@@ -119,7 +136,7 @@ class Scopes:
         return None if body is None else self.names(body)
 
     def names(self, body: exp.Query) -> tuple[str, ...] | None:
-        """The names of what ``body`` gives; None where not known, or not distinct."""
+        """Returns the names of ``body``'s outputs, or None if they are unknown or not distinct."""
         while isinstance(body, exp.SetOperation):
             inner = self.body_of(body.this)
             if inner is None or not is_positional(body):
@@ -128,34 +145,36 @@ class Scopes:
         outputs = self.outputs(body) if isinstance(body, exp.Select) else None
         if outputs is None:
             return None
-        names = tuple(_name_of(output, place) for place, output in enumerate(outputs))
+        names = tuple(_name_of(output, position) for position, output in enumerate(outputs))
         return names if len(set(names)) == len(names) else None
 
     def outputs(self, select: exp.Select) -> list[exp.Expr] | None:
-        """What a SELECT gives, in order, ``*`` spelled out; None where that is not known."""
-        found: list[exp.Expr] = []
+        """Returns the outputs of a SELECT in order, with ``*`` spelled out, or None if they are
+        unknown.
+        """
+        columns: list[exp.Expr] = []
         for column in select.expressions:
             if not isinstance(column, exp.Star):
-                if column.is_star or _may_be_several(column):
+                if column.is_star or _may_have_several_columns(column):
                     return None
-                found.append(column)
+                columns.append(column)
                 continue
             sources = self.sources(select)
             if sources is None or any(column.args.values()):
                 return None  # EXCLUDE, REPLACE, RENAME
-            if any(map(_merges, joins_of(select))):
-                return None  # one column where two sources have it
+            if any(map(_merges_columns, joins_of(select))):
+                return None  # a column of two sources is one output
             for source in sources.values():
                 if source.names is None:
                     return None
                 names = source.names if source.is_shown else ()
-                found += [exp.column(exp.to_identifier(name, quoted=True)) for name in names]
-        return found
+                columns += [exp.column(exp.to_identifier(name, quoted=True)) for name in names]
+        return columns
 
     def origins_of(self, column: exp.Column, sources: Sources) -> tuple[Origin, ...]:
-        """The tables' columns that hold all of a column's values but NULL, as they are there.
+        """Returns the tables' columns that hold all of a column's values except NULL, unchanged.
 
-        None where that is not known.
+        Returns an empty tuple if they are unknown.
         """
         place = own_place(column, sources)
         if place is None:
@@ -168,22 +187,26 @@ class Scopes:
         return () if body is None or names is None else self.output_origins(body, names.index(name))
 
     def output_origins(self, body: exp.Query, place: int) -> tuple[Origin, ...]:
-        """As ``origins_of``, of one of ``body``'s columns; of a set operation's, both sides'.
+        """Returns the origins, as in ``origins_of``, of the output of ``body`` at position
+        ``place``.
 
-        None as well where their types differ: they are cast then.
+        For a set operation these are the origins on both sides. Returns an empty tuple if their
+        types differ, as the engine casts them then.
         """
         key = id(body), place
         if key not in self._origins:
-            self._origins[key] = ()  # for what refers to itself
-            self._origins[key] = self._found_origins(body, place)
+            self._origins[key] = ()  # ends recursion
+            self._origins[key] = self._compute_origins(body, place)
         return self._origins[key]
 
-    def _found_origins(self, body: exp.Query, place: int) -> tuple[Origin, ...]:
+    def _compute_origins(self, body: exp.Query, place: int) -> tuple[Origin, ...]:
         if isinstance(body, exp.SetOperation):
             sides = [self.body_of(body.this), self.body_of(body.expression)]
-            found = [() if side is None else self.output_origins(side, place) for side in sides]
-            both = tuple(dict.fromkeys((*found[0], *found[1])))
-            return both if all(found) and self.common_type(both) is not None else ()
+            origins_by_side = [
+                () if side is None else self.output_origins(side, place) for side in sides
+            ]
+            both = tuple(dict.fromkeys((*origins_by_side[0], *origins_by_side[1])))
+            return both if all(origins_by_side) and self.common_type(both) is not None else ()
         if not isinstance(body, exp.Select):
             return ()
         outputs, sources = self.outputs(body), self.sources(body)
@@ -193,17 +216,22 @@ class Scopes:
         return self.origins_of(column, sources) if isinstance(column, exp.Column) else ()
 
     def common_type(self, origins: Sequence[Origin]) -> pa.DataType | None:
-        """The one type of some columns of tables; None where there are several, or none."""
+        """Returns the type of some columns of tables, or None if there is not exactly one type."""
         first, *rest = [self._tables[table][name] for table, name in origins] or [None]
         return first if all(kind == first for kind in rest) else None
 
     def type_of(self, column: exp.Column, sources: Sources) -> pa.DataType | None:
-        """The type of a column that comes from a table as it is, by whatever way; else None."""
+        """Returns the type of a column that comes from a table unchanged, or None for other
+        columns.
+        """
         return self.common_type(self.origins_of(column, sources))
 
 
 def joins_of(select: exp.Select) -> list[exp.Join]:
-    """What ``select`` joins; where FROM comes first, sqlglot has it with the first table."""
+    """Returns the joins of ``select``.
+
+    If the query begins with FROM, sqlglot attaches them to the first table.
+    """
     first = select.args.get("from_")
     own = select.args.get("joins")
     if own or first is None or not isinstance(first.this, exp.Table):
@@ -212,43 +240,45 @@ def joins_of(select: exp.Select) -> list[exp.Join]:
 
 
 def _name_of(output: exp.Expr, place: int) -> str:
-    """What an output is called; where the engine makes up a name, none that anything is called."""
+    """Returns the name of an output. An output that the engine names gets a name that nothing else
+    has.
+    """
     output = output.unnest()
     is_named = isinstance(output, exp.Alias | exp.Column)
     return output.alias_or_name.lower() if is_named else f" {place}"
 
 
-def _may_be_several(output: exp.Expr) -> bool:
-    """May an expression in a SELECT give more columns than one?"""
+def _may_have_several_columns(output: exp.Expr) -> bool:
+    """True if an expression in a SELECT may return several columns."""
     calls = output.find_all(exp.Anonymous)
-    generates = any(call.name.lower() in _GENERATORS for call in calls)
+    generates = any(call.name.lower() in _MULTI_COLUMN_FUNCTIONS for call in calls)
     return generates or output.find(exp.Columns, exp.UDTF) is not None
 
 
-def _merges(join: exp.Join) -> bool:
-    """Do columns of one name become one?"""
+def _merges_columns(join: exp.Join) -> bool:
+    """True if columns of one name become one column."""
     is_shown = join.kind not in ("SEMI", "ANTI")
     return is_shown and bool(join.args.get("using") or join.method)
 
 
-def _may_merge_some(joins: Sequence[exp.Join]) -> bool:
-    """Is there a USING that some sources before it, behind a comma, are no part of?"""
+def _has_partial_using(joins: Sequence[exp.Join]) -> bool:
+    """True if a USING may not see some sources before it, because they are listed with commas."""
     commas = [join for join in joins if has_only(join, ("this",))]
     return bool(commas) and any(join.args.get("using") for join in joins)
 
 
 def is_positional(operation: exp.SetOperation) -> bool:
-    """Does a set operation match columns by position, and do nothing else?"""
+    """True if a set operation matches columns by position and does nothing else."""
     return has_only(operation, ("this", "expression", "distinct", "order", "with_"))
 
 
 def has_only(node: exp.Expr, parts: Collection[str]) -> bool:
-    """Are all parts that a node has among ``parts``, by sqlglot's names of them?"""
+    """True if all parts that a node has are among ``parts``, by sqlglot's names."""
     return all(name in parts for name, value in node.args.items() if value)
 
 
 def _common_tables(tree: exp.Expr) -> dict[str, CommonTable]:
-    """Common table expressions whose names mean nothing else, by name."""
+    """Returns the common table expressions by name, without those whose name is ambiguous."""
     ctes = list(tree.find_all(exp.CTE))
     names = Counter(cte.alias.lower() for cte in ctes)
     uses = Counter(table.name.lower() for table in tree.find_all(exp.Table))
@@ -263,11 +293,14 @@ def _common_tables(tree: exp.Expr) -> dict[str, CommonTable]:
 
 
 def _is_understood(join: exp.Join) -> bool:
-    return join.method in _METHODS and join.side in _SIDES and join.kind in _KINDS
+    return join.method in _KNOWN_METHODS and join.side in _KNOWN_SIDES and join.kind in _KNOWN_KINDS
 
 
-def _is_kept(place: int, joins: Sequence[exp.Join]) -> bool:
-    """Is every row of the source at ``place`` there, and it alone, as far as joins go?"""
+def _is_preserved(place: int, joins: Sequence[exp.Join]) -> bool:
+    """True if no join returns rows without a row of the source at ``place``.
+
+    False on the right side of a SEMI or ANTI join.
+    """
     own = joins[place - 1] if place else None
     if own is not None and (own.side in ("LEFT", "FULL") or own.kind in ("SEMI", "ANTI")):
         return False
@@ -275,7 +308,7 @@ def _is_kept(place: int, joins: Sequence[exp.Join]) -> bool:
 
 
 def conjuncts(condition: exp.Expr | None) -> Iterator[exp.Expr]:
-    """The conditions that ANDs at the top join."""
+    """Yields the operands of the ANDs at the top of a condition."""
     pending = [] if condition is None else [condition]
     while pending:
         match pending.pop():
@@ -288,13 +321,16 @@ def conjuncts(condition: exp.Expr | None) -> Iterator[exp.Expr]:
 
 
 def wheres(select: exp.Select) -> Iterator[exp.Expr]:
-    """The conditions of a SELECT's WHERE."""
+    """Yields the conditions that WHERE joins by AND."""
     where = select.args.get("where")
     return conjuncts(where.this if where else None)
 
 
 def owner_of(column: exp.Column, sources: Sources) -> str | None:
-    """The source of ``column``, whose first part is a source's alias or a column's name."""
+    """Returns the alias of the source of ``column``, or None if it is not certain.
+
+    The first part of ``column`` is an alias or the name of a column.
+    """
     if any(source.names is None for source in sources.values()):
         return None
     first, *rest = (part.name.lower() for part in column.parts)
@@ -305,7 +341,9 @@ def owner_of(column: exp.Column, sources: Sources) -> str | None:
 
 
 def own_place(column: exp.Column, sources: Sources) -> tuple[str, str] | None:
-    """The source of ``column`` and its name there; None for a part of one, or where not known."""
+    """Returns the source of ``column`` and its name there; None for a struct's field, or if
+    unknown.
+    """
     owner, parts = owner_of(column, sources), [part.name.lower() for part in column.parts]
     if len(parts) == 2 and parts[0] == owner:
         parts = parts[1:]

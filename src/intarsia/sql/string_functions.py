@@ -1,4 +1,4 @@
-"""SQL's ways to look for a text in one: functions, by DuckDB's names for them, and LIKE."""
+"""SQL's searches in strings: functions, by DuckDB's names for them, and LIKE."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _NODES: dict[type[exp.Expr], str] = {
 
 @dataclass(frozen=True, slots=True)
 class TextSearch:
-    """A call of one of ``SEARCHES``: ``subject`` is where, ``wanted`` what is looked for."""
+    """A call of one of ``SEARCHES`` that searches for ``pattern`` in ``subject``."""
 
     node: exp.Expr
     name: str
     subject: exp.Expr
-    wanted: exp.Expr
+    pattern: exp.Expr
 
     @property
     def flags(self) -> str | None:
-        """DuckDB's options of a regular expression as RE2 takes them before one.
+        """DuckDB's regular expression options as a prefix for RE2, such as ``(?i)``.
 
-        None for those that are not known to mean the same.
+        None if an option is not known to mean the same to RE2.
         """
         flag = self.node.args.get("flag")
         if flag is None:
@@ -53,7 +53,7 @@ class TextSearch:
 
 
 def text_search_of(node: exp.Expr) -> TextSearch | None:
-    """What a condition looks for in a text, or in a list; None where it is another."""
+    """Returns the search for a string that a condition is, or None if it is none."""
     if type(node) in _NODES:
         return TextSearch(node, _NODES[type(node)], node.this, node.expression)
     if not isinstance(node, exp.Anonymous) or len(node.expressions) != 2:
@@ -63,7 +63,7 @@ def text_search_of(node: exp.Expr) -> TextSearch | None:
 
 
 def regex_problem(pattern: str) -> str | None:
-    """Why this is no regular expression, as RE2 has them; None where it is one."""
+    """Returns RE2's error for a regular expression, or None if the pattern is valid."""
     try:
         pc.match_substring_regex(pa.array([""]), pattern)
     except pa.ArrowException as error:
@@ -74,11 +74,12 @@ def regex_problem(pattern: str) -> str | None:
 def matches_like(
     value: pc.Expression, pattern: str, escape: str, *, ignore_case: bool = False
 ) -> pc.Expression:
-    r"""Is ``value`` as a LIKE pattern says, in which ``escape``, if any, is what ESCAPE names?
+    r"""Returns the condition that ``value`` matches a LIKE pattern with the given escape character.
 
-    In pyarrow's patterns a backslash escapes. Where two stand for one, as in ``%\\%``, it takes
-    them for two: such a pattern becomes a regular expression. Raises ``PredicateError`` for an
-    escape of several characters, and a pattern that ends where something should be escaped.
+    ``escape`` is empty if there is none. In pyarrow's patterns a backslash escapes. pyarrow reads
+    two backslashes for one, as in ``%\\%``, as two: such a pattern becomes a regular expression.
+    Raises ``PredicateError`` if ``escape`` is longer than one character, or the pattern ends with
+    it.
     """
     if len(escape) > 1:
         raise PredicateError(f"ESCAPE names one character, not {escape!r}")
@@ -87,7 +88,7 @@ def matches_like(
         is_escape = character == escape
         literal = next(characters, "") if is_escape else character
         if not literal:
-            raise PredicateError(f"{pattern!r} ends with {escape!r}, which escapes nothing there")
+            raise PredicateError(f"{pattern!r} ends with {escape!r}, its escape character")
         is_special = literal == "\\" or (is_escape and literal in "%_")
         tokens.append("\\" + literal if is_special else literal)
     if "\\\\" not in tokens:

@@ -1,4 +1,6 @@
-"""What SQL conditions compare → Expressions: columns, functions and constants, and their types."""
+"""The values that SQL conditions compare, as Expressions: columns, functions, constants;
+and types.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ from intarsia.sql.durations import duration_scalar, is_span
 from intarsia.sql.literals import is_constant
 from intarsia.sql.scope import has_only
 
-_ARITHMETIC: dict[type[exp.Expr], Callable[[Any, Any], Any]] = {
+_ARITHMETIC_FUNCTIONS: dict[type[exp.Expr], Callable[[Any, Any], Any]] = {
     exp.Add: pc.add_checked,
     exp.Sub: pc.subtract_checked,
     exp.Mul: pc.multiply_checked,
@@ -40,7 +42,7 @@ _FUNCTIONS: dict[type[exp.Expr], Callable[[Any], pc.Expression]] = {
     exp.Upper: pc.utf8_upper,
     exp.Abs: pc.abs,
 }
-_ROUNDING: dict[type[exp.Expr], Callable[[Any], pc.Expression]] = {
+_ROUNDING_FUNCTIONS: dict[type[exp.Expr], Callable[[Any], pc.Expression]] = {
     exp.Floor: pc.floor,
     exp.Ceil: pc.ceil,
 }
@@ -48,16 +50,19 @@ _VALUES = (
     "values are columns, constants, +, -, *, CAST, coalesce, lower, upper, length, abs, floor, "
     "ceil, of moments date_trunc, year, month, hour and the like, and of maps attrs['key']"
 )
+"""The values that are understood, for messages."""
 
 
 class Values:
-    """Translates the values in a condition; knows the schema its fields come from."""
+    """Translates the values in a condition over the fields of a schema."""
 
     def __init__(self, schema: pa.Schema, *, knows_fractions: bool = True) -> None:
-        """Without ``knows_fractions`` what arithmetic takes is a double where it is no integer."""
+        """Stores the schema. Without ``knows_fractions``, a non-integer operand of arithmetic is a
+        double.
+        """
         self._schema, self._knows_fractions = schema, knows_fractions
-        self._known: dict[int, tuple[exp.Expr, Typed]] = {}
-        """What arithmetic gives, by nodes, which are kept so that no other has the same number."""
+        self._arithmetic_by_node: dict[int, tuple[exp.Expr, Typed]] = {}
+        """Results of arithmetic by the nodes' ``id``. A stored node keeps its ``id``."""
 
     def _value(self, node: exp.Expr) -> pc.Expression:
         match node:
@@ -68,44 +73,49 @@ class Values:
             case exp.Bracket(this=inner, expressions=[exp.Literal(is_string=True) as key]):
                 kind = self._type_of(inner)
                 if kind is not None and pa.types.is_map(kind):
-                    wanted = self._scalar(key, kind.key_type).cast(kind.key_type)
-                    return pc.map_lookup(self._value(inner), wanted, "first")
+                    map_key = self._scalar(key, kind.key_type).cast(kind.key_type)
+                    return pc.map_lookup(self._value(inner), map_key, "first")
             case exp.Neg(this=inner) if not is_constant(inner):
                 return pc.negate_checked(self._value(inner))
             case exp.Coalesce(this=inner, expressions=others):
                 kind = self._type_of(node)
                 values = (self._of_type(other, kind) for other in others)
-                return pc.coalesce(self._undictionaried(inner), *values)
+                return pc.coalesce(self._decoded(inner), *values)
             case exp.TryCast():
                 raise PredicateError(f"{text_of(node)!r}: TRY_CAST is not understood")
             case exp.Cast(this=inner, to=target) if not is_constant(node):
                 return self._cast(inner, cast_type(target))
         if is_constant(node):
             return pc.scalar(self._scalar(node, None))
-        if type(node) in _ARITHMETIC:
-            return self._computed(node)[0]
+        if type(node) in _ARITHMETIC_FUNCTIONS:
+            return self._arithmetic_value(node)[0]
         if isinstance(node, exp.Length):
             return self._length(node.this)
-        if type(node) in _ROUNDING and has_only(node, ("this",)):
-            return _ROUNDING[type(node)](self._as_float(node.this))
+        if type(node) in _ROUNDING_FUNCTIONS and has_only(node, ("this",)):
+            return _ROUNDING_FUNCTIONS[type(node)](self._as_float(node.this))
         part = part_of(node)
         if part is not None:
             return part.of(self._value(part.subject), self._type_of(part.subject))
         if type(node) in _FUNCTIONS:
-            return _FUNCTIONS[type(node)](self._undictionaried(node.this))
+            return _FUNCTIONS[type(node)](self._decoded(node.this))
         raise PredicateError(f"{text_of(node)!r} is not a value this understands: {_VALUES}")
 
-    def _computed(self, node: exp.Expr) -> Typed:
-        """What arithmetic gives."""
-        if id(node) not in self._known:
+    def _arithmetic_value(self, node: exp.Expr) -> Typed:
+        """Returns the result of arithmetic."""
+        if id(node) not in self._arithmetic_by_node:
             left, right = node.args["this"], node.args["expression"]
             one, other = self._operand(left, right), self._operand(right, left)
-            self._known[id(node)] = node, computed(_ARITHMETIC[type(node)], one, other)
-        return self._known[id(node)][1]
+            self._arithmetic_by_node[id(node)] = (
+                node,
+                computed(_ARITHMETIC_FUNCTIONS[type(node)], one, other),
+            )
+        return self._arithmetic_by_node[id(node)][1]
 
     def _operand(self, node: exp.Expr, other: exp.Expr) -> Typed:
-        """One side of arithmetic. A constant is a decimal beside decimals, and where it has a
-        fraction beside integers; beside floats of 32 bits it is one of them.
+        """Returns one operand of arithmetic and its type.
+
+        A constant is a decimal if the other operand is one, or if it has a fraction and the other
+        is an integer. If the other is a 32-bit float, so is the constant.
         """
         if not is_constant(node):
             kind = self._type_of(node)
@@ -116,57 +126,66 @@ class Values:
         is_number = isinstance(node.unnest(), exp.Literal | exp.Neg)
         text = text_of(node.unnest()) if is_number and self._knows_fractions else ""
         if kind is not None and pa.types.is_decimal(kind):
-            scalar = scalar if "e" in text.lower() else self._beside(other, node)
+            scalar = scalar if "e" in text.lower() else self._constant_for(other, node)
         elif kind is not None and text:
             if pa.types.is_integer(kind):
                 scalar = fraction(text) or scalar
             elif pa.types.is_floating(kind):
-                scalar = self._beside(other, node)
-                if pa.types.is_integer(scalar.type):  # of those that floats hold
+                scalar = self._constant_for(other, node)
+                if pa.types.is_integer(scalar.type):  # floats of this type hold it
                     return pc.scalar(scalar), kind
         is_typed = self._knows_fractions or is_exact(scalar.type)
         return pc.scalar(scalar), scalar.type if is_typed else None
 
     def _of_type(self, node: exp.Expr, kind: pa.DataType | None) -> pc.Expression:
-        """A value that has to be of that type: pyarrow takes one unit's moments for another's."""
+        """Returns a value that must have the given type.
+
+        pyarrow would read timestamps of one unit as another unit. Raises ``PredicateError`` for
+        other types.
+        """
         try:
             if kind is not None and is_constant(node):
                 return pc.scalar(exactly(self._scalar(node, kind), kind))
         except pa.ArrowException as error:
-            raise PredicateError(f"{text_of(node)} is no {kind}") from error
+            raise PredicateError(f"{text_of(node)} is not a {kind}") from error
         own = self._type_of(node)
         if kind is None or own is None or without_dictionary(own) != kind:
-            raise PredicateError(f"{text_of(node)} and what it stands for are not of one type")
-        return self._undictionaried(node)
+            raise PredicateError(f"{text_of(node)} and the value it replaces are not of one type")
+        return self._decoded(node)
 
-    def _beside(self, subject: exp.Expr, constant: exp.Expr) -> pa.Scalar:
-        """A constant that ``subject`` is compared with."""
-        return self._all_of_type(self._type_of(subject), subject, [constant])[0]
+    def _constant_for(self, subject: exp.Expr, constant: exp.Expr) -> pa.Scalar:
+        """Returns a constant that ``subject`` is compared with."""
+        return self._constants_of_type(self._type_of(subject), subject, [constant])[0]
 
-    def _all_of_type(
+    def _constants_of_type(
         self, kind: pa.DataType | None, subject: exp.Expr, constants: Sequence[exp.Expr]
     ) -> list[pa.Scalar]:
-        """Constants that ``subject``, of that type, is compared with."""
+        """Returns constants that ``subject``, of type ``kind``, is compared with."""
         try:
             return [self._scalar(constant, kind) for constant in constants]
         except PredicateError as error:
             shown = text_of(subject)
-            holds = kind is not None and is_list(kind) and is_constant(constants[0])
-            hint = f"; list_contains({shown}, …) asks what it holds" if holds else ""
+            is_list_search = kind is not None and is_list(kind) and is_constant(constants[0])
+            hint = f"; list_contains({shown}, …) searches its elements" if is_list_search else ""
             raise PredicateError(f"{shown}: {error}{hint}") from error
 
-    def _all_beside(self, subject: exp.Expr, constants: Sequence[exp.Expr]) -> list[pa.Scalar]:
-        """Constants that ``subject`` is compared with together: doubles, where one of them is."""
+    def _constants_for(self, subject: exp.Expr, constants: Sequence[exp.Expr]) -> list[pa.Scalar]:
+        """Returns constants that ``subject`` is compared with together. If one is a double,
+        all are.
+        """
         kind = self._type_of(subject)
-        scalars = self._all_of_type(kind, subject, constants)
-        is_short = kind is not None and pa.types.is_floating(kind) and kind != pa.float64()
-        if not is_short or all(scalar.type != pa.float64() for scalar in scalars):
+        scalars = self._constants_of_type(kind, subject, constants)
+        is_narrow_float = kind is not None and pa.types.is_floating(kind) and kind != pa.float64()
+        if not is_narrow_float or all(scalar.type != pa.float64() for scalar in scalars):
             return scalars
-        wide = [self._scalar(constant, pa.float64()) for constant in constants]
-        return [one.cast(pa.float64()) if one.is_valid else one for one in wide]
+        doubles = [self._scalar(constant, pa.float64()) for constant in constants]
+        return [one.cast(pa.float64()) if one.is_valid else one for one in doubles]
 
     def _scalar(self, node: exp.Expr, kind: pa.DataType | None) -> pa.Scalar:
-        """A constant as a scalar, of type ``kind`` where it would otherwise be mere text."""
+        """Returns a constant as a scalar; a string is read as type ``kind``.
+
+        Raises ``PredicateError`` for a node that is no supported constant.
+        """
         match node:
             case exp.Paren(this=inner):
                 return self._scalar(inner, kind)
@@ -180,7 +199,7 @@ class Values:
                 return text_scalar(inner.this, kind if kind and is_bytes(kind) else pa.binary())
             case _ if is_span(node) or (_is_text(node) and _is_duration(kind)):
                 return duration_scalar(node, kind)
-            case exp.Cast(this=inner, to=target) if _is_read_once(node):
+            case exp.Cast(this=inner, to=target) if _is_single_cast(node):
                 return cast_scalar(partial(self._scalar, inner), cast_type(target), kind)
             case exp.Literal(this=text) if node.is_string:
                 return text_scalar(text, kind)
@@ -189,7 +208,7 @@ class Values:
         raise PredicateError(f"{text_of(node)!r} is not a constant this understands")
 
     def _type_of(self, node: exp.Expr) -> pa.DataType | None:
-        """The type of a field, cast or decimal; None where it would take evaluation to tell."""
+        """Returns the type of a value, or None if only evaluation can tell it."""
         match node:
             case exp.Paren(this=inner):
                 return self._type_of(inner)
@@ -204,7 +223,7 @@ class Values:
             case exp.Floor(this=inner) | exp.Ceil(this=inner):
                 return self._type_of(inner)
             case exp.Add() | exp.Sub() | exp.Mul():
-                return self._computed(node)[1]
+                return self._arithmetic_value(node)[1]
             case exp.Cast(to=target):
                 return cast_type(target)
             case exp.Lower() | exp.Upper():
@@ -218,7 +237,10 @@ class Values:
         return None if part is None else part.type(self._type_of(part.subject))
 
     def _resolve(self, node: exp.Expr) -> tuple[tuple[str, ...], pa.DataType]:
-        """The path and type of a field; names match exactly first, then regardless of case."""
+        """Returns the path and the type of a field. Exact names take precedence over other cases.
+
+        Raises ``PredicateError`` for an unknown or ambiguous field.
+        """
         path: list[str] = []
         if not all(isinstance(part, exp.Identifier) for part in node.parts):  # type: ignore[attr-defined]  # Column and Dot
             raise PredicateError(f"{text_of(node)!r} is not a value this understands: {_VALUES}")
@@ -226,33 +248,35 @@ class Values:
         children: list[pa.Field] = list(self._schema)
         kind = None
         for name in names:
-            found = [f for f in children if f.name == name] or [
+            matches = [f for f in children if f.name == name] or [
                 f for f in children if f.name.lower() == name.lower()
             ]
-            if len(found) != 1:
-                known = [f.name for f in found or children]
-                problem = f"is ambiguous: {', '.join(known)}" if found else "is not there"
-                meant = self._meant(names, path, kind)
-                if not found and meant:
-                    problem += f"; {meant}"
-                elif not found:
-                    within = [".".join((*path, other)) for other in known]
-                    told = instead(".".join((*path, name)), within)
-                    problem += told if known else f": {'.'.join(path)} is {kind}"
-                if not found and len(names) == 1 and node.this.args.get("quoted"):
+            if len(matches) != 1:
+                known_names = [f.name for f in matches or children]
+                problem = f"is ambiguous: {', '.join(known_names)}" if matches else "is not there"
+                hint = self._suggestion(names, path, kind)
+                if not matches and hint:
+                    problem += f"; {hint}"
+                elif not matches:
+                    alternatives = [".".join((*path, other)) for other in known_names]
+                    suggestion = instead(".".join((*path, name)), alternatives)
+                    problem += suggestion if known_names else f": {'.'.join(path)} is {kind}"
+                if not matches and len(names) == 1 and node.this.args.get("quoted"):
                     problem += f" (a text would have single quotes: '{name}')"
                 raise PredicateError(f"column {'.'.join(names)!r} {problem}")
-            path.append(found[0].name)
-            kind = found[0].type
+            path.append(matches[0].name)
+            kind = matches[0].type
             children = list(kind.fields) if pa.types.is_struct(kind) else []
         assert kind is not None
         return tuple(path), kind
 
-    def _meant(
+    def _suggestion(
         self, names: Sequence[str], path: Sequence[str], kind: pa.DataType | None
     ) -> str | None:
-        """How what was written as a struct's field is written: a column whose name has dots, or the
-        value of a key of the map of type ``kind`` at ``path``.
+        """Returns how to write a field that was written as a field of a struct, or None.
+
+        It may be a column whose name has dots, or the value of a key of the map of type ``kind`` at
+        ``path``.
         """
         whole = ".".join(names)
         if len(names) > 1 and whole in self._schema.names:
@@ -262,29 +286,31 @@ class Values:
             return f"the value of a map's key is {'.'.join(path)}['{key}']"
         return None
 
-    def _text_value(self, node: exp.Expr, asking: str = "LIKE") -> pc.Expression:
-        """A value that has to be text."""
+    def _text_value(self, node: exp.Expr, function: str = "LIKE") -> pc.Expression:
+        """Returns a value that must be a string. Raises ``PredicateError`` if it is not."""
         kind = self._type_of(node)
         if kind is not None and not (
             pa.types.is_string(kind) or pa.types.is_large_string(kind) or _is_text_view(kind)
         ):
-            raise PredicateError(f"{asking} needs text, and {text_of(node)} is {kind}")
-        return self._undictionaried(node)
+            raise PredicateError(f"{function} needs text, and {text_of(node)} is {kind}")
+        return self._decoded(node)
 
-    def _undictionaried(self, node: exp.Expr) -> pc.Expression:
-        """A value without Arrow's dictionary, which pyarrow's functions do not take."""
+    def _decoded(self, node: exp.Expr) -> pc.Expression:
+        """Returns a value without Arrow's dictionary, which pyarrow's functions do not accept."""
         value, kind = self._value(node), self._type_of(node)
         if kind is not None and pa.types.is_dictionary(kind):
             return value.cast(kind.value_type)
         return value
 
     def _as_float(self, node: exp.Expr) -> pc.Expression:
-        """A float: of whole numbers pyarrow makes doubles, which hold fewer, and rounded decimals
-        may have no room for another digit, of which it does not always tell.
+        """Returns a value that must be a float. Raises ``PredicateError`` if it is not.
+
+        pyarrow would convert integers to doubles, which cannot hold all of them. A rounded decimal
+        may need another digit, and pyarrow does not always report the overflow.
         """
         kind = self._type_of(node)
         if kind is not None and not pa.types.is_floating(kind):
-            raise PredicateError(f"floor and ceil are of floats, and {text_of(node)} is {kind}")
+            raise PredicateError(f"floor and ceil need floats, and {text_of(node)} is {kind}")
         return self._value(node)
 
     def _length(self, node: exp.Expr) -> pc.Expression:
@@ -297,10 +323,10 @@ class Values:
         value, kind = self._value(node), self._type_of(node)
         if is_uuid(target):
             if kind != UUID_BYTES and not is_uuid(kind):
-                raise PredicateError(f"{text_of(node)} is {kind}, of which no UUIDs are made")
+                raise PredicateError(f"{text_of(node)} is {kind}, which cannot be cast to UUID")
             return value
         if is_uuid(kind):
-            raise PredicateError(f"{text_of(node)} is a UUID, of which no {target} is made")
+            raise PredicateError(f"{text_of(node)} is a UUID; no cast to {target} is possible")
         if kind is not None and pa.types.is_date(target):
             value = in_utc(value, kind)
         is_decimal = kind is not None and pa.types.is_decimal(kind)
@@ -326,8 +352,8 @@ def _is_blob(target: exp.DataType) -> bool:
     return bool(target.this == exp.DataType.Type.VARBINARY)
 
 
-def _is_read_once(node: exp.Cast) -> bool:
-    """Is a constant cast as it is written, and not as something else made of it?"""
+def _is_single_cast(node: exp.Cast) -> bool:
+    """True if a constant is cast once, not the result of another cast."""
     return type(node) is exp.Cast and not isinstance(node.this.unnest(), exp.Cast)
 
 

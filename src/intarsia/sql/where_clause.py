@@ -1,7 +1,8 @@
-"""SQL conditions → ``pyarrow.compute.Expression``.
+"""Translates SQL conditions to ``pyarrow.compute.Expression``.
 
-sqlglot parses; this module maps what it understands onto expressions of a given schema and refuses
-the rest by name. Text literals take the type of the field they are compared with, as in SQL.
+sqlglot parses. This module maps the nodes it understands to expressions over a given schema, and
+names the others in an error. String literals take the type of the field they are compared with, as
+in SQL.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from intarsia.sql.string_functions import (
 )
 from intarsia.sql.values import Values
 
-_COMPARE: dict[type[exp.Expr], Callable[[Any, Any], pc.Expression]] = {
+_COMPARISONS: dict[type[exp.Expr], Callable[[Any, Any], pc.Expression]] = {
     exp.EQ: lambda a, b: a == b,
     exp.NEQ: lambda a, b: a != b,
     exp.LT: lambda a, b: a < b,
@@ -45,7 +46,7 @@ _COMPARE: dict[type[exp.Expr], Callable[[Any, Any], pc.Expression]] = {
     exp.GT: lambda a, b: a > b,
     exp.GTE: lambda a, b: a >= b,
 }
-_TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
+_MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.EQ: exp.EQ,
     exp.NEQ: exp.NEQ,
     exp.LT: exp.GT,
@@ -53,53 +54,64 @@ _TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.GT: exp.LT,
     exp.GTE: exp.LTE,
 }
-"""What holds of the sides of each when they are changed about."""
+"""The comparison that is equivalent when its sides are swapped."""
 ODD = (sqlglot.errors.SqlglotError, AttributeError, LookupError, TypeError, ValueError)
-"""What comes of SQL that sqlglot cannot parse: its own errors, and others by mistake, also of trees
-that lack a part."""
+"""Exceptions for SQL that sqlglot cannot parse.
+
+Besides its own errors it raises others by mistake. Trees that lack a part raise them as well.
+"""
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _CONDITIONS = (
     "conditions are comparisons, BETWEEN, IN, LIKE, ILIKE, IS, AND, OR, NOT, isnan, starts_with, "
     "ends_with, contains, regexp_matches, contains_words, list_contains and its like, map_contains"
 )
+"""The conditions that are understood, for messages."""
 _TOO_DEEP = "the condition nests too deeply; write long lists of alternatives with IN"
 
 
 def parse_where(
     text: str, schema: pa.Schema, now: Now | None = utc_now, *, knows_fractions: bool = True
 ) -> pc.Expression:
-    """The Expression of a SQL condition over ``schema``'s fields.
+    """Returns the Expression of a SQL condition over ``schema``'s fields.
 
-    What it computes of constants alone is worked out first, as DuckDB does in UTC: ``now() -
-    INTERVAL '1 hour'``, ``date_trunc('month', current_date)``, ``7 * 86400``. Without ``now``, the
-    current moment is not known; without ``knows_fractions``, ``i * 0.1`` is not a decimal but a
-    double, as indexes on such terms have it.
+    Constant parts are evaluated first, as DuckDB does in UTC: ``now() - INTERVAL '1 hour'``,
+    ``date_trunc('month', current_date)``, ``7 * 86400``. Without ``now``, the current time is
+    unknown. Without ``knows_fractions``, ``i * 0.1`` is a double instead of a decimal, as in
+    indexes on such terms.
 
-    Raises ``PredicateError`` for text that is no condition, an unknown field, a literal that does
-    not fit the field it is compared with, or SQL beyond comparisons, BETWEEN, IN, LIKE, ILIKE, IS
-    NULL, IS TRUE, IS DISTINCT FROM, AND, OR, NOT, +, -, *, CAST, lower, upper, length, abs, isnan,
-    coalesce, date_trunc, year, month, extract and the like, starts_with, ends_with, contains,
-    regexp_matches, list_contains, list_has_any, list_has_all, map_contains (by any of DuckDB's
-    names for them), ``= ANY`` of a list, ``usr['id']`` of structs and maps, and contains_words.
+    Understood are comparisons, AND, OR, NOT, BETWEEN, IN, LIKE, ILIKE, IS NULL, IS TRUE and IS
+    DISTINCT FROM. Values may use +, -, ``*``, CAST and ``usr['id']`` of structs and maps. The
+    functions are:
+
+    - lower, upper, length, abs, isnan, coalesce,
+    - date_trunc, year, month, extract and similar ones,
+    - starts_with, ends_with, contains, regexp_matches, contains_words,
+    - list_contains, list_has_any, list_has_all, map_contains (by any of DuckDB's names for them),
+      and ``= ANY`` of a list.
+
+    Raises ``PredicateError`` for an unknown field, a literal that does not fit the field it is
+    compared with, and any text that is not understood.
     """
     check_characters(text)
     try:
         tree = sqlglot.parse_one(text, dialect="duckdb", into=exp.Condition)
     except ODD as error:
-        # What it says first is that it failed, and then of what.
-        told = error.__cause__ if isinstance(error, sqlglot.errors.SqlglotError) else None
-        reason = re.sub(" (into|for) <class.*", "", [*str(told or error).splitlines(), ""][0])
-        hint = _named_as_words(text, schema)
+        # The cause has the reason in its first line.
+        cause = error.__cause__ if isinstance(error, sqlglot.errors.SqlglotError) else None
+        reason = re.sub(" (into|for) <class.*", "", [*str(cause or error).splitlines(), ""][0])
+        hint = _keyword_hint(text, schema)
         raise PredicateError(f"cannot parse the condition {text!r}: {reason}{hint}") from error
     except RecursionError as error:
         raise PredicateError(_TOO_DEEP) from error
-    odd = odd_span(text, "duckdb")
-    if odd is not None:
-        raise PredicateError(f"{text!r}: the span {odd!r} is not understood")
+    interval = odd_span(text, "duckdb")
+    if interval is not None:
+        raise PredicateError(f"{text!r}: the interval {interval!r} is not understood")
     if "~" in _QUOTED.sub("", text) and tree.find(exp.RegexpLike):  # the two parse alike
-        raise PredicateError(f"{text!r}: ~ is not understood; regexp_matches is, and finds parts")
+        raise PredicateError(
+            f"{text!r}: ~ is not understood; use regexp_matches, which finds parts"
+        )
     if "[" in text and _is_in_list_with_null(text):
-        raise PredicateError(f"{text!r}: a NULL in a list after IN is not understood: use (…)")
+        raise PredicateError(f"{text!r}: NULL in IN […] is not understood: use IN (…)")
     for name in sorted(columns_taken(tree, [schema], text, "duckdb")):
         raise PredicateError(
             f'{text!r}: a column is called {name}; write "{name}" for it, and () after functions'
@@ -116,7 +128,7 @@ def parse_where(
 
 
 def _is_in_list_with_null(text: str) -> bool:
-    """Is there something like ``IN [1, NULL]``? It is FALSE where ``IN (1, NULL)`` is NULL."""
+    """True if ``text`` has ``IN [1, NULL]``, which is FALSE where ``IN (1, NULL)`` is NULL."""
     depth, before = 0, None
     for token in sqlglot.tokenize(text, read="duckdb"):
         kind = token.token_type
@@ -130,19 +142,22 @@ def _is_in_list_with_null(text: str) -> bool:
     return False
 
 
-def _named_as_words(text: str, schema: pa.Schema) -> str:
-    """A hint at columns that are called as SQL's own words, where ``text`` has them unquoted."""
+def _keyword_hint(text: str, schema: pa.Schema) -> str:
+    """Returns a hint at columns named like SQL keywords that ``text`` has without quotes."""
     words = {word.lower() for word in re.findall(r"\w+", _QUOTED.sub("", text))}
     keywords = DuckDB.Tokenizer.KEYWORDS
-    found = [n for n in schema.names if n.lower() in words and n.upper() in keywords]
-    return "".join(f'; a column is called {name}: write "{name}" for it' for name in found)
+    unquoted = [n for n in schema.names if n.lower() in words and n.upper() in keywords]
+    return "".join(f'; a column is called {name}: write "{name}" for it' for name in unquoted)
 
 
 class Translator(Values):
     """Translates one condition."""
 
     def with_fields(self, tree: exp.Expr) -> exp.Expr:
-        """``tree`` with ``usr.id`` for ``usr['id']``; what is in brackets of maps is a key."""
+        """Returns ``tree`` with ``usr.id`` in place of ``usr['id']`` for structs.
+
+        For maps, the string in brackets is a key and stays.
+        """
         top = exp.Paren(this=tree)
         for node in reversed(list(tree.find_all(exp.Bracket))):  # the inner ones first
             match node:
@@ -152,21 +167,24 @@ class Translator(Values):
                 ) if pa.types.is_struct(self._type_of(subject)):
                     name = exp.to_identifier(key.name, quoted=True)
                     node.replace(exp.Dot(this=subject, expression=name))
-        found: exp.Expr = top.this
-        return found
+        changed: exp.Expr = top.this
+        return changed
 
     def condition(self, node: exp.Expr) -> pc.Expression:
+        """Returns the Expression of a condition. Raises ``PredicateError`` if it is not
+        understood.
+        """
         search = text_search_of(node)
         if search is not None and not self._holds_several(search.subject):
             return self._search(search)
-        asked = membership_of(node)
-        if asked is not None and isinstance(asked.subject, exp.Column | exp.Dot):
-            kind = self._type_of(asked.subject)
-            if kind is not None and held_type(kind, asked) is not None:
-                return self._membership(node, asked, kind)
-            wanted = "map" if not asked.of_lists else "list"
+        membership = membership_of(node)
+        if membership is not None and isinstance(membership.subject, exp.Column | exp.Dot):
+            kind = self._type_of(membership.subject)
+            if kind is not None and held_type(kind, membership) is not None:
+                return self._membership(node, membership, kind)
+            needed_type = "map" if not membership.of_lists else "list"
             raise PredicateError(
-                f"{text_of(node)!r}: {text_of(asked.subject)} is {kind}, not a {wanted}"
+                f"{text_of(node)!r}: {text_of(membership.subject)} is {kind}, not a {needed_type}"
             )
         match node:
             case exp.Paren(this=inner):
@@ -201,10 +219,10 @@ class Translator(Values):
                 return self._same(node)
             case exp.NullSafeNEQ():
                 return ~self._same(node)
-        if type(node) in _COMPARE:
+        if type(node) in _COMPARISONS:
             sides = node.args["this"], node.args["expression"]
             return self._compare(type(node), *sides)
-        raise _no_condition(node)
+        raise _not_a_condition(node)
 
     def _compare(
         self,
@@ -212,29 +230,31 @@ class Translator(Values):
         left: exp.Expr,
         right: exp.Expr,
     ) -> pc.Expression:
-        is_turned = is_constant(left) and not is_constant(right)
-        if not is_turned and not is_constant(right):
+        is_swapped = is_constant(left) and not is_constant(right)
+        if not is_swapped and not is_constant(right):
             sides = ((self._value(side), self._type_of(side)) for side in (left, right))
-            return _COMPARE[comparison](*as_floats(*sides))
-        node, constant = (right, left) if is_turned else (left, right)
-        return self._compare_with(comparison, node, self._beside(node, constant), is_turned)
+            return _COMPARISONS[comparison](*as_floats(*sides))
+        node, constant = (right, left) if is_swapped else (left, right)
+        return self._compare_with(comparison, node, self._constant_for(node, constant), is_swapped)
 
     def _compare_with(
         self,
         comparison: type[exp.Expr],
         node: exp.Expr,
         scalar: pa.Scalar,
-        is_turned: bool = False,
+        is_swapped: bool = False,
     ) -> pc.Expression:
-        value, op = self._value(node), _COMPARE[comparison]
+        value, op = self._value(node), _COMPARISONS[comparison]
         above = whole_above(scalar, self._type_of(node))
         if above is not None:
-            return _with_fraction(_TURNED[comparison] if is_turned else comparison, value, above)
-        # Views are read as large ones, but NULLs stay.
+            return _compare_with_fraction(
+                _MIRRORED[comparison] if is_swapped else comparison, value, above
+            )
+        # View columns are read as large types, but a NULL constant keeps its view type.
         kind = scalar.type if scalar.is_valid else VIEWED.get(scalar.type, scalar.type)
         if kind != scalar.type:
             value, scalar = value.cast(kind), pa.scalar(None, kind)
-        return op(pc.scalar(scalar), value) if is_turned else op(value, pc.scalar(scalar))
+        return op(pc.scalar(scalar), value) if is_swapped else op(value, pc.scalar(scalar))
 
     def _between(self, node: exp.Between) -> pc.Expression:
         if node.args.get("symmetric"):
@@ -243,7 +263,7 @@ class Translator(Values):
         if is_constant(subject) or not all(map(is_constant, bounds)):
             above = self._compare(exp.GTE, subject, bounds[0])
             return above & self._compare(exp.LTE, subject, bounds[1])
-        low, high = self._all_beside(subject, bounds)
+        low, high = self._constants_for(subject, bounds)
         above = self._compare_with(exp.GTE, subject, low)
         return above & self._compare_with(exp.LTE, subject, high)
 
@@ -254,35 +274,36 @@ class Translator(Values):
                 f"{text_of(node)!r}: only IN with a list of constants is understood"
             )
         kind = self._type_of(node.this)
-        scalars = self._all_beside(node.this, members)
+        scalars = self._constants_for(node.this, members)
         known = [scalar for scalar in scalars if scalar.is_valid]
         subject = self._value(node.this)
-        # SQL: NULL IN (…) is NULL, and a NULL in the list can turn FALSE into NULL, never into
-        # TRUE.
+        # In SQL, NULL IN (…) is NULL. A NULL in the list turns FALSE into NULL.
         unknown = pc.scalar(pa.scalar(None, pa.bool_()))
-        found = is_member(subject, [one for one in known if not whole_above(one, kind)], kind)
+        condition = is_member(subject, [one for one in known if not whole_above(one, kind)], kind)
         if len(known) < len(scalars):
-            found = pc.if_else(found, found, unknown)
-        return pc.if_else(subject.is_valid(), found, unknown)
+            condition = pc.if_else(condition, condition, unknown)
+        return pc.if_else(subject.is_valid(), condition, unknown)
 
-    def _membership(self, node: exp.Expr, asked: Membership, kind: pa.DataType) -> pc.Expression:
-        if not asked.is_certain and not is_plainly_wanted(node):
+    def _membership(
+        self, node: exp.Expr, membership: Membership, kind: pa.DataType
+    ) -> pc.Expression:
+        if not membership.is_certain and not is_plainly_wanted(node):
             raise PredicateError(
-                f"{text_of(node)!r} is understood where it is wanted, not under NOT"
+                f"{text_of(node)!r} is understood only where it must be TRUE, not under NOT"
             )
-        held = held_type(kind, asked)
-        constants = [self._scalar(constant, held) for constant in asked.constants]
-        return call_of(asked, self._value(asked.subject), kind, constants)
+        element = held_type(kind, membership)
+        constants = [self._scalar(constant, element) for constant in membership.constants]
+        return call_of(membership, self._value(membership.subject), kind, constants)
 
     def _is(self, node: exp.Is) -> pc.Expression:
         operand = node.expression
         if isinstance(operand, exp.Null):
             return self._value(node.this).is_null()
         if isinstance(operand, exp.Boolean):
-            subject, wanted = self.condition(node.this), bool(operand.this)
-            truth = subject if wanted else ~subject
+            subject, outcome = self.condition(node.this), bool(operand.this)
+            truth = subject if outcome else ~subject
             return pc.coalesce(truth, pc.scalar(False))
-        raise _no_condition(node)
+        raise _not_a_condition(node)
 
     def _like(self, node: exp.Like | exp.ILike, escape: exp.Expr | None) -> pc.Expression:
         pattern = node.expression
@@ -290,21 +311,21 @@ class Translator(Values):
             raise PredicateError(f"{text_of(node)!r}: LIKE needs a text constant as its pattern")
         value, escaping = self._text_value(node.this), escape.name if escape else ""
         ignore_case = isinstance(node, exp.ILike)
-        found = matches_like(value, pattern.this, escaping, ignore_case=ignore_case)
-        return ~found if node.args.get("negate") else found
+        matches = matches_like(value, pattern.this, escaping, ignore_case=ignore_case)
+        return ~matches if node.args.get("negate") else matches
 
     def _search(self, search: TextSearch) -> pc.Expression:
-        wanted, flags = search.wanted, search.flags
-        asked = f"{text_of(search.node)!r}: {search.name}"
-        if not (isinstance(wanted, exp.Literal) and wanted.is_string):
-            raise PredicateError(f"{asked} needs a text constant")
+        pattern, flags = search.pattern, search.flags
+        call = f"{text_of(search.node)!r}: {search.name}"
+        if not (isinstance(pattern, exp.Literal) and pattern.is_string):
+            raise PredicateError(f"{call} needs a text constant")
         if flags is None:
-            raise PredicateError(f"{asked} needs no other options than i and s")
-        problem = regex_problem(wanted.this) if search.name == "regexp_matches" else None
+            raise PredicateError(f"{call} supports only the options i and s")
+        problem = regex_problem(pattern.this) if search.name == "regexp_matches" else None
         if problem:
             raise PredicateError(f"{text_of(search.node)!r}: {problem}")
         value = self._text_value(search.subject, search.name)
-        return SEARCHES[search.name](value, flags + wanted.this)
+        return SEARCHES[search.name](value, flags + pattern.this)
 
     def _holds_several(self, subject: exp.Expr) -> bool:
         kind = self._type_of(subject)
@@ -318,12 +339,12 @@ class Translator(Values):
         return contains_words(self._text_value(subject, "contains_words"), words.this)
 
     def _same(self, node: exp.Expr) -> pc.Expression:
-        """IS NOT DISTINCT FROM a constant."""
+        """Returns IS NOT DISTINCT FROM a constant."""
         left, right = node.args["this"], node.args["expression"]
         if is_constant(left):
             left, right = right, left
         if not is_constant(right):
-            raise PredicateError(f"{text_of(node)!r} is understood of a constant")
+            raise PredicateError(f"{text_of(node)!r} is understood only with a constant")
         if isinstance(right.unnest(), exp.Null):
             return self._value(left).is_null()
         return pc.coalesce(self._compare(exp.EQ, left, right), pc.scalar(False))
@@ -343,24 +364,23 @@ class Translator(Values):
         return self._value(node)
 
 
-def _with_fraction(
+def _compare_with_fraction(
     comparison: type[exp.Expr], value: pc.Expression, above: pa.Scalar
 ) -> pc.Expression:
-    """Integers compared with what is between ``above`` and the one before it: doubles may not tell
-    them apart.
+    """Returns a comparison of integers with a number between ``above`` and the integer before it.
 
-    None is equal, but of a NULL that is not known.
+    Doubles may not tell the two apart. No integer equals the number, but NULL stays NULL.
     """
-    is_less, is_more = value < pc.scalar(above), value >= pc.scalar(above)
+    is_less, is_greater = value < pc.scalar(above), value >= pc.scalar(above)
     if comparison in (exp.LT, exp.LTE):
         return is_less
     if comparison in (exp.GT, exp.GTE):
-        return is_more
-    return is_less & is_more if comparison is exp.EQ else is_less | is_more
+        return is_greater
+    return is_less & is_greater if comparison is exp.EQ else is_less | is_greater
 
 
 def is_plainly_wanted(node: exp.Expr) -> bool:
-    """Does a condition keep rows by being TRUE alone, whether it is FALSE or NULL elsewhere?"""
+    """True if a condition keeps rows only where it is TRUE; FALSE and NULL count the same."""
     parent = node.parent
     while isinstance(parent, exp.Condition):
         if not isinstance(parent, exp.And | exp.Or | exp.Paren):
@@ -369,5 +389,5 @@ def is_plainly_wanted(node: exp.Expr) -> bool:
     return True
 
 
-def _no_condition(node: exp.Expr) -> PredicateError:
+def _not_a_condition(node: exp.Expr) -> PredicateError:
     return PredicateError(f"{text_of(node)!r} is not a condition this understands: {_CONDITIONS}")

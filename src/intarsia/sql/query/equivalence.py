@@ -1,4 +1,4 @@
-"""Which columns of a SELECT are equal in the rows it lets through, by its joins and its WHERE."""
+"""Which columns of a SELECT are equal in the rows that its joins and its WHERE let through."""
 
 from __future__ import annotations
 
@@ -12,34 +12,40 @@ from intarsia.sql.scope import Scopes, Sources, conjuncts, joins_of, own_place, 
 Place = tuple[str, str]
 """A source's alias and the name of one of its columns."""
 Alike = Callable[[pa.DataType | None, pa.DataType | None], bool]
-"""May columns of these types, which have to be known, count as equal?"""
+"""True if columns of these types may count as equal. None is an unknown type."""
 
 
 def equal_columns(
     scopes: Scopes, select: exp.Select, sources: Sources, alike: Alike
 ) -> list[set[Place]]:
-    """Columns that are equal in every row that ``select`` lets through, as far as they are kept."""
+    """Returns groups of columns that are equal in every row that ``select`` lets through.
+
+    Only columns of preserved sources are in the groups.
+    """
     groups: list[set[Place]] = []
     pairs = [*_pairs_of(wheres(select), sources)]
     for at, join in enumerate(joins_of(select), start=1):
         if is_inner(join):
             pairs += pairs_of_join(join, at, sources)
     for pair in pairs:
-        kept = all(sources[alias].kept for alias, _ in pair)
-        if kept and alike(*(scopes.type_of(column_at(place), sources) for place in pair)):
+        is_preserved = all(sources[alias].is_preserved for alias, _ in pair)
+        if is_preserved and alike(*(scopes.type_of(column_at(place), sources) for place in pair)):
             joined = set(pair).union(*(group for group in groups if group & set(pair)))
             groups[:] = [group for group in groups if not group & joined] + [joined]
     return groups
 
 
 def pairs_of_join(join: exp.Join, at: int, sources: Sources) -> Iterator[tuple[Place, Place]]:
-    """The columns that the join of the source at place ``at`` asks to be equal, by ON or USING."""
+    """Yields the pairs of columns that a join requires to be equal, by ON or USING.
+
+    ``at`` is the position of the joined source in ``sources``.
+    """
     yield from _pairs_of(conjuncts(join.args.get("on")), sources)
     aliases = list(sources)
     for name in join.args.get("using") or ():
-        for one in aliases[:at]:
-            if name.name.lower() in (sources[one].names or ()):
-                yield (one, name.name.lower()), (aliases[at], name.name.lower())
+        for alias in aliases[:at]:
+            if name.name.lower() in (sources[alias].names or ()):
+                yield (alias, name.name.lower()), (aliases[at], name.name.lower())
 
 
 def _pairs_of(conditions: Iterable[exp.Expr], sources: Sources) -> Iterator[tuple[Place, Place]]:
@@ -53,12 +59,14 @@ def _pairs_of(conditions: Iterable[exp.Expr], sources: Sources) -> Iterator[tupl
 
 
 def is_inner(join: exp.Join) -> bool:
-    """Does it leave out what does not match, of either side, and say by what?"""
+    """True if a join drops unmatched rows of both sides, by ON or USING."""
     return not join.side and join.kind in ("", "INNER") and not join.method
 
 
 def place_of(column: exp.Column, sources: Sources, merged: Mapping[str, str]) -> Place | None:
-    """Where ``column`` comes from; one that USING has merged, from the first source."""
+    """Returns the source and the name of ``column``. USING columns belong to their source in
+    ``merged``.
+    """
     name = column.name.lower()
     if len(column.parts) == 1 and name in merged:
         return merged[name], name
@@ -66,6 +74,6 @@ def place_of(column: exp.Column, sources: Sources, merged: Mapping[str, str]) ->
 
 
 def column_at(place: Place) -> exp.Column:
-    """A column by its source's alias and its name."""
+    """Returns a column node for a source's alias and a column's name."""
     table, name = (exp.to_identifier(part, quoted=True) for part in place)
     return exp.Column(this=name, table=table)

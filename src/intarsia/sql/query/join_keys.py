@@ -1,8 +1,9 @@
-"""Which columns have to hold one of another table's values, for a row to count in a SQL query.
+"""Columns whose value must occur in a column of another table for a row to count in a SQL query.
 
-Of ``logs JOIN users ON logs.user = users.id``, no row of either table counts whose key the other
-lacks. Such a condition travels as any other on that column does: as a call of a name that no query
-can spell, with the columns of tables that have the values.
+In ``logs JOIN users ON logs.user = users.id``, a row of either table counts only if the other table
+has its key. This condition is pushed down like any other condition on the column. It is written as
+a call of a function that no query can name. Its arguments are the columns of tables that have the
+values.
 """
 
 from __future__ import annotations
@@ -18,18 +19,21 @@ from intarsia.expr.filterable_types import filterable_type
 from intarsia.sql.query.equivalence import Place, column_at, equal_columns, is_inner, pairs_of_join
 from intarsia.sql.scope import Origin, Scopes, Sources, conjuncts, joins_of, wheres
 
-_AMONG = " among "
+_AMONG_CALL = " among "
+"""The function's name. The spaces keep it from being a name in a query."""
 
 
 def join_keys(
     scopes: Scopes, select: exp.Select, sources: Sources
 ) -> Iterator[tuple[str, exp.Expr]]:
-    """Conditions on sources of ``select``, by alias, for their rows to meet any other's."""
+    """Yields conditions on sources of ``select``, with their alias, for a row to match any other
+    row.
+    """
     pairs: list[tuple[Place, Place]] = []
     for group in equal_columns(scopes, select, sources, _are_keys):
         pairs += itertools.permutations(sorted(group), 2)
     for at, join in enumerate(joins_of(select), start=1):
-        for mine, theirs in _of_outer_join(join, at, sources):
+        for mine, theirs in _outer_join_pairs(join, at, sources):
             kinds = (scopes.type_of(column_at(place), sources) for place in (mine, theirs))
             if _are_keys(*kinds):
                 pairs.append((mine, theirs))
@@ -39,7 +43,7 @@ def join_keys(
 
 
 def member_keys(scopes: Scopes, select: exp.Select, sources: Sources) -> Iterator[exp.Expr]:
-    """Conditions of ``x IN (SELECT …)`` in ``select``'s WHERE."""
+    """Yields the conditions of ``x IN (SELECT …)`` in the WHERE of ``select``."""
     for part in wheres(select):
         query = part.args.get("query") if isinstance(part, exp.In) else None
         body = None if query is None else scopes.body_of(query)
@@ -52,20 +56,23 @@ def member_keys(scopes: Scopes, select: exp.Select, sources: Sources) -> Iterato
 
 
 def keys_in(condition: exp.Expr) -> Iterator[tuple[str, tuple[Origin, ...]]]:
-    """What ``condition`` says of columns that hold one of other columns' values, by name."""
+    """Yields the columns that ``condition`` restricts to values of other columns, and those
+    columns.
+    """
     for part in conjuncts(condition):
-        if isinstance(part, exp.Anonymous) and part.this == _AMONG:
+        if isinstance(part, exp.Anonymous) and part.this == _AMONG_CALL:
             column, *rest = part.expressions
             if isinstance(column, exp.Column) and len(column.parts) == 1:
-                texts = [literal.this for literal in rest]
-                tables = map(int, texts[::2])
-                yield column.name.lower(), tuple(zip(tables, texts[1::2], strict=True))
+                arguments = [literal.this for literal in rest]
+                tables = map(int, arguments[::2])
+                yield column.name.lower(), tuple(zip(tables, arguments[1::2], strict=True))
 
 
-def _of_outer_join(join: exp.Join, at: int, sources: Sources) -> Iterator[tuple[Place, Place]]:
-    """The columns of a side whose rows count only where they meet one of the other's, and these.
+def _outer_join_pairs(join: exp.Join, at: int, sources: Sources) -> Iterator[tuple[Place, Place]]:
+    """Yields pairs of columns: rows with the first count only if another row has its value in the
+    second.
 
-    Where USING may mean any of several columns, none.
+    Yields nothing for a USING column that several sources have.
     """
     if is_inner(join) or join.method:
         return
@@ -77,7 +84,7 @@ def _of_outer_join(join: exp.Join, at: int, sources: Sources) -> Iterator[tuple[
             continue
         if join.kind in ("SEMI", "ANTI") or join.side == "LEFT":
             yield mine, theirs
-        if join.kind == "SEMI" and sources[theirs[0]].kept:
+        if join.kind == "SEMI" and sources[theirs[0]].is_preserved:
             yield theirs, mine
         if join.side == "RIGHT" and at == 1:
             yield theirs, mine
@@ -88,12 +95,16 @@ def _is_merged(join: exp.Join, mine: Place, pairs: Iterable[tuple[Place, Place]]
 
 
 def _among(column: exp.Column, origins: Iterable[Origin]) -> exp.Expr:
-    texts = [text for table, name in origins for text in (str(table), name)]
-    return exp.Anonymous(this=_AMONG, expressions=[column.copy(), *map(exp.Literal.string, texts)])
+    arguments = [argument for table, name in origins for argument in (str(table), name)]
+    return exp.Anonymous(
+        this=_AMONG_CALL, expressions=[column.copy(), *map(exp.Literal.string, arguments)]
+    )
 
 
 def _are_keys(one: pa.DataType | None, other: pa.DataType | None) -> bool:
-    """Are values of these types equal to an engine just where they are equal to pyarrow?"""
+    """True if values of the two types are equal to an engine exactly where they are equal to
+    pyarrow.
+    """
     if one is None or other is None:
         return False
     types = pa.types

@@ -1,10 +1,10 @@
-"""Queries of one table that need only some of its rows, or only how many there are.
+"""Queries of one table that need only some of its rows, or only their number.
 
 ::
 
     SELECT … WHERE … LIMIT 10                     any ten
     SELECT … WHERE … ORDER BY ts DESC LIMIT 10    the ten that come first
-    SELECT min(ts), max(ts) … WHERE …             the first, either way
+    SELECT min(ts), max(ts) … WHERE …             the first, in either order
     SELECT count(*) … WHERE …                     their number
 """
 
@@ -17,8 +17,8 @@ from sqlglot import exp
 
 from intarsia.sql.scope import PLAIN_TABLE, Sources, has_only, own_place
 
-_PARTS = ("expressions", "from_", "where", "order", "limit", "offset")
-_OF_A_ROW = (
+_UNDERSTOOD_CLAUSES = ("expressions", "from_", "where", "order", "limit", "offset")
+_ROW_NODES = (
     exp.Alias,
     exp.Boolean,
     exp.Column,
@@ -32,9 +32,11 @@ _OF_A_ROW = (
     exp.Star,
     exp.Upper,
 )
-"""What gives one value for a row, and never fails: an error of a row that is not read may not go
-missing."""
-_OF_VALUES = (
+"""Nodes that give one value for a row and never fail.
+
+A row that is not read must not hide an error.
+"""
+_VALUE_NODES = (
     exp.Add,
     exp.Cast,
     exp.DataType,
@@ -47,9 +49,9 @@ _OF_VALUES = (
     exp.Sub,
     exp.Var,
 )
-"""What gives the same for the same values, however many rows they were found in."""
+"""Nodes that give the same result for the same values, however many rows hold them."""
 UNTOLD = 2**63 - 1
-"""So many rows, the engine knows which and how many: it stops reading before long."""
+"""The limit if only the engine knows which rows it needs, and how many; it stops reading early."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +66,20 @@ class First:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a query needs of the rows of its table for which its WHERE is TRUE.
+    """The rows of its table that a query needs, among those for which its WHERE is TRUE.
 
-    ``limit``: any so many, of which it passes over ``offset``. ``firsts``: the rows that are first
-    in one of these orders; ``are_bounds``: of their values it needs the least and the greatest
-    alone. ``is_number``: just how many there are, which is all that it gives.
+    Attributes
+    ----------
+    limit : int or None
+        The query needs this many rows, and any rows will do.
+    offset : int
+        The query skips this many of the ``limit`` rows.
+    firsts : tuple of First
+        The query needs the rows that are first in one of these orders.
+    is_number : bool
+        The query needs, and returns, only the number of rows.
+    are_bounds : bool
+        The query needs only the least and greatest values of the ``firsts`` columns.
     """
 
     limit: int | None = None
@@ -79,11 +90,16 @@ class Need:
 
 
 def need_of(select: exp.Expr, sources: Sources, outputs: Sequence[exp.Expr] | None) -> Need | None:
-    """What ``select``, a whole query, needs of the one table in ``sources``; None for all its rows.
+    """Returns what ``select``, a whole query, needs of the one table in ``sources``; None for all
+    rows.
 
-    ``outputs`` are what it gives, ``*`` spelled out. Columns are in lower case.
+    ``outputs`` are the query's outputs with ``*`` spelled out. Columns are in lower case.
     """
-    if not isinstance(select, exp.Select) or not has_only(select, _PARTS) or outputs is None:
+    if (
+        not isinstance(select, exp.Select)
+        or not has_only(select, _UNDERSTOOD_CLAUSES)
+        or outputs is None
+    ):
         return None
     if len(list(select.find_all(exp.Query))) > 1 or len(sources) != 1:
         return None
@@ -93,12 +109,12 @@ def need_of(select: exp.Expr, sources: Sources, outputs: Sequence[exp.Expr] | No
     if not any(select.args.get(part) for part in ("order", "limit", "offset")):
         if all(_is_count(output.unalias()) for output in outputs):
             return Need(is_number=True)
-        firsts = _outermost(outputs, sources)
+        firsts = _firsts_of_extremes(outputs, sources)
         return Need(firsts=tuple(firsts), are_bounds=True) if firsts else None
     order = select.args.get("order")
     limit = _limit_of(select)
     computed = [*outputs, *(order.expressions if order else ())]
-    if limit is None or not all(isinstance(n, _OF_A_ROW) for one in computed for n in one.walk()):
+    if limit is None or not all(isinstance(n, _ROW_NODES) for one in computed for n in one.walk()):
         return None
     if order is None:
         return Need(limit=limit, offset=_number_in(select, "offset") or 0)
@@ -111,9 +127,12 @@ def _is_count(output: exp.Expr) -> bool:
     return is_plain and isinstance(output.this, exp.Star)
 
 
-def _outermost(outputs: Sequence[exp.Expr], sources: Sources) -> list[First]:
-    """The rows of which ``max`` and ``min`` of columns are the values, where no others count."""
-    found: list[First] = []
+def _firsts_of_extremes(outputs: Sequence[exp.Expr], sources: Sources) -> list[First]:
+    """Returns the first rows whose values are the ``max`` and ``min`` in ``outputs``.
+
+    Returns an empty list if an output depends on other rows.
+    """
+    firsts: list[First] = []
     pending = [output.unalias() for output in reversed(outputs)]
     while pending:
         node = pending.pop()
@@ -121,16 +140,16 @@ def _outermost(outputs: Sequence[exp.Expr], sources: Sources) -> list[First]:
             name = _column_of(node.this, sources)
             if name is None:
                 return []
-            found.append(First(name, 1, descending=isinstance(node, exp.Max)))
-        elif isinstance(node, _OF_VALUES):
+            firsts.append(First(name, 1, descending=isinstance(node, exp.Max)))
+        elif isinstance(node, _VALUE_NODES):
             pending += node.iter_expressions(reverse=True)
         else:
             return []
-    return found
+    return firsts
 
 
 def _limit_of(select: exp.Select) -> int | None:
-    """How many rows a LIMIT and an OFFSET ask for together; None where they do not say."""
+    """Returns the sum of LIMIT and OFFSET, or None if one is not a number."""
     if type(select.args.get("limit")) is not exp.Limit:
         return None
     limit, offset = _number_in(select, "limit"), _number_in(select, "offset")
@@ -138,7 +157,9 @@ def _limit_of(select: exp.Select) -> int | None:
 
 
 def _number_in(select: exp.Select, part: str) -> int | None:
-    """The number that a LIMIT or an OFFSET says, 0 of one that is not there; else None."""
+    """Returns the number of a LIMIT or OFFSET, 0 if the clause is missing, None if it is no
+    number.
+    """
     node = select.args.get(part)
     if node is None:
         return 0
@@ -149,7 +170,9 @@ def _number_in(select: exp.Select, part: str) -> int | None:
 def _first_of(
     ordered: exp.Ordered, count: int, sources: Sources, outputs: Sequence[exp.Expr]
 ) -> First | None:
-    """The first rows by the first key of ORDER BY, if that is a column of the table."""
+    """Returns the first rows by the first key of ORDER BY, or None if that is no column of the
+    table.
+    """
     key = ordered.this
     if not has_only(ordered, ("this", "desc", "nulls_first")):
         return None
@@ -157,7 +180,7 @@ def _first_of(
         place = int(key.name) if key.is_int else 0
         key = outputs[place - 1].unalias() if 0 < place <= len(outputs) else key
     elif isinstance(key, exp.Column) and len(key.parts) == 1:
-        # What is selected under that name goes before the table's column.
+        # An output of that name takes precedence over the table's column.
         named = [o for o in outputs if o.alias_or_name.lower() == key.name.lower()]
         key = named[0].unalias() if len(named) == 1 else key
         if len(named) > 1:
@@ -169,6 +192,6 @@ def _first_of(
 
 
 def _column_of(node: exp.Expr, sources: Sources) -> str | None:
-    """The column that ``node`` is; None where it is none, or might be something else."""
+    """Returns the column that ``node`` is, or None if it is none or ambiguous."""
     place = own_place(node, sources) if isinstance(node, exp.Column) else None
     return None if place is None else place[1]

@@ -1,7 +1,7 @@
-"""What a condition implies about some of its parts: ``(a AND b) OR (c AND d)`` implies ``a OR c``.
+"""Derives conditions on some parts of a condition: ``(a AND b) OR (c AND d)`` implies ``a OR c``.
 
-Of an AND that is TRUE every part is, of an OR one is, so that what is made here is TRUE wherever
-the condition is. NULL needs no care: nothing is said of where it is not TRUE.
+If an AND is TRUE, all its parts are; if an OR is TRUE, one part is. So the result is TRUE wherever
+the condition is. NULL needs no care: where the condition is not TRUE, nothing is implied.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 Fits = Callable[[exp.Expr], bool]
-"""Is a condition one of those that are looked for?"""
+"""True if a condition may be part of the result."""
 
 
 def implied(condition: exp.Expr, fits: Fits) -> exp.Expr | None:
-    """The strongest condition made of parts that fit, by AND and OR, which ``condition`` implies.
+    """Returns the strongest condition that ``condition`` implies, made of fitting parts by AND and
+    OR.
 
-    ``condition`` itself where that fits; None where nothing is implied.
+    Returns ``condition`` itself if it fits, and None if nothing is implied.
     """
     if fits(condition):
         return condition
@@ -31,10 +32,10 @@ def implied(condition: exp.Expr, fits: Fits) -> exp.Expr | None:
     return joined(type(node), known)
 
 
-def joined(how: type[exp.Expr], conditions: Sequence[exp.Expr]) -> exp.Expr:
-    """Copies of ``conditions``, at least one of them, joined by AND or OR."""
+def joined(operator: type[exp.Expr], conditions: Sequence[exp.Expr]) -> exp.Expr:
+    """Returns copies of ``conditions``, at least one, joined by AND or OR."""
     first, *rest = [exp.Paren(this=condition.copy()) for condition in conditions]
-    found: exp.Expr = first
+    result: exp.Expr = first
     for condition in rest:
-        found = how(this=found, expression=condition)
-    return found
+        result = operator(this=result, expression=condition)
+    return result

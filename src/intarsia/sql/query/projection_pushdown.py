@@ -1,4 +1,4 @@
-"""Which columns of a table, and which fields of its structs, a SQL query may ask of it."""
+"""Which columns of a table, and which fields of its structs, a SQL query may use."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from intarsia.sql.scope import UNUSUAL
 
 
 def paths_used(table: exp.Table, schema: pa.Schema) -> Iterator[Path]:
-    """What the query may ask of this occurrence of a table of that schema.
+    """Yields the paths that the query may use of this occurrence of a table with that schema.
 
-    Of a struct that it asks for as a whole, or in a way that is not understood, that is the column.
-    Columns that DuckDB calls by other names, as they differ by case only, are all asked for.
+    A struct is one path if the query uses it as a whole, or in a way that is not understood. If
+    names of columns differ only in case, the query may use every column, as DuckDB renames some.
     """
     scope = table.find_ancestor(exp.Select, exp.Pivot)
     alias = table.alias_or_name.lower()
@@ -38,27 +38,27 @@ def paths_used(table: exp.Table, schema: pa.Schema) -> Iterator[Path]:
 
 
 class NamedColumns:
-    """What a part of a query may call columns, and fields of these."""
+    """The names in a part of a query that may mean columns and fields of structs."""
 
     def __init__(self, tree: exp.Expr) -> None:
         self.names = [_names_in(column) for column in tree.find_all(exp.Column)]
-        # What sqlglot does not see as a column's name may be one, as in ``u.id.upper()``.
-        self._others = {
+        # sqlglot may not recognize the name of a column, as in ``u.id.upper()``.
+        self._other_names = {
             name.name.lower()
             for name in tree.find_all(exp.Identifier)
             if not isinstance(name.parent, exp.Column)
         }
 
     def paths_of(self, field: pa.Field) -> list[Path]:
-        """The column, or paths that lead on from it, wherever its name is among the names."""
-        name, found = field.name.lower(), []
+        """Returns the paths at or below ``field`` that the names may mean."""
+        name, paths = field.name.lower(), []
         for names in self.names:
-            for place, part in enumerate(names, start=1):
+            for position, part in enumerate(names, start=1):
                 if part == name:
-                    found.append(_path_in(field, names[place:]))
-        if name in self._others or any(path is None or len(path) == 1 for path in found):
+                    paths.append(_path_in(field, names[position:]))
+        if name in self._other_names or any(path is None or len(path) == 1 for path in paths):
             return [(field.name,)]
-        return list(dict.fromkeys(path for path in found if path is not None))
+        return list(dict.fromkeys(path for path in paths if path is not None))
 
 
 def _may_need_all(scope: exp.Select, alias: str, table: exp.Table) -> bool:
@@ -75,7 +75,7 @@ def _may_need_all(scope: exp.Select, alias: str, table: exp.Table) -> bool:
 
 
 def _names_in(column: exp.Column) -> list[str]:
-    """The parts of a column's name, in lower case, and texts in brackets behind it."""
+    """Returns the parts of a column's name, in lower case, and the strings in brackets after it."""
     names = [part.name.lower() for part in column.parts]
     node: exp.Expr = column
     while isinstance(node.parent, exp.Bracket) and node.arg_key == "this":
@@ -88,17 +88,17 @@ def _names_in(column: exp.Column) -> list[str]:
 
 
 def _path_in(field: pa.Field, names: Sequence[str]) -> Path | None:
-    """The path to the struct's field that ``names`` lead to; None where they are of no one field.
+    """Returns the path to the struct field that ``names`` lead to, or None if it is ambiguous.
 
-    What is behind the name of anything but a struct is left out.
+    Names after a column that is no struct are left out.
     """
     path, kind = [field.name], field.type
     for name in names:
         if not pa.types.is_struct(kind):
             break
-        found = [one for one in kind if one.name.lower() == name]
-        if len(found) != 1:
+        matches = [one for one in kind if one.name.lower() == name]
+        if len(matches) != 1:
             return None
-        path.append(found[0].name)
-        kind = found[0].type
+        path.append(matches[0].name)
+        kind = matches[0].type
     return tuple(path)

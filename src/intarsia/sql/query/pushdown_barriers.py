@@ -1,8 +1,8 @@
-"""Which conditions on what a SELECT gives hold for its input just as well.
+"""Which conditions on the outputs of a SELECT hold for its input as well.
 
-A condition on a row goes below DISTINCT, one on grouping keys below GROUP BY, one on keys of all
-partitions below windows: it drops rows, groups or partitions as a whole. That is done only where
-nothing computed for them could fail, as an error may not go missing either.
+A condition on a row passes DISTINCT, and one on grouping keys passes GROUP BY. One on keys of all
+partitions passes windows. Each drops rows, groups or partitions as a whole. This is done only if
+nothing computed for them can fail: a query must not lose an error.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from sqlglot import exp
 from intarsia.expr.sql_text import sql_of
 from intarsia.sql.scope import Sources, has_only, own_place, owner_of
 
-_LIMITS = ("limit", "offset", "windows")
-_SAFE = (
+_BARRIERS = ("limit", "offset", "windows")
+_SAFE_NODES = (
     exp.Alias,
     exp.And,
     exp.Avg,
@@ -56,37 +56,44 @@ _SAFE = (
     exp.Where,
     exp.Window,
 )
+"""Nodes that cannot raise an error."""
 
 
 def cannot_fail(select: exp.Select) -> bool:
-    """Is nothing computed of rows or groups that might raise an error?"""
+    """True if nothing that is computed from rows or groups may raise an error."""
     parts = [*select.expressions, select.args.get("having"), select.args.get("qualify")]
     return all(
-        isinstance(node, _SAFE) for part in parts if part is not None for node in part.walk()
+        isinstance(node, _SAFE_NODES) for part in parts if part is not None for node in part.walk()
     )
 
 
 def passes(
     select: exp.Select, used: Iterable[exp.Expr], outputs: Sequence[exp.Expr], sources: Sources
 ) -> bool:
-    """May a condition on ``used`` of ``select``'s ``outputs`` be asked of its input instead?"""
-    if any(select.args.get(name) for name in _LIMITS):
+    """True if a condition on ``used``, some of ``select``'s ``outputs``, may be applied to its
+    input.
+    """
+    if any(select.args.get(name) for name in _BARRIERS):
         return False
     group, distinct = select.args.get("group"), select.args.get("distinct")
     parts = [*select.expressions, select.args.get("qualify")]
-    windows = [found for part in parts if part for found in part.find_all(exp.Window)]
+    windows = [call for part in parts if part for call in part.find_all(exp.Window)]
     if not (group or distinct or windows or select.args.get("having")):
         return not select.args.get("qualify")
     if not cannot_fail(select) or (distinct and distinct.args.get("on")):
         return False
-    asked = {_resolved(output.unalias(), sources) for output in used}
-    if (group or select.args.get("having")) and not asked <= group_keys(select, outputs, sources):
+    used_columns = {_resolved(output.unalias(), sources) for output in used}
+    if (group or select.args.get("having")) and not used_columns <= group_keys(
+        select, outputs, sources
+    ):
         return False
-    return all(asked <= _partition_keys(window, sources) for window in windows)
+    return all(used_columns <= _partition_keys(window, sources) for window in windows)
 
 
 def group_keys(select: exp.Select, outputs: Sequence[exp.Expr], sources: Sources) -> set[str]:
-    """What ``select`` groups by, as ``resolved`` text; nothing where that is not plain."""
+    """Returns the grouping keys of ``select`` as ``_resolved`` text; an empty set if they are not
+    plain.
+    """
     group = select.args.get("group")
     if group is None or not has_only(group, ("expressions", "all")):
         return set()
@@ -96,10 +103,10 @@ def group_keys(select: exp.Select, outputs: Sequence[exp.Expr], sources: Sources
     keys: set[str] = set()
     for key in group.expressions:
         if isinstance(key, exp.Literal):
-            place = int(key.this) - 1 if key.this.isdigit() else -1
-            if not 0 <= place < len(outputs):
+            position = int(key.this) - 1 if key.this.isdigit() else -1
+            if not 0 <= position < len(outputs):
                 return set()
-            keys.add(_resolved(outputs[place].unalias(), sources))
+            keys.add(_resolved(outputs[position].unalias(), sources))
         elif not isinstance(key, exp.Column) or owner_of(key, sources) is not None:
             keys.add(_resolved(key, sources))
         else:
@@ -113,7 +120,7 @@ def group_keys(select: exp.Select, outputs: Sequence[exp.Expr], sources: Sources
 def is_key(
     column: exp.Column, keys: set[str], outputs: Sequence[exp.Expr], sources: Sources
 ) -> bool:
-    """Does a HAVING's ``column`` name a grouping key of the input, and nothing else?"""
+    """True if ``column`` in a HAVING means a grouping key of the input and nothing else."""
     resolved = _resolved(column, sources)
     others = [
         output
@@ -132,7 +139,7 @@ def _partition_keys(window: exp.Expr, sources: Sources) -> set[str]:
 
 
 def _resolved(node: exp.Expr, sources: Sources) -> str:
-    """``node`` as text in which every column has its source's name."""
+    """Returns ``node`` as text in which every column has the name of its source."""
 
     def qualify(part: exp.Expr) -> exp.Expr:
         if not isinstance(part, exp.Column):

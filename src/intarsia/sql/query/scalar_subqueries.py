@@ -1,7 +1,7 @@
 """Subqueries of a WHERE that give one value: ``ts > (SELECT max(ts) - INTERVAL 1 HOUR FROM t)``.
 
-They are queries of their own, which an engine can answer first; to compare with their value is
-something to plan by.
+They are queries of their own, which an engine can answer first. The planner can then use the
+comparison with their value.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ from intarsia.sql.scope import has_only, joins_of
 from intarsia.sql.where_clause import ODD
 
 _SUBQUERY = re.compile(r"\(\s*(select|from)\b", re.IGNORECASE)
-_BEGINNINGS = (TokenType.SELECT, TokenType.FROM)
+_FIRST_TOKENS = (TokenType.SELECT, TokenType.FROM)
 _PARAMETERS = {TokenType.PLACEHOLDER, TokenType.PARAMETER}
-_COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
-_COMPUTED = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Paren, exp.Subquery)
-_OF_ALL_ROWS = ("expressions", "from_", "where")
-_OF_THE_FIRST = (*_OF_ALL_ROWS, "order", "limit")
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Paren, exp.Subquery)
+_AGGREGATE_CLAUSES = ("expressions", "from_", "where")
+_FIRST_ROW_CLAUSES = (*_AGGREGATE_CLAUSES, "order", "limit")
 
 
 class Subquery(NamedTuple):
-    """Text from ``start`` to ``stop`` of a query, parentheses and all, and what is within."""
+    """The text of a subquery, and its place in the query from ``start`` to ``stop``, with
+    parentheses.
+    """
 
     start: int
     stop: int
@@ -36,9 +38,10 @@ class Subquery(NamedTuple):
 
 
 def scalar_subqueries(query: str, tables: Mapping[str, pa.Schema], dialect: str) -> list[Subquery]:
-    """The subqueries in conditions of ``query`` that one of ``tables`` answers by one row.
+    """Returns the subqueries in conditions of ``query`` that have one row, from one of ``tables``.
 
-    As they follow in the text; none where a name may mean something else there than by itself.
+    They are in the order of the text. Returns an empty list if a name may mean something else
+    inside a subquery than on its own.
     """
     if not _SUBQUERY.search(query):
         return []
@@ -47,16 +50,16 @@ def scalar_subqueries(query: str, tables: Mapping[str, pa.Schema], dialect: str)
         if not isinstance(tree, exp.Query) or tree.find(exp.With):
             return []
         columns = {name.lower(): _lower(schema.names) for name, schema in tables.items()}
-        wanted = list(_wanted(tree, columns))
-        written = list(_in_parentheses(query, sqlglot.tokenize(query, read=dialect)))
-        parsed = [sqlglot.parse_one(found.text, dialect=dialect) for found in written]
+        in_conditions = list(_one_row_selects(tree, columns))
+        subqueries = list(_in_parentheses(query, sqlglot.tokenize(query, read=dialect)))
+        parsed = [sqlglot.parse_one(subquery.text, dialect=dialect) for subquery in subqueries]
     except (RecursionError, *ODD):
         return []
-    # One that is written elsewhere as well, as a column perhaps, is left.
+    # One that also occurs elsewhere, for example as a column, is left.
     return [
-        found
-        for found, select in zip(written, parsed, strict=True)
-        if 0 < wanted.count(select) == parsed.count(select)
+        subquery
+        for subquery, select in zip(subqueries, parsed, strict=True)
+        if 0 < in_conditions.count(select) == parsed.count(select)
     ]
 
 
@@ -64,18 +67,24 @@ def _lower(names: Iterable[str]) -> set[str]:
     return {name.lower() for name in names}
 
 
-def _wanted(tree: exp.Query, tables: Mapping[str, set[str]]) -> Iterator[exp.Expr]:
-    """The SELECTs; ``tables`` have the columns of each, all in lower case."""
+def _one_row_selects(tree: exp.Query, tables: Mapping[str, set[str]]) -> Iterator[exp.Expr]:
+    """Yields the SELECTs that have one row and are compared in a WHERE.
+
+    ``tables`` has the columns of each table. All names are in lower case.
+    """
     for select in _selects(tree):
         where = select.args.get("where")
         for subquery in where.find_all(exp.Subquery) if where else ():
             is_plain = has_only(subquery, ("this",)) and _is_compared(subquery)
-            if is_plain and _is_of_one_row(subquery.this, tables):
+            if is_plain and _has_one_row(subquery.this, tables):
                 yield subquery.this
 
 
 def _selects(node: exp.Expr) -> Iterator[exp.Select]:
-    """A query and those that it selects from: none by whose text a column is called."""
+    """Yields a query and the queries that it selects from.
+
+    The text of these names no column.
+    """
     if isinstance(node, exp.Subquery):
         yield from _selects(node.this)
     elif isinstance(node, exp.SetOperation):
@@ -88,13 +97,13 @@ def _selects(node: exp.Expr) -> Iterator[exp.Select]:
 
 
 def _is_compared(node: exp.Expr) -> bool:
-    while isinstance(node.parent, _COMPUTED):
+    while isinstance(node.parent, _ARITHMETIC):
         node = node.parent
-    return isinstance(node.parent, _COMPARED)
+    return isinstance(node.parent, _COMPARISONS)
 
 
-def _is_of_one_row(select: exp.Expr, tables: Mapping[str, set[str]]) -> bool:
-    """Does a query give one row of one value, or at most one, of a table and nothing else?"""
+def _has_one_row(select: exp.Expr, tables: Mapping[str, set[str]]) -> bool:
+    """True if a query gives one value in at most one row, from one table and nothing else."""
     if not isinstance(select, exp.Select) or len(select.expressions) != 1:
         return False
     source = select.args.get("from_")
@@ -106,16 +115,16 @@ def _is_of_one_row(select: exp.Expr, tables: Mapping[str, set[str]]) -> bool:
         return False
     known = {*tables[table.name.lower()], table.alias_or_name.lower()}
     if any(column.parts[0].name.lower() not in known for column in select.find_all(exp.Column)):
-        return False  # it is of the query around it, perhaps
-    if has_only(select, _OF_ALL_ROWS):
-        return _is_of_all_rows(select.expressions[0])
+        return False  # it may belong to the outer query
+    if has_only(select, _AGGREGATE_CLAUSES):
+        return _is_aggregate(select.expressions[0])
     limit = select.args.get("limit")
     is_first = type(limit) is exp.Limit and limit.expression == exp.Literal.number(1)
-    return is_first and has_only(select, _OF_THE_FIRST)
+    return is_first and has_only(select, _FIRST_ROW_CLAUSES)
 
 
-def _is_of_all_rows(output: exp.Expr) -> bool:
-    """Is it an aggregate, or computed of some?"""
+def _is_aggregate(output: exp.Expr) -> bool:
+    """True if an output is computed from aggregates only."""
     aggregates = list(output.find_all(exp.AggFunc))
     within = {id(node) for aggregate in aggregates for node in aggregate.walk()}
     stars = [star for star in output.find_all(exp.Star) if not isinstance(star.parent, exp.Count)]
@@ -128,14 +137,14 @@ def _is_of_all_rows(output: exp.Expr) -> bool:
 
 
 def _in_parentheses(query: str, tokens: Sequence[Token]) -> Iterator[Subquery]:
-    """What begins as a query does, in parentheses, and has no parameters."""
-    opened: list[int] = []
-    for at, token in enumerate(tokens):
+    """Yields each part in parentheses that begins like a query and has no parameters."""
+    open_positions: list[int] = []
+    for position, token in enumerate(tokens):
         if token.token_type is TokenType.L_PAREN:
-            opened.append(at)
+            open_positions.append(position)
         elif token.token_type is TokenType.R_PAREN:
-            first, *others = tokens[opened.pop() : at]
+            first, *others = tokens[open_positions.pop() : position]
             kinds = [other.token_type for other in others]
-            if kinds and kinds[0] in _BEGINNINGS and not _PARAMETERS.intersection(kinds):
+            if kinds and kinds[0] in _FIRST_TOKENS and not _PARAMETERS.intersection(kinds):
                 text = query[first.end + 1 : token.start]
                 yield Subquery(first.start, token.end + 1, text)

@@ -1,9 +1,9 @@
-"""SQL queries over named tables → one scan an occurrence of a table, each with its own filter.
+"""Rewrites SQL queries over named tables: one scan per occurrence of a table, each with a filter.
 
-The query stays as it was written, but for the names of tables: every occurrence gets a name of its
-own, under which the caller provides the rows its filter leaves. Conditions stay in the query, so a
-filter only saves work, and where it is not certain that a condition can go below whatever lies
-between (an outer join, a window, a LIMIT), it stays where it is.
+The query's text stays, except for the names of tables. Every occurrence gets its own name, under
+which the caller provides the rows that pass its filter. Conditions stay in the query, so a filter
+only saves work. A condition stays where it is if it may not pass what lies between: an outer join,
+a window, a LIMIT.
 """
 
 from __future__ import annotations
@@ -37,20 +37,23 @@ from intarsia.sql.scope import Scopes, wheres
 from intarsia.sql.where_clause import ODD
 
 _LIKE_ESCAPE = {"spark": "\\"}
-_WHOLE_TABLE = re.compile(r"\btable\s+[\"`]?([^\"`;()]*[^\"`;()\s])", re.IGNORECASE)
-"""A table after ``TABLE``, of which the tree does not tell where that stands in parentheses."""
-_READING = {
+"""The escape character of LIKE without ESCAPE, by dialect. Others have none."""
+_TABLE_STATEMENT = re.compile(r"\btable\s+[\"`]?([^\"`;()]*[^\"`;()\s])", re.IGNORECASE)
+"""A table after ``TABLE``. The tree has no position for it if it is in parentheses."""
+_READ_ONLY_FUNCTIONS = {
     *("range", "generate_series", "unnest", "repeat", "glob", "read_parquet", "parquet_scan"),
     *("read_csv", "read_csv_auto", "read_json", "read_json_auto", "read_text", "read_blob"),
 }
-"""Functions in FROM that are known to leave nothing behind: ``enable_logging`` does."""
+"""Functions in FROM that are known to have no side effects; ``enable_logging``, for
+example, has.
+"""
 _PIPE = "|>"
 _EXPLAIN = re.compile(r"(\s*explain\b(\s+analyze\b)?(\s*\([^()]*\))?\s*)+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """A scan's ``column`` holds a value that is among those of some scans' columns.
+    """A scan's ``column`` holds only values that are among those of other scans' columns.
 
     ``origins`` are the names of these scans and columns.
     """
@@ -63,9 +66,16 @@ class Keys:
 class Scan:
     """One occurrence of a table: rows of ``table`` for the query's table ``name``.
 
-    ``paths`` are all columns and fields that the query may use. ``filter`` is TRUE for every row it
-    needs, None where that may be any. Of ``keys``, each holds for all of these rows. ``need`` says
-    what it needs of the rows for which the filter is TRUE, None where that may be all of them.
+    Attributes
+    ----------
+    paths : tuple of Path
+        All columns and struct fields that the query may use.
+    filter : pyarrow.compute.Expression or None
+        TRUE for every row that the query needs. None if it may need any row.
+    keys : tuple of Keys
+        Each holds for every row that the query needs.
+    need : Need or None
+        The rows that the query needs among those that pass the filter. None for all of them.
     """
 
     name: str
@@ -77,7 +87,7 @@ class Scan:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All columns that the query may use, or use a field of."""
+        """All columns that the query uses as a whole or in part."""
         return tuple(dict.fromkeys(path[0] for path in self.paths))
 
 
@@ -85,8 +95,8 @@ class Scan:
 class Query:
     """A query that reads ``scans`` instead of tables.
 
-    ``others`` are tables that it may still mention by their own names. ``is_one``: it is known to
-    be a query, which only reads.
+    ``others`` are tables that it may still mention by their own names. ``is_one`` is True if it is
+    known to be a query that only reads.
     """
 
     sql: str
@@ -95,38 +105,39 @@ class Query:
     is_one: bool = True
 
     def without_offset(self) -> Query | None:
-        """The query, which has a number as its OFFSET, where it passes over nothing.
-
-        None where that is not written so.
-        """
+        """Returns the query with 0 as its OFFSET, or None if no number follows OFFSET."""
         pairs = itertools.pairwise(sqlglot.tokenize(self.sql, read="duckdb"))
         kinds = TokenType.OFFSET, TokenType.NUMBER
-        found = [two for one, two in pairs if (one.token_type, two.token_type) == kinds]
-        if not found:
+        offsets = [
+            following
+            for token, following in pairs
+            if (token.token_type, following.token_type) == kinds
+        ]
+        if not offsets:
             return None
-        number = found[-1]
+        number = offsets[-1]
         return replace(self, sql=f"{self.sql[: number.start]}0{self.sql[number.end + 1 :]}")
 
     def read_once(self) -> Query:
-        """The query where no table is read beforehand, to tell which rows are needed."""
+        """Returns the query without keys and needs, so that no table is read ahead of the scans."""
         plain = (replace(scan, keys=(), need=None) for scan in self.scans)
         return replace(self, scans=tuple(plain))
 
     @property
     def reads_ahead(self) -> bool:
-        """True if a table may be read beforehand, to tell which rows are needed."""
+        """True if a table may be read ahead of the scans, to find out which rows are needed."""
         return any(scan.keys or (scan.need is not None and scan.need.firsts) for scan in self.scans)
 
 
 Seen = Callable[[exp.Expr, pa.Schema], exp.Expr | None]
-"""A condition on a table of that schema, as ``exact_condition`` sees it just as an engine does.
+"""Returns a condition on a table with that schema in the form that ``exact_condition`` translates.
 
-None where there is no such condition.
+Returns None if the engine may evaluate the condition differently.
 """
 
 
 def seen_by_duckdb(now: Now | None = None) -> Seen:
-    """What DuckDB computes of constants alone is worked out; ``now`` is what is now to it."""
+    """Returns a function that evaluates constant parts as DuckDB does, at the time ``now``."""
     return lambda condition, _: folded(condition, now)
 
 
@@ -137,22 +148,26 @@ def scans_of(
     seen: Seen = seen_by_duckdb(),  # noqa: B008 # it has no state
     parameters: Parameters = (),
 ) -> Query:
-    """``query`` with each occurrence of a table replaced by a scan of its own.
+    """Returns ``query`` with each occurrence of a table replaced by a scan of its own.
 
-    ``dialect`` is sqlglot's name of the engine's SQL. Text beside a time zone is UTC, so the engine
-    has to see it so. Occurrences that are more than a name and an alias (PIVOT, TABLESAMPLE), and
-    all of a query that sqlglot cannot parse, keep the table's own name. Conditions of which
-    ``seen`` gives none stay with the engine. What is behind EXPLAIN is rewritten as it would be
-    without. ``parameters`` are values of its ``?``, which become ``$1`` and so on, or by name; they
-    count for conditions and stay parameters. Raises ``PredicateError`` for tables whose names
-    differ by case only.
+    Only conditions for which ``seen`` returns one become filters; the others stay with the engine.
+    A query behind EXPLAIN is rewritten like a query without it. Some occurrences keep the table's
+    own name: those with more than a name and an alias (PIVOT, TABLESAMPLE), and all in a query that
+    sqlglot cannot parse.
+
+    ``dialect`` is sqlglot's name for the engine's SQL. A string compared with a timestamp that has
+    a time zone is read as UTC, so the engine must do so as well. ``parameters`` are values of its
+    ``?``, which become ``$1`` and so on, or values by name. They are used in conditions and stay
+    parameters in the query.
+
+    Raises ``PredicateError`` if names of tables differ only in case.
     """
     check_characters(query, parameters)
     if explain := _EXPLAIN.match(query):
         explained = scans_of(query[explain.end() :], schemas, dialect, seen, parameters)
-        shown = [_as_explained(scan) for scan in explained.scans]
-        return replace(explained, sql=explain.group() + explained.sql, scans=tuple(shown))
-    known = {name.lower(): name for name in schemas}
+        plain = [_explained_scan(scan) for scan in explained.scans]
+        return replace(explained, sql=explain.group() + explained.sql, scans=tuple(plain))
+    table_names = {name.lower(): name for name in schemas}
     fold = as_duckdb_folds if dialect == "duckdb" else str.lower
     if len(set(map(fold, schemas))) < len(schemas):
         raise PredicateError(f"names of tables are not told apart by case: {', '.join(schemas)}")
@@ -167,45 +182,47 @@ def scans_of(
     if odd_span(query, dialect) is not None:
         forget_spans(tree)
     put_in(tree, parameters)
-    tables = occurrences(tree, known, query)
-    fields = {id(table): schemas[known[table.name.lower()]] for table in tables}
+    tables = occurrences(tree, table_names, query)
+    fields = {id(table): schemas[table_names[table.name.lower()]] for table in tables}
     if columns_taken(tree, fields.values(), query, dialect):
         return Query(query, (), tuple(schemas), is_one=_only_reads(tree))
-    scopes = Scopes(tree, fields, known)
+    scopes = Scopes(tree, fields, table_names)
     try:
-        wanted = conditions_of(tree, scopes)
+        conditions_by_table = conditions_of(tree, scopes)
     except RecursionError:
-        wanted = {}
+        conditions_by_table = {}
     lone, escape = _lone_source(tree, scopes), _LIKE_ESCAPE.get(dialect, "")
     prefix = unused_prefix(query)
     named = {id(table): f"{prefix}{number}" for number, table in enumerate(tables)}
     text, scans = renamed(query, tables, named.values()), []
     for table in tables:
-        schema, conditions = fields[id(table)], wanted.get(id(table), ())
-        exact = functools.cache(functools.partial(_exact, schema, seen, escape))
+        schema, conditions = fields[id(table)], conditions_by_table.get(id(table), ())
+        exact = functools.cache(functools.partial(_exact_condition, schema, seen, escape))
         paths = tuple(paths_used(table, schema))
         keys = tuple(_keys(conditions, id(table), named, fields))
-        found = _filter(conditions, exact)
+        row_filter = _filter(conditions, exact)
         name = named[id(table)]
         need = None
         if lone is not None and len(tables) == 1:
-            need = _need(lone, schema, set(conditions), exact)
-        scans.append(Scan(name, known[table.name.lower()], paths, found, keys, need))
-    left = {table.name.lower() for table in tree.find_all(exp.Table) if id(table) not in fields}
-    left |= {name.lower() for name in _WHOLE_TABLE.findall(query)}
-    others = tuple(name for lower, name in known.items() if lower in left)
+            need = _need_of_table(lone, schema, set(conditions), exact)
+        scans.append(Scan(name, table_names[table.name.lower()], paths, row_filter, keys, need))
+    remaining = {
+        table.name.lower() for table in tree.find_all(exp.Table) if id(table) not in fields
+    }
+    remaining |= {name.lower() for name in _TABLE_STATEMENT.findall(query)}
+    others = tuple(name for lower, name in table_names.items() if lower in remaining)
     return Query(text, tuple(scans), others, is_one=_only_reads(tree))
 
 
-def _as_explained(scan: Scan) -> Scan:
-    """What gives a number gives a plan instead."""
+def _explained_scan(scan: Scan) -> Scan:
+    """Returns a scan for EXPLAIN: a query of only a number gets a plan instead."""
     return replace(scan, need=None) if scan.need is not None and scan.need.is_number else scan
 
 
 def _parse(query: str, dialect: str) -> exp.Query | None:
-    """The query's tree; None for whatever is no single query that sqlglot understands.
+    """Returns the query's tree, or None if it is not a single query that sqlglot understands.
 
-    Nor for one in pipes, of which sqlglot forgets the order.
+    Returns None for piped queries as well, as sqlglot loses the order of their steps.
     """
     try:
         if _PIPE in query and _is_piped(query, dialect):
@@ -217,10 +234,10 @@ def _parse(query: str, dialect: str) -> exp.Query | None:
 
 
 def _only_reads(tree: exp.Query) -> bool:
-    """Is there nothing in a query that may set or write something?"""
+    """True if a query has nothing that may set or write something."""
     calls = (source.this for source in tree.find_all(exp.Table, exp.Lateral))
     names = {call.name.lower() for call in calls if isinstance(call, exp.Anonymous)}
-    return tree.find(exp.DML) is None and names <= _READING
+    return tree.find(exp.DML) is None and names <= _READ_ONLY_FUNCTIONS
 
 
 def _is_piped(query: str, dialect: str) -> bool:
@@ -228,20 +245,25 @@ def _is_piped(query: str, dialect: str) -> bool:
     return any(token.token_type is sqlglot.TokenType.PIPE_GT for token in tokens)
 
 
-def _exact(schema: pa.Schema, seen: Seen, like_escape: str, condition: exp.Expr) -> pc.Expression:
-    """A condition as pyarrow evaluates it. Raises ``PredicateError``."""
-    found = seen(condition, schema)
-    if found is None:
+def _exact_condition(
+    schema: pa.Schema, seen: Seen, like_escape: str, condition: exp.Expr
+) -> pc.Expression:
+    """Returns a condition as pyarrow evaluates it.
+
+    Raises ``PredicateError`` if pyarrow and the engine may evaluate it differently.
+    """
+    engine_condition = seen(condition, schema)
+    if engine_condition is None:
         raise PredicateError(f"{text_of(condition)!r} may mean something else to the engine")
-    return exact_condition(found, schema, like_escape)
+    return exact_condition(engine_condition, schema, like_escape)
 
 
 @dataclass(frozen=True, slots=True)
 class _LoneSource:
-    """What a SELECT is from, that one source alone: a table or something else.
+    """The only source of a SELECT, a table or a subquery.
 
-    ``conditions`` are those of its WHERE, by names of columns without an alias. ``need`` is what
-    it needs of the source, where it is a table's.
+    ``conditions`` are those of the WHERE; their columns have no alias. ``need`` is the query's need
+    of the source, if that is a table.
     """
 
     conditions: tuple[exp.Expr, ...]
@@ -257,36 +279,37 @@ def _lone_source(tree: exp.Query, scopes: Scopes) -> _LoneSource | None:
     return _LoneSource(tuple(own), need_of(tree, sources, scopes.outputs(tree)))
 
 
-def _need(
+def _need_of_table(
     lone: _LoneSource,
     schema: pa.Schema,
     conditions: Collection[exp.Expr],
     exact: Callable[[exp.Expr], pc.Expression],
 ) -> Need | None:
-    """What a query of one table needs of it; of a LIMIT that others decide, that there is one.
+    """Returns the need of a query of one table, or None for all rows.
 
-    ``conditions`` are those that hold for every row of the table that it needs.
+    ``conditions`` hold for every row of the table that the query needs. If other conditions decide
+    on the LIMIT, the need only says that there is a LIMIT.
     """
     need = lone.need
     if need is None:
         return None
     if not all(one in conditions and _is_exact(one, exact) for one in lone.conditions):
         return None if need.limit is None else Need(limit=UNTOLD)
-    firsts = [(first, _spelt(first.column, schema)) for first in need.firsts]
-    known = [replace(first, column=name) for first, name in firsts if name is not None]
-    return replace(need, firsts=tuple(known)) if len(known) == len(firsts) else None
+    firsts = [(first, _name_in_schema(first.column, schema)) for first in need.firsts]
+    known_firsts = [replace(first, column=name) for first, name in firsts if name is not None]
+    return replace(need, firsts=tuple(known_firsts)) if len(known_firsts) == len(firsts) else None
 
 
 def _is_exact(condition: exp.Expr, exact: Callable[[exp.Expr], pc.Expression]) -> bool:
-    """Is a condition TRUE and FALSE for the scan just where it is for the engine?
+    """True if a condition is TRUE and FALSE in the same rows for the scan and the engine.
 
-    Under NOT, what finds more rows than there are is refused.
+    A translation that may find too many rows is rejected under NOT.
     """
     opposite = exp.Not(this=exp.Paren(this=condition))
-    return _is_seen(condition, exact) and _is_seen(opposite, exact)
+    return _is_translated(condition, exact) and _is_translated(opposite, exact)
 
 
-def _is_seen(condition: exp.Expr, exact: Callable[[exp.Expr], pc.Expression]) -> bool:
+def _is_translated(condition: exp.Expr, exact: Callable[[exp.Expr], pc.Expression]) -> bool:
     try:
         exact(condition)
     except PredicateError:
@@ -300,16 +323,16 @@ def _keys(
     named: Mapping[int, str],
     fields: Mapping[int, pa.Schema],
 ) -> Iterator[Keys]:
-    """What ``conditions`` on a table say of keys; it and all others by ``id``."""
+    """Yields the ``Keys`` in ``conditions`` on a table. Tables are given by ``id``."""
     for column, origins in dict.fromkeys(itertools.chain.from_iterable(map(keys_in, conditions))):
-        own = _spelt(column, fields[table])
-        places = [(named[other], _spelt(name, fields[other])) for other, name in origins]
+        own = _name_in_schema(column, fields[table])
+        places = [(named[other], _name_in_schema(name, fields[other])) for other, name in origins]
         if own is not None and all(name is not None for _, name in places):
             yield Keys(own, tuple((scan, name) for scan, name in places if name is not None))
 
 
-def _spelt(lower: str, schema: pa.Schema) -> str | None:
-    """The name of the column that is called so in lower case, if there is one."""
+def _name_in_schema(lower: str, schema: pa.Schema) -> str | None:
+    """Returns the name of the column whose name in lower case is ``lower``, or None."""
     names: list[str] = schema.names
     return next((name for name in names if name.lower() == lower), None)
 
@@ -317,21 +340,24 @@ def _spelt(lower: str, schema: pa.Schema) -> str | None:
 def _filter(
     conditions: Iterable[exp.Expr], exact: Callable[[exp.Expr], pc.Expression]
 ) -> pc.Expression | None:
-    """The conditions that can be evaluated by pyarrow, joined by AND."""
-    found = [_weaker(condition, exact) for condition in conditions]
-    known = [condition for condition in found if condition is not None]
+    """Returns the conditions that pyarrow can evaluate, joined by AND, or None."""
+    expressions = [_weakened(condition, exact) for condition in conditions]
+    known = [condition for condition in expressions if condition is not None]
     return functools.reduce(operator.and_, known) if known else None
 
 
-def _weaker(node: exp.Expr, exact: Callable[[exp.Expr], pc.Expression]) -> pc.Expression | None:
-    """TRUE wherever ``node`` is, and perhaps elsewhere; None where that may be anywhere."""
+def _weakened(node: exp.Expr, exact: Callable[[exp.Expr], pc.Expression]) -> pc.Expression | None:
+    """Returns an Expression that is TRUE wherever ``node`` is, and perhaps in more rows.
+
+    Returns None if it might be TRUE anywhere.
+    """
     try:
         return exact(node)
     except PredicateError:
         node = node.unnest()
     if not isinstance(node, exp.And | exp.Or):
         return None  # it stays with the engine
-    parts = [_weaker(part, exact) for part in node.flatten()]
+    parts = [_weakened(part, exact) for part in node.flatten()]
     known = [part for part in parts if part is not None]
     if not known or (isinstance(node, exp.Or) and len(known) < len(parts)):
         return None
