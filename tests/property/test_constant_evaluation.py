@@ -16,7 +16,7 @@ from sqlglot import exp
 
 import intarsia as ia
 from intarsia.errors import PredicateError
-from intarsia.sql.constant_folding import folded
+from intarsia.sql.constant_folding import fold_constants
 from intarsia.sql.literals import is_constant
 
 NOW = dt.datetime(2026, 3, 31, 13, 14, 15, 161718, tzinfo=dt.UTC)
@@ -36,7 +36,7 @@ def engine():
 def worked_out(text: str) -> str | None:
     """The constant that comes of SQL, as SQL; None where it is left as it is."""
     tree = sqlglot.parse_one(f"x = {text}", dialect="duckdb", into=exp.Condition)
-    found = folded(tree, lambda: NOW).expression
+    found = fold_constants(tree, lambda: NOW).expression
     is_one = is_constant(found) and len(list(found.find_all(exp.Cast))) <= 1
     return found.sql("duckdb") if is_one and found != tree.expression else None
 
@@ -191,7 +191,7 @@ def test_what_is_not_certain_is_left(text):
 
 def test_a_moment_that_is_not_known_is_left():
     tree = sqlglot.parse_one("x = now()", dialect="duckdb", into=exp.Condition)
-    assert folded(tree, None) == tree
+    assert fold_constants(tree, None) == tree
 
 
 def test_the_current_moment_is_asked_for_once():
@@ -202,7 +202,7 @@ def test_the_current_moment_is_asked_for_once():
         return NOW
 
     tree = sqlglot.parse_one("x > now() - INTERVAL 1 DAY AND x < now() AND y = current_date")
-    assert not folded(tree, now).find(exp.Anonymous, exp.CurrentDate)
+    assert not fold_constants(tree, now).find(exp.Anonymous, exp.CurrentDate)
     assert len(asked) == 1
 
 

@@ -334,7 +334,10 @@ def test_an_index_of_the_day_still_serves(tmp_path):
     ("condition", "said"),
     [
         ("year(t) = 2024", "year needs a date or a timestamp, and t is string"),
-        ("date_trunc('hour', d) = '2024-05-06'", "date_trunc of d, date32.day., has no part 'hour'"),
+        (
+            "date_trunc('hour', d) = '2024-05-06'",
+            "date_trunc of d, date32.day., has no part 'hour'",
+        ),
         ("date_trunc('eon', us) = '2024-05-06'", "is not a value this understands"),
         ("date_trunc('day', us + 1) = '2024-05-06'", "needs a date or a timestamp"),
     ],

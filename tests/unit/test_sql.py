@@ -687,7 +687,9 @@ def test_a_text_that_is_no_bytes_is_refused(text, kind):
 
 @pytest.mark.parametrize("condition", ["f = 'NaN'::DOUBLE", "f IN (1.5, 'NaN'::FLOAT8)"])
 def test_nan_is_asked_for_by_its_function(condition):
-    with pytest.raises(PredicateError, match="f: a comparison with NaN is not supported; use isnan"):
+    with pytest.raises(
+        PredicateError, match="f: a comparison with NaN is not supported; use isnan"
+    ):
         parse_where(condition, pa.schema({"f": pa.float64()}))
 
 

@@ -218,7 +218,7 @@ def _is_whole(value: float) -> bool:
     return abs(value) < EXACT and value.is_integer()
 
 
-def whole_above(value: pa.Scalar, kind: pa.DataType | None) -> pa.Scalar | None:
+def next_integer(value: pa.Scalar, kind: pa.DataType | None) -> pa.Scalar | None:
     """Returns the least integer of type ``kind`` that is greater than ``value``, which is no such
     integer.
 

@@ -82,7 +82,7 @@ def _rewrite(schema: pa.Schema, loosely: bool, node: Call) -> pc.Expression | No
         exact_period = _period(argument, schema)
         if exact_period is None or not loosely:
             return exact_period
-        slack, has_eras = looseness(exact_period.kind, exact_period.type)
+        slack, has_eras = engine_tolerance(exact_period.kind, exact_period.type)
         return exact_period._replace(slack=slack, has_eras=has_eras)
 
     try:
@@ -127,7 +127,7 @@ def _period(node: Node, schema: pa.Schema) -> _Period | None:
     return None
 
 
-def looseness(kind: pa.DataType, result_type: pa.DataType) -> tuple[timedelta, bool]:
+def engine_tolerance(kind: pa.DataType, result_type: pa.DataType) -> tuple[timedelta, bool]:
     """Returns the ``slack`` and ``has_eras`` of a period for an engine like DuckDB.
 
     That engine computes in microseconds, and knows eras for timestamps with a time zone. The field

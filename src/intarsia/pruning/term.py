@@ -21,7 +21,7 @@ from intarsia.errors import PredicateError
 from intarsia.expr.casts import is_in_utc
 from intarsia.expr.tree import Call, FieldRef, Literal, Node, Opaque, field_paths, read_expression
 from intarsia.pruning.term_sql import FUNCTIONS, quoted, rebuilt, written
-from intarsia.sql.where_clause import ODD, parse_where
+from intarsia.sql.where_clause import SQL_ERRORS, parse_where
 
 _MEANING = 1
 """Incremented when a supported function gets another meaning here."""
@@ -118,7 +118,7 @@ def columns_named(text: str) -> frozenset[str]:
     try:
         columns = sqlglot.parse_one(text, dialect="duckdb").find_all(exp.Column)
         return frozenset(column.parts[0].name for column in columns)
-    except (*ODD, RecursionError):
+    except (*SQL_ERRORS, RecursionError):
         return frozenset()
 
 

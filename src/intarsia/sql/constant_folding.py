@@ -64,7 +64,7 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def folded(condition: exp.Expr, now: Now | None) -> exp.Expr:
+def fold_constants(condition: exp.Expr, now: Now | None) -> exp.Expr:
     """Returns ``condition`` with constants in place of parts that certainly evaluate to one.
 
     It is a copy if anything changes. ``date(x)`` becomes ``x::DATE``. If ``now`` is None, parts

@@ -14,7 +14,7 @@ _DAYS_PER_MONTH = 30  # as DuckDB assumes when it compares intervals
 _MICROSECONDS_PER_DAY = 86_400_000_000
 
 
-def is_span(node: exp.Expr) -> bool:
+def is_interval(node: exp.Expr) -> bool:
     """True if ``node`` is ``INTERVAL 1 SECOND``, or a string cast to INTERVAL."""
     match node:
         case exp.Interval():

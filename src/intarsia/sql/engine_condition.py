@@ -19,16 +19,16 @@ from sqlglot import exp
 
 from intarsia.errors import PredicateError
 from intarsia.expr.casts import is_json, is_moment, is_text, is_uuid, keeps_values
-from intarsia.expr.constants import DECIMALS, EXACT, is_uuid_text, whole_above
-from intarsia.expr.date_ranges import has_periods, looseness, without_periods
+from intarsia.expr.constants import DECIMALS, EXACT, is_uuid_text, next_integer
+from intarsia.expr.date_ranges import engine_tolerance, has_periods, without_periods
 from intarsia.expr.evaluate import evaluate
 from intarsia.expr.functions import is_list
 from intarsia.expr.nested_types import without_dictionary
 from intarsia.expr.sql_text import text_of
 from intarsia.expr.tree import read_expression
 from intarsia.sql.date_functions import part_of
-from intarsia.sql.durations import is_span
-from intarsia.sql.list_functions import Membership, held_type
+from intarsia.sql.durations import is_interval
+from intarsia.sql.list_functions import Membership, searched_type
 from intarsia.sql.literals import TYPED_TEXTS, is_constant
 from intarsia.sql.scope import has_only
 from intarsia.sql.string_functions import TextSearch, matches_like, regex_problem
@@ -174,7 +174,7 @@ class _Exact(Translator):
     def _membership(
         self, node: exp.Expr, membership: Membership, kind: pa.DataType
     ) -> pc.Expression:
-        element = held_type(kind, membership)
+        element = searched_type(kind, membership)
         if not membership.of_several and isinstance(
             _unparenthesized(membership.constants[0]), exp.Null
         ):
@@ -186,7 +186,7 @@ class _Exact(Translator):
                 or not _is_same_in_engines(_unparenthesized(constant), element)
             ):
                 raise _rejection(constant)
-            if whole_above(
+            if next_integer(
                 self._scalar(constant, element), element
             ):  # pyarrow compares it differently
                 raise _rejection(constant)
@@ -255,7 +255,8 @@ class _Exact(Translator):
             return False
         result_type = pa.date32() if part is None else part.type(kind)
         return _is_compared(
-            node, _SUPERSET_COMPARISONS if any(looseness(kind, result_type)) else _ALL_COMPARISONS
+            node,
+            _SUPERSET_COMPARISONS if any(engine_tolerance(kind, result_type)) else _ALL_COMPARISONS,
         )
 
     def _widens(self, node: exp.Cast) -> bool:
@@ -424,7 +425,7 @@ def _is_same_interval(constant: exp.Expr, kind: pa.DataType) -> bool:
     if isinstance(constant, exp.Null):
         return True
     is_text = isinstance(constant, exp.Literal) and constant.is_string
-    return bool(kind.unit != "ns" and (is_text or is_span(constant)))
+    return bool(kind.unit != "ns" and (is_text or is_interval(constant)))
 
 
 def _fraction_digits(text: str) -> int:

@@ -79,7 +79,7 @@ def _list_search(subject: exp.Expr, constants: exp.Expr, all_needed: bool) -> Me
     return Membership(subject, tuple(constants.expressions), all_needed=all_needed, of_several=True)
 
 
-def held_type(kind: pa.DataType | None, membership: Membership) -> pa.DataType | None:
+def searched_type(kind: pa.DataType | None, membership: Membership) -> pa.DataType | None:
     """Returns the type of the elements or keys of a column of type ``kind``.
 
     Returns None if ``membership`` is no search in such a column.

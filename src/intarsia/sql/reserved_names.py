@@ -22,7 +22,7 @@ _NO_COLUMN_BEFORE = TokenType.L_PAREN, TokenType.STRING, TokenType.NUMBER
 """Tokens that follow the name of a function or type: ``interval('1 day')``, ``interval 1 day``."""
 
 
-def columns_taken(
+def misread_columns(
     tree: exp.Expr, schemas: Iterable[pa.Schema], text: str, dialect: str
 ) -> set[str]:
     """Returns names of columns, in lower case, that sqlglot may have read as something else.

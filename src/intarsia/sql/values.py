@@ -28,7 +28,7 @@ from intarsia.expr.functions import is_list
 from intarsia.expr.nested_types import without_dictionary
 from intarsia.expr.sql_text import text_of
 from intarsia.sql.date_functions import in_utc, part_of
-from intarsia.sql.durations import duration_scalar, is_span
+from intarsia.sql.durations import duration_scalar, is_interval
 from intarsia.sql.literals import is_constant
 from intarsia.sql.scope import has_only
 
@@ -197,7 +197,7 @@ class Values:
                 return number_scalar(f"-{inner.this}", kind)
             case exp.Cast(this=exp.Literal(is_string=True) as inner, to=target) if _is_blob(target):
                 return text_scalar(inner.this, kind if kind and is_bytes(kind) else pa.binary())
-            case _ if is_span(node) or (_is_text(node) and _is_duration(kind)):
+            case _ if is_interval(node) or (_is_text(node) and _is_duration(kind)):
                 return duration_scalar(node, kind)
             case exp.Cast(this=inner, to=target) if _is_single_cast(node):
                 return cast_scalar(partial(self._scalar, inner), cast_type(target), kind)

@@ -19,16 +19,16 @@ from sqlglot.dialects.duckdb import DuckDB
 
 from intarsia.errors import PredicateError
 from intarsia.expr.arithmetic import as_floats
-from intarsia.expr.constants import whole_above
+from intarsia.expr.constants import next_integer
 from intarsia.expr.filterable_types import VIEWED
 from intarsia.expr.functions import contains_words
 from intarsia.expr.in_list import is_member
 from intarsia.expr.sql_text import check_characters, text_of
-from intarsia.sql.constant_folding import Now, folded, utc_now
-from intarsia.sql.intervals import odd_span
-from intarsia.sql.list_functions import Membership, call_of, held_type, membership_of
+from intarsia.sql.constant_folding import Now, fold_constants, utc_now
+from intarsia.sql.intervals import partial_interval
+from intarsia.sql.list_functions import Membership, call_of, membership_of, searched_type
 from intarsia.sql.literals import is_constant
-from intarsia.sql.reserved_names import columns_taken
+from intarsia.sql.reserved_names import misread_columns
 from intarsia.sql.string_functions import (
     SEARCHES,
     TextSearch,
@@ -55,7 +55,7 @@ _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.GTE: exp.LTE,
 }
 """The comparison that is equivalent when its sides are swapped."""
-ODD = (sqlglot.errors.SqlglotError, AttributeError, LookupError, TypeError, ValueError)
+SQL_ERRORS = (sqlglot.errors.SqlglotError, AttributeError, LookupError, TypeError, ValueError)
 """Exceptions for SQL that sqlglot cannot parse.
 
 Besides its own errors it raises others by mistake. Trees that lack a part raise them as well.
@@ -95,7 +95,7 @@ def parse_where(
     check_characters(text)
     try:
         tree = sqlglot.parse_one(text, dialect="duckdb", into=exp.Condition)
-    except ODD as error:
+    except SQL_ERRORS as error:
         # The cause has the reason in its first line.
         cause = error.__cause__ if isinstance(error, sqlglot.errors.SqlglotError) else None
         reason = re.sub(" (into|for) <class.*", "", [*str(cause or error).splitlines(), ""][0])
@@ -103,7 +103,7 @@ def parse_where(
         raise PredicateError(f"cannot parse the condition {text!r}: {reason}{hint}") from error
     except RecursionError as error:
         raise PredicateError(_TOO_DEEP) from error
-    interval = odd_span(text, "duckdb")
+    interval = partial_interval(text, "duckdb")
     if interval is not None:
         raise PredicateError(f"{text!r}: the interval {interval!r} is not understood")
     if "~" in _QUOTED.sub("", text) and tree.find(exp.RegexpLike):  # the two parse alike
@@ -112,18 +112,18 @@ def parse_where(
         )
     if "[" in text and _is_in_list_with_null(text):
         raise PredicateError(f"{text!r}: NULL in IN […] is not understood: use IN (…)")
-    for name in sorted(columns_taken(tree, [schema], text, "duckdb")):
+    for name in sorted(misread_columns(tree, [schema], text, "duckdb")):
         raise PredicateError(
             f'{text!r}: a column is called {name}; write "{name}" for it, and () after functions'
         )
     try:
         translator = Translator(schema, knows_fractions=knows_fractions)
-        return translator.condition(translator.with_fields(folded(tree, now)))
+        return translator.condition(translator.with_fields(fold_constants(tree, now)))
     except PredicateError:
         raise
     except RecursionError as error:
         raise PredicateError(_TOO_DEEP) from error
-    except ODD as error:
+    except SQL_ERRORS as error:
         raise PredicateError(f"cannot understand the condition {text!r}") from error
 
 
@@ -180,7 +180,7 @@ class Translator(Values):
         membership = membership_of(node)
         if membership is not None and isinstance(membership.subject, exp.Column | exp.Dot):
             kind = self._type_of(membership.subject)
-            if kind is not None and held_type(kind, membership) is not None:
+            if kind is not None and searched_type(kind, membership) is not None:
                 return self._membership(node, membership, kind)
             needed_type = "map" if not membership.of_lists else "list"
             raise PredicateError(
@@ -245,7 +245,7 @@ class Translator(Values):
         is_swapped: bool = False,
     ) -> pc.Expression:
         value, op = self._value(node), _COMPARISONS[comparison]
-        above = whole_above(scalar, self._type_of(node))
+        above = next_integer(scalar, self._type_of(node))
         if above is not None:
             return _compare_with_fraction(
                 _MIRRORED[comparison] if is_swapped else comparison, value, above
@@ -279,7 +279,7 @@ class Translator(Values):
         subject = self._value(node.this)
         # In SQL, NULL IN (…) is NULL. A NULL in the list turns FALSE into NULL.
         unknown = pc.scalar(pa.scalar(None, pa.bool_()))
-        condition = is_member(subject, [one for one in known if not whole_above(one, kind)], kind)
+        condition = is_member(subject, [one for one in known if not next_integer(one, kind)], kind)
         if len(known) < len(scalars):
             condition = pc.if_else(condition, condition, unknown)
         return pc.if_else(subject.is_valid(), condition, unknown)
@@ -291,7 +291,7 @@ class Translator(Values):
             raise PredicateError(
                 f"{text_of(node)!r} is understood only where it must be TRUE, not under NOT"
             )
-        element = held_type(kind, membership)
+        element = searched_type(kind, membership)
         constants = [self._scalar(constant, element) for constant in membership.constants]
         return call_of(membership, self._value(membership.subject), kind, constants)
 

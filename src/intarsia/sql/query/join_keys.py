@@ -114,6 +114,6 @@ def _are_keys(one: pa.DataType | None, other: pa.DataType | None) -> bool:
     if is_text(one) and is_text(other):
         return True
     is_plain = types.is_boolean(one) or types.is_date32(one) or types.is_decimal128(one)
-    is_moment = types.is_timestamp(one) and one.unit != "ns"
+    is_exact_timestamp = types.is_timestamp(one) and one.unit != "ns"
     is_bytes = types.is_binary(one) or types.is_large_binary(one)
-    return bool(one == other and (is_plain or is_moment or is_bytes))
+    return bool(one == other and (is_plain or is_exact_timestamp or is_bytes))

@@ -44,7 +44,7 @@ def by_name(parameters: Parameters) -> Mapping[str, object]:
     return {str(number): value for number, value in enumerate(parameters, start=1)}
 
 
-def put_in(tree: exp.Expr, parameters: Parameters) -> None:
+def substitute_parameters(tree: exp.Expr, parameters: Parameters) -> None:
     """Replaces parameters in conditions of ``tree`` by constants of their values."""
     values = {name.lower(): value for name, value in by_name(parameters).items()}
     for place in list(tree.find_all(exp.Placeholder)):

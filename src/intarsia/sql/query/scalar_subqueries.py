@@ -16,7 +16,7 @@ import sqlglot
 from sqlglot import Token, TokenType, exp
 
 from intarsia.sql.scope import has_only, joins_of
-from intarsia.sql.where_clause import ODD
+from intarsia.sql.where_clause import SQL_ERRORS
 
 _SUBQUERY = re.compile(r"\(\s*(select|from)\b", re.IGNORECASE)
 _FIRST_TOKENS = (TokenType.SELECT, TokenType.FROM)
@@ -53,7 +53,7 @@ def scalar_subqueries(query: str, tables: Mapping[str, pa.Schema], dialect: str)
         in_conditions = list(_one_row_selects(tree, columns))
         subqueries = list(_in_parentheses(query, sqlglot.tokenize(query, read=dialect)))
         parsed = [sqlglot.parse_one(subquery.text, dialect=dialect) for subquery in subqueries]
-    except (RecursionError, *ODD):
+    except (RecursionError, *SQL_ERRORS):
         return []
     # One that also occurs elsewhere, for example as a column, is left.
     return [

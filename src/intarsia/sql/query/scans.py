@@ -23,18 +23,18 @@ from sqlglot import TokenType, exp
 from intarsia.errors import PredicateError
 from intarsia.expr.nested_types import Path
 from intarsia.expr.sql_text import check_characters, text_of
-from intarsia.sql.constant_folding import Now, folded
+from intarsia.sql.constant_folding import Now, fold_constants
 from intarsia.sql.engine_condition import exact_condition
-from intarsia.sql.intervals import forget_spans, odd_span
+from intarsia.sql.intervals import clear_intervals, partial_interval
 from intarsia.sql.query.join_keys import keys_in
 from intarsia.sql.query.limit_pushdown import UNTOLD, Need, need_of
-from intarsia.sql.query.parameters import Parameters, numbered, put_in
+from intarsia.sql.query.parameters import Parameters, numbered, substitute_parameters
 from intarsia.sql.query.predicate_pushdown import conditions_of, unqualified
 from intarsia.sql.query.projection_pushdown import paths_used
 from intarsia.sql.query.table_references import occurrences, renamed, unused_prefix
-from intarsia.sql.reserved_names import as_duckdb_folds, columns_taken, differ_beyond_ascii
+from intarsia.sql.reserved_names import as_duckdb_folds, differ_beyond_ascii, misread_columns
 from intarsia.sql.scope import Scopes, wheres
-from intarsia.sql.where_clause import ODD
+from intarsia.sql.where_clause import SQL_ERRORS
 
 _LIKE_ESCAPE = {"spark": "\\"}
 """The escape character of LIKE without ESCAPE, by dialect. Others have none."""
@@ -138,7 +138,7 @@ Returns None if the engine may evaluate the condition differently.
 
 def seen_by_duckdb(now: Now | None = None) -> Seen:
     """Returns a function that evaluates constant parts as DuckDB does, at the time ``now``."""
-    return lambda condition, _: folded(condition, now)
+    return lambda condition, _: fold_constants(condition, now)
 
 
 def scans_of(
@@ -179,12 +179,12 @@ def scans_of(
         return Query(query, (), tuple(schemas), is_one=False)
     if dialect == "duckdb" and differ_beyond_ascii(tree, schemas, query):
         return Query(query, (), tuple(schemas), is_one=_only_reads(tree))
-    if odd_span(query, dialect) is not None:
-        forget_spans(tree)
-    put_in(tree, parameters)
+    if partial_interval(query, dialect) is not None:
+        clear_intervals(tree)
+    substitute_parameters(tree, parameters)
     tables = occurrences(tree, table_names, query)
     fields = {id(table): schemas[table_names[table.name.lower()]] for table in tables}
-    if columns_taken(tree, fields.values(), query, dialect):
+    if misread_columns(tree, fields.values(), query, dialect):
         return Query(query, (), tuple(schemas), is_one=_only_reads(tree))
     scopes = Scopes(tree, fields, table_names)
     try:
@@ -228,7 +228,7 @@ def _parse(query: str, dialect: str) -> exp.Query | None:
         if _PIPE in query and _is_piped(query, dialect):
             return None
         tree = sqlglot.parse_one(query, dialect=dialect)
-    except (RecursionError, *ODD):
+    except (RecursionError, *SQL_ERRORS):
         return None
     return tree if isinstance(tree, exp.Query) else None
 
