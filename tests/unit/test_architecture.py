@@ -11,7 +11,7 @@ LAYERS = (
     "control_characters index_kinds redaction version",
     "errors",
     "limits",
-    "deadline process_state",
+    "deadline process_state pyarrow_internals",
     "memory",
     "row_ranges threads",
     "io strings",

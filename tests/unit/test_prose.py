@@ -18,6 +18,7 @@ PLAIN = ("src/intarsia/parquet",)
     "src/intarsia/parquet",
     "src/intarsia/expr",
     "src/intarsia/pruning",
+    "src/intarsia/pyarrow_internals.py",
     "src/intarsia/sql",
 )
 """Files and folders that keep the rules."""

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError
-from intarsia.expr.arrow_serialization import batch_of, serialized_of
 from intarsia.expr.casts import is_text, is_uuid, without_extension
 from intarsia.expr.constants import UUID_BYTES, is_bytes, uuid_scalar
 from intarsia.expr.evaluate import compute_columns
 from intarsia.expr.filterable_types import filterable_schema, filterable_type
 from intarsia.expr.functions import is_list
 from intarsia.expr.nested_types import type_at, without_dictionary
+from intarsia.pyarrow_internals import batch_of, serialized_of
 
 _EQUALITIES = {"equal", "not_equal", "is_in"}
 _COMPARISONS = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}

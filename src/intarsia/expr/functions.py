@@ -19,6 +19,7 @@ from intarsia.errors import PredicateError, public
 from intarsia.expr.casts import without_extension
 from intarsia.expr.filterable_types import VIEWED
 from intarsia.expr.nested_types import without_dictionary
+from intarsia.pyarrow_internals import call
 from intarsia.row_ranges import Int64Array
 from intarsia.strings import tokenizer as text_words
 from intarsia.strings.code_points import is_text
@@ -69,7 +70,7 @@ def contains_words(of: pc.Expression | str, words: str) -> pc.Expression:
     >>> ia.dataset("logs.parquet").count_rows(filter=ia.contains_words("msg", "done 17"))
     1
     """
-    return pc.Expression._call(CONTAINS_WORDS, [_operand(of), pc.scalar(words)])
+    return call(CONTAINS_WORDS, [_operand(of), pc.scalar(words)])
 
 
 @public
@@ -103,7 +104,7 @@ def list_contains(of: pc.Expression | str, value: Any) -> pc.Expression:
     >>> ia.list_contains("tags", "error")
     <pyarrow.compute.Expression ia.list_contains(tags, "error")>
     """
-    return pc.Expression._call(LIST_CONTAINS, [_operand(of), pc.scalar(value)])
+    return call(LIST_CONTAINS, [_operand(of), pc.scalar(value)])
 
 
 @public
@@ -137,7 +138,7 @@ def list_contains_any(of: pc.Expression | str, values: Iterable[Any]) -> pc.Expr
     >>> ia.list_contains_any("tags", ["error", "fatal"])
     <pyarrow.compute.Expression ia.list_contains_any(tags, list<item: string>[error, fatal])>
     """
-    return pc.Expression._call(LIST_CONTAINS_ANY, [_operand(of), pc.scalar(_list_scalar(values))])
+    return call(LIST_CONTAINS_ANY, [_operand(of), pc.scalar(_list_scalar(values))])
 
 
 @public
@@ -171,7 +172,7 @@ def list_contains_all(of: pc.Expression | str, values: Iterable[Any]) -> pc.Expr
     >>> ia.list_contains_all("tags", ["error", "disk"])
     <pyarrow.compute.Expression ia.list_contains_all(tags, list<item: string>[error, disk])>
     """
-    return pc.Expression._call(LIST_CONTAINS_ALL, [_operand(of), pc.scalar(_list_scalar(values))])
+    return call(LIST_CONTAINS_ALL, [_operand(of), pc.scalar(_list_scalar(values))])
 
 
 @public
@@ -204,7 +205,7 @@ def map_contains(of: pc.Expression | str, key: Any) -> pc.Expression:
     >>> ia.map_contains("attributes", "http.method")
     <pyarrow.compute.Expression ia.map_contains(attributes, "http.method")>
     """
-    return pc.Expression._call(MAP_CONTAINS, [_operand(of), pc.scalar(key)])
+    return call(MAP_CONTAINS, [_operand(of), pc.scalar(key)])
 
 
 def _operand(of: pc.Expression | str) -> pc.Expression:

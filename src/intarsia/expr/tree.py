@@ -11,8 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError
-from intarsia.expr.arrow_serialization import POINTING, Serialized, batch_of, end_of, serialized_of
 from intarsia.expr.scalar_format import readable
+from intarsia.pyarrow_internals import (
+    NODES_WITH_COLUMN,
+    Serialized,
+    batch_of,
+    end_of,
+    serialized_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +226,9 @@ def _substitute(
             new_nodes += nodes[at:stop]
         else:
             first, is_changed, stop = len(columns), True, end
-            new_nodes += [(k, str(int(v) + first) if k in POINTING else v) for k, v in piece.nodes]
+            new_nodes += [
+                (k, str(int(v) + first) if k in NODES_WITH_COLUMN else v) for k, v in piece.nodes
+            ]
             columns += piece.columns
         at = stop
     return serialized._replace(batch=batch_of(columns)).part(new_nodes) if is_changed else None

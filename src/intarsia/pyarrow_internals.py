@@ -1,8 +1,12 @@
-"""The pickle state of an ``Expression``: its nodes in prefix order, and the values they point to.
+"""Everything that relies on private or serialized state of ``pyarrow.compute.Expression``.
 
-The state is an Arrow IPC file. The schema's metadata lists the nodes in order. The columns of its
-only record batch hold literals and function options. The metadata repeats keys, so this module
-reads it from the exported C schema: ``schema.metadata`` is a dict and would drop repeated keys.
+``tests/unit/test_pyarrow_internals.py`` states the behaviour of pyarrow that each function relies
+on, so that a new version of pyarrow shows what it changed.
+
+An Expression's pickle state is an Arrow IPC file. The schema's metadata lists the nodes in prefix
+order. The columns of its only record batch hold literals and function options. The metadata repeats
+keys, so this module reads it from the exported C schema: ``schema.metadata`` is a dict and would
+drop repeated keys.
 
 Source: Arrow's C data interface, section "ArrowSchema"; ``Expression`` serialization in Arrow C++.
 """
@@ -10,7 +14,7 @@ Source: Arrow's C data interface, section "ArrowSchema"; ``Expression`` serializ
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -23,8 +27,13 @@ from intarsia.limits import MAX_EXPRESSION_DEPTH
 # may serialize Expressions differently or change what a function means.
 check_version(pa)
 
-POINTING = ("literal", "options")
+NODES_WITH_COLUMN = ("literal", "options")
 """Kinds of nodes whose value is the number of a column."""
+
+
+def call(function: str, arguments: Sequence[pc.Expression]) -> pc.Expression:
+    """Returns a call of a function by name, which pyarrow need not know before it evaluates it."""
+    return pc.Expression._call(function, list(arguments))
 
 
 class Serialized(NamedTuple):
@@ -38,7 +47,7 @@ class Serialized(NamedTuple):
         """Returns the Expression made of some of the nodes."""
         renumbered, columns = [], []
         for kind, value in nodes:
-            if kind in POINTING:
+            if kind in NODES_WITH_COLUMN:
                 columns.append(self.batch.column(int(value)))
                 value = str(len(columns) - 1)
             renumbered.append((kind, value))
