@@ -1,6 +1,6 @@
-"""Filter expressions: their tree, their data types, their constants, and their evaluation by
-pyarrow.
+"""Filter expressions: their tree, data types and constants, and their evaluation by pyarrow.
 
-May import ``errors``, ``limits``, ``threads``, ``row_ranges`` and ``strings``. Start with ``tree``,
-which reads a ``pyarrow.compute.Expression``, then ``evaluate``.
+May import ``errors``, ``limits``, ``threads``, ``row_ranges``, ``strings`` and
+``pyarrow_internals``. Start with ``tree``, which reads a ``pyarrow.compute.Expression``, then
+``evaluate``.
 """

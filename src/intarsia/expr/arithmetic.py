@@ -23,8 +23,7 @@ _DECIMAL_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
 
 
 def computed(compute: Callable[[Any, Any], Any], one: Typed, other: Typed) -> Typed:
-    """Returns the value that ``compute`` of pyarrow gives for two values, and its type if both are
-    numbers.
+    """Returns the result of pyarrow's ``compute`` on two values, and its type if both are numbers.
 
     Results of more than 38 digits are 256-bit decimals. Raises ``PredicateError`` if the result may
     have more than 76 digits.

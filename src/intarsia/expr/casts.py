@@ -30,8 +30,9 @@ _MANTISSA_BITS = {16: 11, 32: 24, 64: 53}
 
 
 def cast_type(target: exp.DataType) -> pa.DataType:
-    """Returns the type that a cast names. Raises ``PredicateError`` for a type that is not
-    supported.
+    """Returns the type that a cast names.
+
+    Raises ``PredicateError`` for a type that is not supported.
     """
     kind = _TYPES.get(target.this)
     is_supported = (

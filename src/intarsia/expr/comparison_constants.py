@@ -33,9 +33,7 @@ _ExpressionBuilder = Callable[[_Nodes], pc.Expression]
 
 
 class _Call(NamedTuple):
-    """A call, the nodes of each argument that is not a constant, and the column numbers of its
-    constants.
-    """
+    """A call: function, nodes of its non-constant arguments, column numbers of its constants."""
 
     function: str
     arguments: list[_Nodes]
@@ -177,8 +175,7 @@ def _paths(nodes: _Nodes) -> Iterator[tuple[str, ...]]:
 def _computed_type(
     nodes: _Nodes, expression_of: _ExpressionBuilder, schema: pa.Schema, names: Container[str]
 ) -> pa.DataType | None:
-    """Returns the type of the result of ``nodes`` over the columns ``names``, by computing zero
-    rows.
+    """Returns the type that ``nodes`` compute from the columns ``names``, by computing zero rows.
 
     Returns None if it cannot be computed. 16 bytes count as a UUID if one of the columns holds
     UUIDs.

@@ -240,8 +240,9 @@ def span(text: str) -> Interval:
 
 
 def moment(value: Value) -> datetime:
-    """Returns a timestamp; a date gives its midnight. Raises ``UnknownValueError`` for other
-    values.
+    """Returns a timestamp; a date gives its midnight.
+
+    Raises ``UnknownValueError`` for other values.
     """
     if isinstance(value, datetime):
         return value
@@ -251,8 +252,7 @@ def moment(value: Value) -> datetime:
 
 
 def months_later(day: _Day, months: int) -> _Day:
-    """Returns the same day of the month ``months`` later, or that month's last day if it is
-    shorter.
+    """Returns the same day of the month ``months`` later, or the last day of a shorter month.
 
     Raises ``ValueError`` outside of the years 1 to 9999.
     """
@@ -285,11 +285,10 @@ def truncated(start: datetime, to: Interval) -> datetime:
 
 
 def since_epoch(value: Value, scale: str) -> datetime:
-    """Returns the value of ``to_timestamp`` for seconds, with a time zone, or of ``epoch_ms``,
-    without one.
+    """Returns the value of ``to_timestamp`` (``scale`` is empty) or ``epoch_ms`` (``scale`` is 3).
 
-    ``scale`` is empty for ``to_timestamp``, "3" for ``epoch_ms``. Raises ``UnknownValueError`` for
-    others.
+    The first is in seconds and has a time zone, the second is in milliseconds and has none. Raises
+    ``UnknownValueError`` for another scale.
     """
     if not scale:
         return (_EPOCH + timedelta(seconds=whole(value))).replace(tzinfo=UTC)
@@ -391,8 +390,9 @@ def _subtracted(one: Value, other: Value) -> Value:
 
 
 def _days_later(day: date, days: int) -> date:
-    """Returns ``day`` plus ``days``. Raises ``UnknownValueError`` for a timestamp, as SQL adds no
-    number to it.
+    """Returns ``day`` plus ``days``.
+
+    Raises ``UnknownValueError`` for a timestamp, as SQL adds no number to it.
     """
     if isinstance(day, datetime):
         raise UnknownValueError

@@ -19,9 +19,7 @@ EXACT, _EXACT_FLOAT32 = 2.0**53, 2.0**24
 _MAX_INT64 = 2**63 - 1
 """Arrow compares integers and decimals of up to this size exactly."""
 DECIMALS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
-"""The number of digits after a second's decimal point in each unit, from the coarsest to the
-finest.
-"""
+"""The digits after a second's decimal point in each unit, from the coarsest to the finest."""
 UUID_BYTES = pa.binary(16)
 """The type in which UUIDs are stored and compared."""
 _UUID = re.compile("-".join(f"[0-9A-Fa-f]{{{digits}}}" for digits in (8, 4, 4, 4, 12)))
@@ -31,8 +29,7 @@ _BYTE_ESCAPE = re.compile(rb"\\x([0-9A-Fa-f]{2})")
 def cast_scalar(
     read: Callable[[pa.DataType], pa.Scalar], target: pa.DataType, kind: pa.DataType | None
 ) -> pa.Scalar:
-    """Returns a constant that SQL casts to ``target``, for a comparison with values of type
-    ``kind``.
+    """Returns a constant that SQL casts to ``target``, to be compared with values of type ``kind``.
 
     ``read`` returns the constant in a given type. Dates and timestamps without a time zone count as
     UTC if they are compared with timestamps that have one. Raises ``PredicateError`` if the cast
@@ -76,11 +73,11 @@ def _is_plain_moment(kind: pa.DataType | None) -> bool:
 
 
 def text_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:
-    r"""Returns a string literal read as ``kind``: '2013-06-01' compared with a timestamp is a
-    timestamp.
+    r"""Returns a string literal as a scalar that compares with type ``kind``.
 
-    Compared with bytes, ``\xFF`` is one byte, as in DuckDB; other characters are encoded in UTF-8.
-    Raises ``PredicateError`` if the literal cannot be read as ``kind``.
+    Compared with a timestamp, '2013-06-01' is a timestamp. Compared with bytes, ``\xFF`` is one
+    byte, as in DuckDB; other characters are encoded in UTF-8. Raises ``PredicateError`` if the
+    literal cannot be read as ``kind``.
     """
     kind = None if kind is None else without_dictionary(kind)
     if kind is None or pa.types.is_string(kind):
@@ -98,9 +95,7 @@ def text_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:
 
 
 def _hint(text: str, kind: pa.DataType) -> str:
-    """Returns why a string literal is not bytes of type ``kind``, or an empty string for other
-    types.
-    """
+    """Returns why a string literal is not bytes of type ``kind``, or "" for other types."""
     if not is_bytes(kind):
         return ""
     try:
@@ -219,11 +214,10 @@ def _is_whole(value: float) -> bool:
 
 
 def next_integer(value: pa.Scalar, kind: pa.DataType | None) -> pa.Scalar | None:
-    """Returns the least integer of type ``kind`` that is greater than ``value``, which is no such
-    integer.
+    """Returns the least integer of type ``kind`` above ``value``, a number between its integers.
 
-    Integers not less than the result are exactly the ones greater than ``value``. Returns None if
-    ``value`` is not a number between integers of type ``kind``, or ``kind`` is no integer type.
+    An integer is greater than ``value`` exactly if it is not less than the result. Returns None for
+    other values and types.
     """
     if kind is None or not pa.types.is_integer(kind) or not value.is_valid:
         return None

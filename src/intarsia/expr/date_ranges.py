@@ -53,12 +53,11 @@ class _Period(NamedTuple):
 def without_periods(
     expression: pc.Expression, node: Node, schema: pa.Schema, *, loosely: bool = False
 ) -> tuple[pc.Expression, Node]:
-    """Returns ``expression``, whose tree is ``node``, with ranges in place of periods; and its
-    tree.
+    """Returns ``expression`` with ranges in place of periods, and the new tree.
 
-    The new Expression is TRUE, FALSE and NULL in the same rows. A timestamp in a time zone other
-    than UTC is left as it is. So is a constant that the calendar of the years 1 to 9999 or the
-    field's type does not hold.
+    ``node`` is the tree of ``expression``. The new Expression is TRUE, FALSE and NULL in the same
+    rows. A timestamp in a time zone other than UTC is left as it is. So is a constant that the
+    calendar of the years 1 to 9999 or the field's type does not hold.
 
     With ``loosely``, the result allows for what an engine sees. Nanoseconds may be microseconds
     nearby. The year of a timestamp with a time zone may be the number within its era. The result is
@@ -249,9 +248,7 @@ def _compared_moment(period: _Period, value: pa.Scalar) -> datetime | None:
 
 
 def _scalar(period: _Period, moment: datetime) -> pa.Scalar:
-    """Returns a timestamp in the field's type. Raises ``ArrowInvalid`` if the type cannot
-    hold it.
-    """
+    """Returns a timestamp in the field's type. Raises ``ArrowInvalid`` if it does not fit."""
     kind = period.kind
     if pa.types.is_date32(kind):
         return pa.scalar(moment.date(), kind)

@@ -158,8 +158,7 @@ def needs_evaluation(expression: pc.Expression) -> bool:
 def _compute_own_functions(
     expression: pc.Expression, table: pa.Table, reason: Exception
 ) -> tuple[pc.Expression, pa.Table]:
-    """Returns ``expression`` with fields for calls of ``FUNCTIONS``, and ``table`` with their
-    columns.
+    """Returns ``expression`` with fields for calls of ``FUNCTIONS``, which ``table`` then holds.
 
     Raises ``PredicateError`` from ``reason`` if there are no such calls.
     """
@@ -183,9 +182,7 @@ def unused(prefix: str, taken: Iterable[str]) -> str:
 def _call_values(
     function: str, arguments: tuple[pc.Expression, ...], table: pa.Table
 ) -> pa.ChunkedArray:
-    """Returns a call's values. Raises ``PredicateError`` for arguments that the function does not
-    take.
-    """
+    """Returns a call's values. Raises ``PredicateError`` for arguments of wrong types."""
     if len(arguments) != 2:
         raise PredicateError(f"{function} takes 2 arguments, not {len(arguments)}")
     subject, constant = arguments

@@ -20,8 +20,9 @@ _REPLACEMENTS = {**VIEWED, pa.float16(): pa.float32()}
 
 
 def filterable_type(kind: pa.DataType) -> pa.DataType:
-    """Returns ``kind`` with views, UUIDs, JSON and float16, at any depth, in types that pyarrow
-    filters.
+    """Returns a type that pyarrow filters: ``kind`` without views, UUIDs, JSON and float16.
+
+    These are replaced at any depth.
     """
     if kind.id not in _MAY_CHANGE:
         return kind

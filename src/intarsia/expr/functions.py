@@ -414,8 +414,9 @@ def _cast_or_null(constants: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 _MAX_DECIMAL_DIGITS = 76
-"""The digits of Arrow's widest decimal. Its casts require space for all digits of an
-integer type.
+"""The digits of Arrow's widest decimal.
+
+Casts to decimal require space for all digits of an integer type.
 """
 
 

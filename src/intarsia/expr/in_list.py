@@ -51,8 +51,9 @@ def _is_zero(value: pa.Scalar) -> bool:
 
 
 def _any_of(conditions: Sequence[pc.Expression]) -> pc.Expression:
-    """Returns the OR of the conditions as a balanced tree, as a deep one overflows
-    pyarrow's stack.
+    """Returns the OR of the conditions as a balanced tree.
+
+    A deep tree overflows pyarrow's stack.
     """
     if len(conditions) < 2:
         return conditions[0] if conditions else pc.scalar(False)

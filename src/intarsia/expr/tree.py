@@ -83,11 +83,10 @@ def read_expression(expression: pc.Expression) -> Node:
 
 
 def shown(expression: pc.Expression) -> str:
-    """Returns an Expression as pyarrow writes it, with shorter fields of structs and values of
-    maps.
+    """Returns the text of an Expression, with fields as ``a.b`` and values of maps as ``m['k']``.
 
-    These are written ``a.b`` and ``m['k']``. Bytes that are not UTF-8 are written as ``0x`` and
-    hexadecimal digits.
+    Otherwise it is pyarrow's text. Bytes that are not UTF-8 are written as ``0x`` and hexadecimal
+    digits.
     """
     try:
         text = _NESTED_FIELD_TEXT.sub(
@@ -116,9 +115,7 @@ def _format_node(node: Node) -> str:
 
 
 def conjuncts(expression: pc.Expression) -> list[pc.Expression]:
-    """Returns the operands of the ANDs at the top of an Expression, which is true if all of them
-    are.
-    """
+    """Returns the operands of the ANDs at the top of an Expression."""
     serialized = serialized_of(expression)
     if serialized is None:
         return [expression]
@@ -296,9 +293,7 @@ def field_paths(node: Node) -> set[tuple[str, ...]] | None:
 
 
 def _tree(items: Iterator[tuple[str, str]], batch: pa.RecordBatch) -> Node:
-    """Returns the tree of nodes in prefix order. It does not recurse, as long filters are deep
-    trees.
-    """
+    """Returns the tree of nodes in prefix order, without recursion: long filters are deep trees."""
     open_calls: list[tuple[str, list[Node], dict[str, Any]]] = [("", [], {})]
     while len(open_calls) > 1 or not open_calls[0][1]:
         kind, value = next(items)

@@ -11,8 +11,9 @@ T = TypeVar("T")
 
 
 def cached_by_type(function: Callable[P, T]) -> Callable[P, T]:
-    """Returns ``function`` with its last 256 results cached. Arguments without a hash are not
-    cached.
+    """Returns ``function`` with its last 256 results cached.
+
+    Calls with arguments that have no hash are not cached.
     """
     known = functools.lru_cache(maxsize=256)(function)
 

@@ -20,8 +20,9 @@ BoolArray = NDArray[np.bool_]
 
 
 def rows_might_match(test: Test, bounds: Bounds) -> BoolArray:
-    """Returns whether a row may pass ``test`` in each of ``n`` places of ``bounds``. Shape
-    ``(n,)``, bool.
+    """Returns for each of ``n`` places of ``bounds`` whether a row may pass ``test``.
+
+    Shape ``(n,)``, bool.
     """
     might = _values_might_match(test, bounds) & ~bounds.all_null
     if test.nulls:
@@ -66,8 +67,7 @@ def _within_bounds(test: Test, bounds: Bounds) -> BoolArray:
 
 @functools.lru_cache(maxsize=8)
 def _brackets(order: ValueOrder, test: Test) -> tuple[Keys, Keys] | None:
-    """Returns the brackets of a predicate's values: their low keys and their high keys, both
-    sorted.
+    """Returns the low keys and the high keys of a predicate's brackets, both sorted.
 
     Cached, because every row group needs them.
     """
@@ -93,9 +93,7 @@ def _any_overlaps(low: Keys, high: Keys, belows: Keys, aboves: Keys) -> BoolArra
 
 
 def _comparable(keys: Keys, key: Key) -> Any:
-    """Returns ``key`` for comparing with ``keys``: NumPy would drop trailing zero bytes of plain
-    bytes.
-    """
+    """Returns ``key`` for comparing with ``keys``: NumPy would drop trailing zero bytes."""
     if keys.dtype != object:
         return key
     boxed = np.empty((), dtype=object)

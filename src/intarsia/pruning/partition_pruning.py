@@ -57,9 +57,7 @@ def constants_might_match(test: Predicate, constants: Constants) -> bool:
 
 
 def constant_value(term: Term, constants: Constants) -> pa.Scalar | None:
-    """Returns the value that ``term`` has in every row, or None if ``constants`` do not determine
-    it.
-    """
+    """Returns the value that ``term`` has in every row, or None if ``constants`` leave it open."""
     if len(term.path) == 1:
         return constants.get(term.path[0])
     if _is_null(term.node, constants):

@@ -80,9 +80,7 @@ def _joined(
 
 
 def _merge_value_tests(parts: Sequence[Pruning], one: Op, many: Op) -> list[Pruning]:
-    """Returns the parts with tests of one term merged: ``a = 1 OR a = 2`` becomes
-    ``a IN (1, 2)``.
-    """
+    """Returns the parts with tests of one term merged, such as ``a = 1 OR a = 2`` to an IN."""
     other_parts: list[Pruning] = []
     tests_by_key: dict[object, list[Test]] = {}
     for part in parts:

@@ -59,9 +59,7 @@ PROPAGATES_NULL = {
     "cast": True,
     **dict.fromkeys([*_SQL_NAMES, *_OPERATORS], True),
 }
-"""The functions that have canonical SQL: True if the value is NULL wherever one argument
-is NULL.
-"""
+"""The functions that have canonical SQL: True if a NULL argument makes the value NULL."""
 _KEYWORDS = {*DuckDB.Tokenizer.KEYWORDS, "LOCALTIME", "LOCALTIMESTAMP"}
 
 

@@ -92,9 +92,7 @@ class _Folder:
         """Values by the nodes' ``id``; None is not certain. A stored node keeps its ``id``."""
 
     def constant(self, node: exp.Expr) -> exp.Expr:
-        """Returns the constant that ``node`` evaluates to, or ``node`` if it is one or none is
-        certain.
-        """
+        """Returns the constant that ``node`` evaluates to, or ``node`` if it is not certain."""
         if _is_date_call(node):
             node = exp.cast(node.this, exp.DataType.Type.DATE)
         if not _is_computed(node):
@@ -114,8 +112,9 @@ class _Folder:
             return node
 
     def _value(self, node: exp.Expr) -> Value:
-        """Returns the value of ``node``. Raises ``UnknownValueError``, also if it nests too
-        deeply.
+        """Returns the value of ``node``.
+
+        Raises ``UnknownValueError`` if it is not certain or nests too deeply.
         """
         if id(node) not in self._values:
             try:

@@ -68,8 +68,7 @@ With more digits, an engine may convert a decimal to a neighbouring float.
 
 
 def exact_condition(node: exp.Expr, schema: pa.Schema, like_escape: str = "") -> pc.Expression:
-    """Returns the Expression of a condition over ``schema``'s fields, with an engine's NaN and
-    NULL.
+    """Returns a condition over ``schema``'s fields as an Expression with an engine's NaN and NULL.
 
     The engine's time zone is UTC. ``like_escape`` is the escape character of LIKE without ESCAPE:
     none in DuckDB, a backslash in Spark. Raises ``PredicateError`` for a condition that might mean
@@ -237,8 +236,7 @@ class _Exact(Translator):
         raise _rejection(node)
 
     def _is_period(self, node: exp.Expr) -> bool:
-        """True if ``node`` is the beginning of a day, month, … or the year, and a range can replace
-        it.
+        """True if ``node`` is the beginning of a day, month, … or the year, and a range is enough.
 
         DuckDB has no year for infinite timestamps, and rounds nanoseconds. For timestamps with a
         time zone before year 1, it gives the year without its era.
@@ -279,9 +277,7 @@ class _Exact(Translator):
         return without_dictionary(kind)
 
     def _is_json(self, node: exp.Expr) -> bool:
-        """True if ``node`` is a JSON column. The engine fails if it is compared with anything but
-        JSON.
-        """
+        """True if ``node`` is a JSON column. The engine fails to compare it with anything else."""
         node = _unparenthesized(node)
         is_column = isinstance(node, exp.Column | exp.Dot)
         return is_column and is_json(self._resolve(node)[1])
@@ -301,9 +297,7 @@ class _Exact(Translator):
     def _check_constants(
         self, subject: exp.Expr, constants: Sequence[exp.Expr], *, ordered: bool
     ) -> None:
-        """Raises ``PredicateError`` unless ``subject`` compares with ``constants`` as in the
-        engine.
-        """
+        """Raises ``PredicateError`` unless the engine compares ``constants`` in the same way."""
         kind = self._kind(subject)
         are_doubles = pa.types.is_integer(kind) and any(map(_is_double, constants))
         if are_doubles and not all(map(_is_exact_double, constants)):
@@ -457,9 +451,7 @@ def _is_same_number(number: str, kind: pa.DataType) -> bool:
 
 
 def _integer_range(kind: pa.DataType) -> tuple[int, int]:
-    """Returns the range of integers, end excluded, that ``kind`` compares with and no
-    cast fails.
-    """
+    """Returns the range of integers, end excluded, that compare with ``kind`` without an error."""
     return -(2**63), 2**64 if kind == pa.uint64() else 2**63
 
 

@@ -62,9 +62,7 @@ def _signed(digits: str, is_negative: bool) -> exp.Expr:
 
 
 def _double(value: float) -> exp.Expr | None:
-    """Returns a DOUBLE. A plain literal would be a DECIMAL, which engines round in their
-    own way.
-    """
+    """Returns a DOUBLE. A plain literal would be a DECIMAL, which each engine rounds in its way."""
     return exp.cast(exp.Literal.string(repr(value)), "DOUBLE") if math.isfinite(value) else None
 
 

@@ -24,8 +24,9 @@ _MULTI_COLUMN_FUNCTIONS = {
 }
 """Functions that return several columns, besides those that sqlglot knows."""
 PLAIN_TABLE = ("this", "alias", "joins")
-"""The parts of a table node that leave its rows unchanged. It has joins if the query begins with
-FROM.
+"""The parts of a table node that leave its rows unchanged.
+
+It has joins if the query begins with FROM.
 """
 Sources = Mapping[str, "Source"]
 Origin = tuple[int, str]
@@ -59,8 +60,8 @@ class Scopes:
     """The sources and outputs of a query's parts.
 
     ``tables`` has the schema of each ``exp.Table`` of interest in the tree, by ``id``. A table is
-    ignored if the names of two columns differ only in case. ``taken`` are names, in lower case, of
-    which a common table expression must not take the place.
+    ignored if the names of two columns differ only in case. A common table expression whose name,
+    in lower case, is in ``taken`` is ignored as well.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class Scopes:
     def sources(self, select: exp.Select) -> Sources | None:
         """Returns the sources of ``select`` by alias, or None if they are not certain."""
         if id(select) not in self._sources:
-            self._sources[id(select)] = None  # ends recursion
+            self._sources[id(select)] = None  # a source may refer to itself
             self._sources[id(select)] = self._compute_sources(select)
         return self._sources[id(select)]
 
@@ -149,9 +150,7 @@ class Scopes:
         return names if len(set(names)) == len(names) else None
 
     def outputs(self, select: exp.Select) -> list[exp.Expr] | None:
-        """Returns the outputs of a SELECT in order, with ``*`` spelled out, or None if they are
-        unknown.
-        """
+        """Returns the outputs of a SELECT with ``*`` spelled out, or None if they are unknown."""
         columns: list[exp.Expr] = []
         for column in select.expressions:
             if not isinstance(column, exp.Star):
@@ -187,15 +186,14 @@ class Scopes:
         return () if body is None or names is None else self.output_origins(body, names.index(name))
 
     def output_origins(self, body: exp.Query, place: int) -> tuple[Origin, ...]:
-        """Returns the origins, as in ``origins_of``, of the output of ``body`` at position
-        ``place``.
+        """Returns the origins, as in ``origins_of``, of output number ``place`` of ``body``.
 
         For a set operation these are the origins on both sides. Returns an empty tuple if their
         types differ, as the engine casts them then.
         """
         key = id(body), place
         if key not in self._origins:
-            self._origins[key] = ()  # ends recursion
+            self._origins[key] = ()  # a source may refer to itself
             self._origins[key] = self._compute_origins(body, place)
         return self._origins[key]
 
@@ -221,9 +219,7 @@ class Scopes:
         return first if all(kind == first for kind in rest) else None
 
     def type_of(self, column: exp.Column, sources: Sources) -> pa.DataType | None:
-        """Returns the type of a column that comes from a table unchanged, or None for other
-        columns.
-        """
+        """Returns the type of a column that comes from a table unchanged, else None."""
         return self.common_type(self.origins_of(column, sources))
 
 
@@ -240,9 +236,7 @@ def joins_of(select: exp.Select) -> list[exp.Join]:
 
 
 def _name_of(output: exp.Expr, place: int) -> str:
-    """Returns the name of an output. An output that the engine names gets a name that nothing else
-    has.
-    """
+    """Returns the name of an output; a name that nothing else has if the engine makes it up."""
     output = output.unnest()
     is_named = isinstance(output, exp.Alias | exp.Column)
     return output.alias_or_name.lower() if is_named else f" {place}"
@@ -341,8 +335,9 @@ def owner_of(column: exp.Column, sources: Sources) -> str | None:
 
 
 def own_place(column: exp.Column, sources: Sources) -> tuple[str, str] | None:
-    """Returns the source of ``column`` and its name there; None for a struct's field, or if
-    unknown.
+    """Returns the source of ``column`` and its name there, or None.
+
+    None is for a field of a struct, or an unknown source.
     """
     owner, parts = owner_of(column, sources), [part.name.lower() for part in column.parts]
     if len(parts) == 2 and parts[0] == owner:

@@ -1,6 +1,4 @@
-"""The values that SQL conditions compare, as Expressions: columns, functions, constants;
-and types.
-"""
+"""The values that SQL conditions compare, as Expressions with types."""
 
 from __future__ import annotations
 
@@ -57,8 +55,9 @@ class Values:
     """Translates the values in a condition over the fields of a schema."""
 
     def __init__(self, schema: pa.Schema, *, knows_fractions: bool = True) -> None:
-        """Stores the schema. Without ``knows_fractions``, a non-integer operand of arithmetic is a
-        double.
+        """Stores the schema.
+
+        Without ``knows_fractions``, an operand of arithmetic that is no integer is a double.
         """
         self._schema, self._knows_fractions = schema, knows_fractions
         self._arithmetic_by_node: dict[int, tuple[exp.Expr, Typed]] = {}
@@ -170,9 +169,7 @@ class Values:
             raise PredicateError(f"{shown}: {error}{hint}") from error
 
     def _constants_for(self, subject: exp.Expr, constants: Sequence[exp.Expr]) -> list[pa.Scalar]:
-        """Returns constants that ``subject`` is compared with together. If one is a double,
-        all are.
-        """
+        """Returns constants that ``subject`` is compared with. If one is a double, all are."""
         kind = self._type_of(subject)
         scalars = self._constants_of_type(kind, subject, constants)
         is_narrow_float = kind is not None and pa.types.is_floating(kind) and kind != pa.float64()

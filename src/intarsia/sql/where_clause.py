@@ -171,8 +171,9 @@ class Translator(Values):
         return changed
 
     def condition(self, node: exp.Expr) -> pc.Expression:
-        """Returns the Expression of a condition. Raises ``PredicateError`` if it is not
-        understood.
+        """Returns the Expression of a condition.
+
+        Raises ``PredicateError`` if it is not understood.
         """
         search = text_search_of(node)
         if search is not None and not self._holds_several(search.subject):

@@ -64,8 +64,9 @@ def is_inner(join: exp.Join) -> bool:
 
 
 def place_of(column: exp.Column, sources: Sources, merged: Mapping[str, str]) -> Place | None:
-    """Returns the source and the name of ``column``. USING columns belong to their source in
-    ``merged``.
+    """Returns the source and the name of ``column``.
+
+    ``merged`` has the source of each USING column.
     """
     name = column.name.lower()
     if len(column.parts) == 1 and name in merged:

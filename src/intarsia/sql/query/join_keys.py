@@ -26,9 +26,7 @@ _AMONG_CALL = " among "
 def join_keys(
     scopes: Scopes, select: exp.Select, sources: Sources
 ) -> Iterator[tuple[str, exp.Expr]]:
-    """Yields conditions on sources of ``select``, with their alias, for a row to match any other
-    row.
-    """
+    """Yields conditions on sources of ``select``, with the alias, for a row to have a match."""
     pairs: list[tuple[Place, Place]] = []
     for group in equal_columns(scopes, select, sources, _are_keys):
         pairs += itertools.permutations(sorted(group), 2)
@@ -56,9 +54,7 @@ def member_keys(scopes: Scopes, select: exp.Select, sources: Sources) -> Iterato
 
 
 def keys_in(condition: exp.Expr) -> Iterator[tuple[str, tuple[Origin, ...]]]:
-    """Yields the columns that ``condition`` restricts to values of other columns, and those
-    columns.
-    """
+    """Yields each column whose values ``condition`` takes from other columns, and these columns."""
     for part in conjuncts(condition):
         if isinstance(part, exp.Anonymous) and part.this == _AMONG_CALL:
             column, *rest = part.expressions
@@ -69,8 +65,7 @@ def keys_in(condition: exp.Expr) -> Iterator[tuple[str, tuple[Origin, ...]]]:
 
 
 def _outer_join_pairs(join: exp.Join, at: int, sources: Sources) -> Iterator[tuple[Place, Place]]:
-    """Yields pairs of columns: rows with the first count only if another row has its value in the
-    second.
+    """Yields pairs of columns. A row counts only if its value in the first occurs in the second.
 
     Yields nothing for a USING column that several sources have.
     """
@@ -102,9 +97,7 @@ def _among(column: exp.Column, origins: Iterable[Origin]) -> exp.Expr:
 
 
 def _are_keys(one: pa.DataType | None, other: pa.DataType | None) -> bool:
-    """True if values of the two types are equal to an engine exactly where they are equal to
-    pyarrow.
-    """
+    """True if an engine and pyarrow agree which values of the two types are equal."""
     if one is None or other is None:
         return False
     types = pa.types

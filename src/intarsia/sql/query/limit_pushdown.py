@@ -90,8 +90,7 @@ class Need:
 
 
 def need_of(select: exp.Expr, sources: Sources, outputs: Sequence[exp.Expr] | None) -> Need | None:
-    """Returns what ``select``, a whole query, needs of the one table in ``sources``; None for all
-    rows.
+    """Returns what ``select``, a whole query, needs of the table in ``sources``; None for all rows.
 
     ``outputs`` are the query's outputs with ``*`` spelled out. Columns are in lower case.
     """
@@ -157,9 +156,7 @@ def _limit_of(select: exp.Select) -> int | None:
 
 
 def _number_in(select: exp.Select, part: str) -> int | None:
-    """Returns the number of a LIMIT or OFFSET, 0 if the clause is missing, None if it is no
-    number.
-    """
+    """Returns the number of a LIMIT or OFFSET, 0 without the clause, None if it is no number."""
     node = select.args.get(part)
     if node is None:
         return 0
@@ -170,9 +167,7 @@ def _number_in(select: exp.Select, part: str) -> int | None:
 def _first_of(
     ordered: exp.Ordered, count: int, sources: Sources, outputs: Sequence[exp.Expr]
 ) -> First | None:
-    """Returns the first rows by the first key of ORDER BY, or None if that is no column of the
-    table.
-    """
+    """Returns the first rows by the first key of ORDER BY, or None if that is not a column."""
     key = ordered.this
     if not has_only(ordered, ("this", "desc", "nulls_first")):
         return None

@@ -15,8 +15,7 @@ Fits = Callable[[exp.Expr], bool]
 
 
 def implied(condition: exp.Expr, fits: Fits) -> exp.Expr | None:
-    """Returns the strongest condition that ``condition`` implies, made of fitting parts by AND and
-    OR.
+    """Returns the strongest AND and OR of fitting parts that ``condition`` implies.
 
     Returns ``condition`` itself if it fits, and None if nothing is implied.
     """

@@ -20,8 +20,7 @@ _UNKNOWN = object()
 
 
 def numbered(query: str, dialect: str) -> str:
-    """Returns ``query`` with ``$1``, ``$2``, … in place of each ``?``, unless it has other
-    parameters.
+    """Returns ``query`` with ``$1``, ``$2``, … for each ``?``, unless it has other parameters.
 
     Raises sqlglot's errors if ``query`` is not SQL.
     """

@@ -32,15 +32,11 @@ from intarsia.sql.scope import (
 )
 
 _MAX_EXTRA_COLUMNS = 100
-"""Conditions pushed into a common table expression may mention this many columns more than the
-query.
-"""
+"""Conditions on a common table expression may mention this many more columns than the query."""
 
 
 def conditions_of(tree: exp.Expr, scopes: Scopes) -> dict[int, tuple[exp.Expr, ...]]:
-    """Returns, for each table of ``scopes`` by ``id``, the conditions on it, in terms of its
-    columns.
-    """
+    """Returns the conditions on each table of ``scopes``, by ``id``, in terms of its columns."""
     pushdown = _Pushdown(scopes)
     for select in tree.find_all(exp.Select):
         pushdown.visit(select)
@@ -76,8 +72,7 @@ class _Pushdown:
             self._push(select, sources, condition)
 
     def finish(self, max_columns: int) -> None:
-        """Pushes into each common table expression the OR of the conditions of all references to
-        it.
+        """Pushes into each common table expression the OR of the conditions of its references.
 
         It goes from the last to the first, as each refers to earlier ones only. The conditions may
         double in size at each step. They are dropped if they mention more than ``max_columns``
@@ -184,9 +179,7 @@ class _Pushdown:
     def _push_into_both(
         self, operation: exp.SetOperation, condition: exp.Expr, names: Sequence[str]
     ) -> None:
-        """Pushes a condition into both sides of a set operation, as each row of a side stands for
-        itself.
-        """
+        """Pushes a condition into both sides of a set operation, which treat rows alike."""
         sides = [self._scopes.body_of(operation.this), self._scopes.body_of(operation.expression)]
         positions = [names.index(name) for name in _names_in(condition) if name in names]
         if not is_positional(operation) or not all(

@@ -70,9 +70,7 @@ def cannot_fail(select: exp.Select) -> bool:
 def passes(
     select: exp.Select, used: Iterable[exp.Expr], outputs: Sequence[exp.Expr], sources: Sources
 ) -> bool:
-    """True if a condition on ``used``, some of ``select``'s ``outputs``, may be applied to its
-    input.
-    """
+    """True if a condition on ``used`` outputs of ``select`` may be applied to its input."""
     if any(select.args.get(name) for name in _BARRIERS):
         return False
     group, distinct = select.args.get("group"), select.args.get("distinct")
@@ -91,9 +89,7 @@ def passes(
 
 
 def group_keys(select: exp.Select, outputs: Sequence[exp.Expr], sources: Sources) -> set[str]:
-    """Returns the grouping keys of ``select`` as ``_resolved`` text; an empty set if they are not
-    plain.
-    """
+    """Returns the grouping keys of ``select`` as ``_resolved`` text, an empty set if not plain."""
     group = select.args.get("group")
     if group is None or not has_only(group, ("expressions", "all")):
         return set()

@@ -28,9 +28,7 @@ _FIRST_ROW_CLAUSES = (*_AGGREGATE_CLAUSES, "order", "limit")
 
 
 class Subquery(NamedTuple):
-    """The text of a subquery, and its place in the query from ``start`` to ``stop``, with
-    parentheses.
-    """
+    """The text of a subquery, and its range in the query, parentheses included."""
 
     start: int
     stop: int

@@ -44,9 +44,7 @@ _READ_ONLY_FUNCTIONS = {
     *("range", "generate_series", "unnest", "repeat", "glob", "read_parquet", "parquet_scan"),
     *("read_csv", "read_csv_auto", "read_json", "read_json_auto", "read_text", "read_blob"),
 }
-"""Functions in FROM that are known to have no side effects; ``enable_logging``, for
-example, has.
-"""
+"""Functions in FROM that are known to have no side effects, unlike ``enable_logging``."""
 _PIPE = "|>"
 _EXPLAIN = re.compile(r"(\s*explain\b(\s+analyze\b)?(\s*\([^()]*\))?\s*)+", re.IGNORECASE)
 

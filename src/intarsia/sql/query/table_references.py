@@ -34,9 +34,7 @@ def occurrences(tree: exp.Expr, known: Mapping[str, str], query: str) -> list[ex
 
 
 def _allowed_parts(table: exp.Table) -> tuple[str, ...]:
-    """Returns the parts that a table may have: a name, an alias, and joins if the query begins with
-    FROM.
-    """
+    """Returns the parts a table may have: name, alias, and joins if the query begins with FROM."""
     is_first = isinstance(table.parent, exp.From)
     return PLAIN_TABLE if is_first else PLAIN_TABLE[:2]
 
