@@ -12,11 +12,9 @@ PLAIN = (
     "README.md",
     "docs",
     "src/intarsia/cli",
-)
-PLAIN = ("src/intarsia/parquet",)
+    "src/intarsia/expr",
     "src/intarsia/index",
     "src/intarsia/parquet",
-    "src/intarsia/expr",
     "src/intarsia/pruning",
     "src/intarsia/pyarrow_internals.py",
     "src/intarsia/sql",
