@@ -1071,7 +1071,7 @@ def test_an_offset_index_that_is_none_or_nowhere_is_found(verified, flat):
     data = with_chunk(flat, 0, "i64", offset_index_offset=10**7)
     ((severity, where, message),) = verified(data)
     assert (severity, where) == (ERROR, Where(None, 0, "i64", offset=10**7))
-    assert "are pointed at, outside the" in message
+    assert "are referenced outside the" in message
 
 
 @pytest.mark.parametrize("name", ["i64", "text"])
@@ -1521,7 +1521,7 @@ def test_a_directory_that_was_carried_along_is_found(verified, indexed):
     data = written(table.replace_schema_metadata(keys))
     assert metadata_of(data).key_value(FOOTER_KEY) == pointer
     offset, length = (json.loads(pointer)[field] for field in ("offset", "length"))
-    message = f"{length} bytes are pointed at, outside the {len(data):,} bytes there are"
+    message = f"{length} bytes are referenced outside the {len(data):,} bytes there are"
     message += "; the file was rewritten since"
     place = Where(offset=offset)
     assert verified(data) == [(ERROR, place, f"embedded indexes are ignored: {message}")]

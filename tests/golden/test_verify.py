@@ -51,7 +51,7 @@ WRONG = {
     },
     # A fuzzed page index lies behind the end of the file; pyarrow reads pages without it.
     f"{FUZZ}-5382863341289472.parquet": NOT_NULL_PAGES
-    | {"19 bytes are pointed at, outside the 3,380 bytes there are"},
+    | {"19 bytes are referenced outside the 3,380 bytes there are"},
     "apache-parquet-testing__data-datapage_v1-corrupt-checksum.parquet": NOT_NULL_PAGES
     | {
         "checksum bbce3b9d in the header, 0f4f6d0a of the bytes",

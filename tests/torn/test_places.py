@@ -333,7 +333,7 @@ def test_an_error_of_looking_at_an_open_file_is_one_of_its_path(file, monkeypatc
 
     opened = ia.ParquetFile(file)
     monkeypatch.setattr(os, "fstat", fail(errno.EIO))
-    with pytest.raises(ia.PathError, match=r"t\.parquet: cannot be looked at: .*injected"):
+    with pytest.raises(ia.PathError, match=r"t\.parquet: cannot be accessed: .*injected"):
         opened.read(["k"])
     monkeypatch.setattr(os, "fstat", fail(errno.ESTALE))  # as of a file that a network's disk lost
     with pytest.raises(ia.PathError, match="the file was replaced while it was read"):

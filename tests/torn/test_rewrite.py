@@ -184,7 +184,7 @@ def test_a_folder_that_cannot_be_synced_undoes_nothing(number, file, monkeypatch
         synced(path)
 
     monkeypatch.setattr(atomic_replace, "_sync", refuse)
-    told = pytest.warns(ia.IntarsiaWarning, match="was written, and may not outlive a crash")
+    told = pytest.warns(ia.IntarsiaWarning, match="was written, but may be lost")
     with told if number == errno.EIO else contextlib.nullcontext():
         ia.add_indexes(file, [ia.Lookup("k")])
     (report,) = ia.list_indexes(file)

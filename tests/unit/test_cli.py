@@ -894,6 +894,6 @@ def test_a_name_that_is_not_utf8_is_said(say, tmp_path: Path) -> None:
     os.rename(tmp_path / "a.parquet", os.fsencode(tmp_path) + b"/b\xff.parquet")
     said = say("scan", tmp_path)
     assert (said.code, said.out) == (1, "")
-    assert said.err.startswith(f"intarsia: {tmp_path}: cannot be looked at: 'utf-8' codec")
-    with pytest.raises(ia.PathError, match=r"b\\xff.parquet: cannot be looked at"):
+    assert said.err.startswith(f"intarsia: {tmp_path}: cannot be accessed: 'utf-8' codec")
+    with pytest.raises(ia.PathError, match=r"b\\xff.parquet: cannot be accessed"):
         ia.dataset(os.fsdecode(os.fsencode(tmp_path) + b"/b\xff.parquet"))

@@ -268,7 +268,7 @@ def test_handles_are_closed_though_modules_are_gone(tmp_path, monkeypatch):
     path.write_bytes(b"PAR1")
     source = FileSource(pafs.LocalFileSystem(), str(path))
     assert source.read([(0, 4)]) == [b"PAR1"]
-    number = source._handle._number
+    number = source._handle._descriptor
     os.fstat(number)
     monkeypatch.setattr(
         "intarsia.io.file_handle.os", None

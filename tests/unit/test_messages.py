@@ -44,12 +44,12 @@ WRONG: dict[str, tuple[type[Exception], str, Call]] = {
     ),
     "open_file": (
         TypeError,
-        "a path or several of them are needed, not BufferReader",
+        "expected a path or a list of paths, not BufferReader",
         lambda path: ia.dataset(pa.BufferReader(path.read_bytes())),
     ),
     "list_of_bytes": (
         TypeError,
-        "a path or several of them are needed, not bytes",
+        "expected a path or a list of paths, not bytes",
         lambda path: ia.dataset([bytes(path)]),
     ),
     "partitioning": (
@@ -159,7 +159,7 @@ WRONG: dict[str, tuple[type[Exception], str, Call]] = {
     ),
     "data_frame": (
         TypeError,
-        "a path or several of them are needed, not DataFrame",
+        "expected a path or a list of paths, not DataFrame",
         lambda path: ia.dataset(TABLE.to_pandas()),
     ),
     "paths_as_a_table": (

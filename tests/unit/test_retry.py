@@ -58,7 +58,7 @@ FOR_GOOD = [
     OSError("AWS Error NO_SUCH_BUCKET during ListObjectsV2 operation"),
     ConnectionRefusedError(111, "Connection refused"),
     OSError("AWS Error NETWORK_CONNECTION during GetObject operation: curlCode: 7, no connection"),
-    OSError("of 503 bytes asked for 504 came"),
+    OSError("of 503 bytes requested 504 came"),
     StatusError(403),
     AnswerError(404),
     Exception("Unable to locate credentials"),

@@ -216,7 +216,7 @@ def test_a_read_that_is_cut_off_is_no_damage(folder):
     assert source.size > 100
     whole = storage.cat_file
     storage.cat_file = lambda path, **asked: whole(path, **asked)[:-1]
-    with pytest.raises(ia.PathError, match=r"of 100 bytes asked for 99 came"):
+    with pytest.raises(ia.PathError, match=r"of 100 bytes requested 99 came"):
         source.read([(0, 100)])
 
 

@@ -1,4 +1,7 @@
-"""Files that take another's place at once or not at all: temporary files, locks, and syncing."""
+"""Replaces files atomically: temporary files, locks, syncing.
+
+A reader sees the old file or the new one, never a part of either.
+"""
 
 from __future__ import annotations
 
@@ -32,19 +35,19 @@ TEMPORARY_SUFFIX = ".intarsia-tmp"
 _TEMPORARY = re.compile(
     rf"\..*\.([0-9a-f]{{4}})([0-9a-f]{{4}}){re.escape(TEMPORARY_SUFFIX)}", re.DOTALL
 )
-_CLEANED_SECONDS = 60
-"""Seconds before a folder is looked at for leftovers again: listing it takes time."""
-_CLEANED_FOLDERS = 10_000
-"""Folders that are remembered to have been looked at."""
+_CLEANUP_INTERVAL_SECONDS = 60
+"""Seconds until ``remove_leftovers`` lists a folder again, as listing takes time."""
+_MAX_CLEANED_FOLDERS = 10_000
+"""Folders that are remembered as cleaned. Above this number all are forgotten."""
 _cleaned: dict[str, float] = {}
 _WITHOUT_FOLDERS = (pafs.S3FileSystem,)
-"""What a folder is not made in before it holds something."""
-_NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM)
-"""What disks that cannot sync folders say, or those whose folders cannot be opened."""
-_END_BYTES = 64 * 1024
-"""By these last bytes, and its length, an uploaded file is recognized."""
-_WRITTEN_BYTES = 128 * 1024
-"""Larger pieces take the system longer, which looks for as much room in one place for them."""
+"""File systems where a folder exists once it holds an object, so none is created."""
+_FOLDER_SYNC_ERRORS = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM)
+"""Error numbers of disks that cannot sync folders, and of folders that cannot be opened."""
+_COMPARED_TAIL_BYTES = 64 * 1024
+"""Bytes at the end that, with the length, identify an uploaded file."""
+_WRITE_BYTES = 128 * 1024
+"""Bytes of one write. Larger writes take longer, as the kernel looks for contiguous memory."""
 
 
 @contextlib.contextmanager
@@ -57,24 +60,28 @@ def replacing(
     holds_rows: bool = False,
     like: str | None = None,
 ) -> Iterator[Callable[[], BinaryIO]]:
-    """Write a file that takes the place of ``path`` at once, or not at all.
+    """Writes a file that replaces ``path`` atomically, or not at all.
 
     Yields a function that opens the temporary file for writing. When the block ends without an
-    error the file is synced and renamed over ``path``; otherwise it is removed and ``path`` is
-    untouched, as it is where ``check``, which is called just before, raises ``PathError``. With
-    ``keep_unfinished`` a local temporary file is left where it is after an error. What a process
-    that was killed has left is removed by ``remove_leftovers``, unless it ``holds_rows`` that are
-    nowhere else. A new local file that is made of another one, ``like``, is read by nobody who
-    could not read that. Raises ``PathError`` where the file cannot be written.
+    error, the file is synced and renamed over ``path``. After an error it is removed, and ``path``
+    stays as it was. ``check`` runs just before the rename and may raise ``PathError`` to prevent
+    it.
+
+    With ``keep_unfinished`` a local temporary file stays after an error. ``remove_leftovers``
+    removes the temporary files of killed processes, except files that hold rows found nowhere else
+    (``holds_rows``). ``like`` is the path of the file that a new local file derives from. If no
+    file is at ``path`` yet, the new one gets the owner and permissions of ``like``.
+
+    Raises ``PathError`` if the file cannot be written.
     """
     local = local_path(path, filesystem)
     if local is None:
-        replaced = _replacing_remote(path, filesystem, check)
+        replacement = _replacing_remote(path, filesystem, check)
     else:
         model = None if like is None else local_path(like, filesystem)
-        replaced = _replacing_local(local, check, keep_unfinished, holds_rows, model)
+        replacement = _replacing_local(local, check, keep_unfinished, holds_rows, model)
     try:
-        with replaced as create:
+        with replacement as create:
             yield create
     except PathError:
         raise
@@ -83,16 +90,17 @@ def replacing(
 
 
 def check_unchanged(path: str, filesystem: pafs.FileSystem, since: Version) -> None:
-    """Raise ``PathError`` where the file at ``path`` is another one than ``since``, if known.
+    """Raises ``PathError`` if the file at ``path`` is not the version ``since``.
 
-    And where storage does not say which it is.
+    If storage cannot tell the version now, that raises as well. If ``since`` is None, nothing is
+    checked.
     """
     if since not in (None, version_of(path, filesystem, is_sure=True)):
         raise changed(path)
 
 
 def changed(path: str) -> PathError:
-    """The error for a file that is not the one that was to be replaced."""
+    """Returns the error for a file that another writer replaced."""
     return PathError(f"{path}: another writer changed the file; it was left as it is")
 
 
@@ -114,61 +122,61 @@ def _replacing_local(
     try:
         opener = _opener_like(model)
         yield lambda: _open_locked(temporary, opener, locks)
-        _own_as(temporary, model, is_told=model == target)
+        _own_as(temporary, model, warns=model == target)
         _sync(temporary)
         with locked(target):
             check()
-            _forget_hadoop_checksum(target)  # before: a file without one is read as it is
+            _remove_hadoop_checksum(target)  # first: Hadoop reads a file without a checksum
             os.replace(temporary, target)
     except BaseException as error:
-        # A writer that is forgotten, as at the end of a program, leaves what it wrote; in a process
-        # that was forked, it has written there what the other one does not know of.
-        is_forgotten = isinstance(error, GeneratorExit) and os.getpid() == process
-        if not (keep_unfinished or is_forgotten):
+        # A generator that is never resumed, as at the end of a program, leaves its file. A forked
+        # child removes it, as it may have written bytes that the parent does not know of.
+        is_abandoned = isinstance(error, GeneratorExit) and os.getpid() == process
+        if not (keep_unfinished or is_abandoned):
             temporary.unlink(missing_ok=True)
         raise
     finally:
         for handle in locks:
-            if os.getpid() == process:  # a forked process shares the lock, and has no part in it
+            if os.getpid() == process:  # a forked child must not release its parent's lock
                 with contextlib.suppress(OSError):
                     fcntl.flock(handle, fcntl.LOCK_UN)
             os.close(handle)
     try:
         _sync(target.parent)
     except OSError as error:
-        if error.errno not in _NO_SYNC:
-            message = f"{path}: was written, and may not outlive a crash of the machine: {error}"
+        if error.errno not in _FOLDER_SYNC_ERRORS:
+            message = f"{path}: was written, but may be lost if the machine crashes: {error}"
             tell(message)
 
 
 def _opener_like(target: Path) -> Callable[[str, int], int]:
-    """Opens files that nobody can read who could not read ``target``, where there is one."""
+    """Returns an opener of new files, which only the owner may read if ``target`` exists."""
     mode = 0o600 if target.exists() else 0o666
     return lambda path, flags: os.open(path, flags, mode)
 
 
-def _own_as(path: Path, target: Path, *, is_told: bool) -> None:
-    """Give ``path`` owner and permissions of ``target``, where there is one, as far as allowed.
+def _own_as(path: Path, target: Path, *, warns: bool) -> None:
+    """Gives ``path`` the owner and permissions of ``target``, if it exists, as far as allowed.
 
-    Of an owner that is not kept a warning says so, where that ``is_told``.
+    If the owner cannot be set and ``warns`` is true, a warning is issued.
     """
     try:
-        found = os.stat(target)
+        original = os.stat(target)
     except OSError:
         return
-    mode = stat.S_IMODE(found.st_mode)
+    mode = stat.S_IMODE(original.st_mode)
     try:
-        os.chown(path, found.st_uid, found.st_gid)
+        os.chown(path, original.st_uid, original.st_gid)
     except OSError:
         with contextlib.suppress(OSError):
-            os.chown(path, -1, found.st_gid)
-        now = os.stat(path)
-        if now.st_gid != found.st_gid:  # another group has no more rights than all others
+            os.chown(path, -1, original.st_gid)
+        actual = os.stat(path)
+        if actual.st_gid != original.st_gid:  # the new group gets the rights of all others
             mode = mode & ~stat.S_IRWXG | (mode & stat.S_IRWXO) << 3
-        if is_told and (now.st_uid, now.st_gid) != (found.st_uid, found.st_gid):
+        if warns and (actual.st_uid, actual.st_gid) != (original.st_uid, original.st_gid):
             tell(
-                f"{target}: its owner cannot be kept: it was {found.st_uid}:{found.st_gid}, and is "
-                f"{now.st_uid}:{now.st_gid}"
+                f"{target}: its owner cannot be kept: it was {original.st_uid}:{original.st_gid}, "
+                f"and is {actual.st_uid}:{actual.st_gid}"
             )
     with contextlib.suppress(OSError):
         os.chmod(path, mode)
@@ -176,36 +184,36 @@ def _own_as(path: Path, target: Path, *, is_told: bool) -> None:
 
 @contextlib.contextmanager
 def locked(target: PathLike) -> Iterator[None]:
-    """Keep others that replace a local file, or its sidecar, from doing so meanwhile.
+    """Locks a local file, so that no other process replaces it or its sidecar in this block.
 
-    The file itself is locked: who waited for it finds another one in its place.
+    The lock is on the old file. A process that waited for it then finds another file at the path.
     """
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # nothing to replace, or a disk without locks
             handle = os.open(target, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait
-            held.callback(os.close, handle)
+            stack.callback(os.close, handle)
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 
 
 def _open_locked(path: Path, opener: Callable[[str, int], int], locks: list[int]) -> BinaryIO:
-    """Creates a temporary file, and locks it until the last of ``locks`` is closed.
+    """Creates a temporary file and locks it until the last of ``locks`` is closed.
 
-    The lock says that the process is alive: ``remove_leftovers`` in another one looks for it.
+    The lock shows ``remove_leftovers`` in other processes that this process is alive.
     """
     while True:
         out = open(path, "xb", opener=opener)  # noqa: SIM115 # the caller closes it
         handle = os.dup(out.fileno())
         locks.append(handle)
-        with contextlib.suppress(OSError):  # a disk without locks: nobody can remove it either
+        with contextlib.suppress(OSError):  # a disk without locks, where nothing is removed
             fcntl.flock(handle, fcntl.LOCK_EX)
         if _is_at(path, handle):
             return out
-        out.close()  # it was removed between its creation and the lock
+        out.close()  # another process removed it before it was locked
 
 
 def _is_at(path: PathLike, handle: int) -> bool:
-    """True if the file that is open is the one at ``path``."""
+    """True if the open file is still the one at ``path``."""
     try:
         return os.path.samestat(os.lstat(path), os.fstat(handle))
     except FileNotFoundError:
@@ -217,55 +225,57 @@ def remove_leftovers(folder: PathLike) -> list[str]:
 
     Returns their paths. A file is removed if all of these hold:
 
-    - its name says that it was made of other files, so that no row is lost;
-    - it is a regular file that belongs to this process's user;
-    - no process has it locked, as the one that writes it does until it ends. The system lets go of
-      the lock when that process ends, however it ends.
+    - Its name says that it was made from other files, so that no row is lost.
+    - It is a regular file that belongs to this process's user.
+    - No process has it locked. The writer locks it until it ends, and the system releases the lock
+      even if the writer is killed.
 
-    A folder that was looked at within the last minute is not looked at again.
+    A folder that was cleaned within the last 60 seconds is not listed again.
     """
-    place, now = os.path.abspath(folder), time.monotonic()
-    if now - _cleaned.get(place, -math.inf) < _CLEANED_SECONDS:
+    folder_path, now = os.path.abspath(folder), time.monotonic()
+    if now - _cleaned.get(folder_path, -math.inf) < _CLEANUP_INTERVAL_SECONDS:
         return []
-    if len(_cleaned) >= _CLEANED_FOLDERS:
+    if len(_cleaned) >= _MAX_CLEANED_FOLDERS:
         _cleaned.clear()
-    _cleaned[place] = now
+    _cleaned[folder_path] = now
     removed = []
-    with contextlib.suppress(OSError):  # nothing to look at, or nothing that may be looked at
-        with os.scandir(place) as entries:
-            found = [entry.path for entry in entries if _is_remade(entry.name)]
-        removed = [path for path in found if _remove_if_dead(path)]
+    with contextlib.suppress(OSError):  # no such folder, or no permission to list it
+        with os.scandir(folder_path) as entries:
+            leftovers = [entry.path for entry in entries if _is_made_from_other_files(entry.name)]
+        removed = [path for path in leftovers if _remove_if_dead(path)]
     return removed
 
 
 def remove_leftovers_of(files: Iterable[str], filesystem: pafs.FileSystem) -> None:
-    """Removes what killed processes have left beside local ``files``, and beside their sidecars."""
-    found = (local_path(file, filesystem) for file in files)
-    for folder in {os.path.dirname(os.path.realpath(path)) for path in found if path is not None}:
+    """Removes temporary files of killed processes beside local ``files`` and their sidecars."""
+    local_paths = (local_path(file, filesystem) for file in files)
+    for folder in {
+        os.path.dirname(os.path.realpath(path)) for path in local_paths if path is not None
+    }:
         remove_leftovers(folder)
         remove_leftovers(os.path.join(folder, SIDECAR_FOLDER))
 
 
 @contextlib.contextmanager
 def spared(path: str | None) -> Iterator[None]:
-    """Keeps a local file, which may be a leftover, from being removed meanwhile."""
-    with contextlib.ExitStack() as held:
+    """Protects a local file from ``remove_leftovers`` while the block runs."""
+    with contextlib.ExitStack() as stack:
         if path is not None:
             with contextlib.suppress(OSError):
                 handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-                held.callback(os.close, handle)
+                stack.callback(os.close, handle)
                 fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
         yield
 
 
 def _remove_if_dead(path: str) -> bool:
-    """Removes a file that nobody has locked. Returns False if it is there still."""
-    with contextlib.suppress(OSError), contextlib.ExitStack() as held:
+    """Removes a file that no process has locked. Returns True if it was removed."""
+    with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
         before = os.lstat(path)
         if not stat.S_ISREG(before.st_mode) or before.st_uid != os.geteuid():
             return False
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        held.callback(os.close, handle)
+        stack.callback(os.close, handle)
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if _is_at(path, handle):
             os.unlink(path)
@@ -274,9 +284,10 @@ def _remove_if_dead(path: str) -> bool:
 
 
 def _temporary_name(name: str, *, holds_rows: bool = False) -> str:
-    """A name that readers ignore, near enough to ``name`` for a person to tell what it was for.
+    """Returns a name that readers ignore, and that starts with ``name``, for people to recognize.
 
-    Unless the file ``holds_rows``, the last four of the eight digits are a checksum of the others.
+    It ends in eight hexadecimal digits. The last four are a checksum of the first four, unless the
+    file ``holds_rows``.
     """
     start = os.fsencode(name)[:60].decode(errors="ignore")
     digits = secrets.token_hex(2)
@@ -286,10 +297,10 @@ def _temporary_name(name: str, *, holds_rows: bool = False) -> str:
     return f".{start}.{digits}{end}{TEMPORARY_SUFFIX}"
 
 
-def _is_remade(name: str) -> bool:
-    """True if a file's name says that it is temporary, and made of other files."""
-    found = _TEMPORARY.fullmatch(name)
-    return found is not None and _checksum(found[1]) == found[2]
+def _is_made_from_other_files(name: str) -> bool:
+    """True if a name is that of a temporary file whose rows are in other files as well."""
+    match = _TEMPORARY.fullmatch(name)
+    return match is not None and _checksum(match[1]) == match[2]
 
 
 def _checksum(digits: str) -> str:
@@ -297,10 +308,10 @@ def _checksum(digits: str) -> str:
 
 
 def copied_by_system(path: str, version: Version, out: BinaryIO, length: int) -> int:
-    """Have the system begin the empty file ``out`` with the first ``length`` bytes of another.
+    """Lets the system copy the first ``length`` bytes of a local file to the empty file ``out``.
 
-    Disks that can let both files share them. Gives how many it copied: fewer, or none, where it
-    cannot, or the file at ``path``, of a local disk, is not that ``version``.
+    Some file systems then share the bytes between both files. Returns the number of bytes copied.
+    It is smaller than ``length`` if the system cannot copy, or the file is no longer ``version``.
     """
     copied = 0
     with contextlib.suppress(OSError, AttributeError), open(path, "rb") as old:
@@ -314,22 +325,22 @@ def copied_by_system(path: str, version: Version, out: BinaryIO, length: int) ->
 
 
 def copy_into(source: Source, out: BinaryIO, block: int = 8 * 1024 * 1024) -> None:
-    """Append all bytes of ``source`` to ``out``, ``block`` bytes at a time."""
+    """Appends all bytes of ``source`` to ``out``, reading ``block`` bytes at a time."""
     for offset in range(0, source.size, block):
         write_into(out, source.read([(offset, min(block, source.size - offset))])[0])
 
 
 def write_into(out: BinaryIO, data: memoryview) -> None:
-    """Append ``data`` to ``out`` in small pieces, a third of the processor's time of large ones."""
-    for start in range(0, data.nbytes, _WRITTEN_BYTES):
-        out.write(data[start : start + _WRITTEN_BYTES])
+    """Appends ``data`` to ``out`` in small writes, which take a third of the processor time."""
+    for start in range(0, data.nbytes, _WRITE_BYTES):
+        out.write(data[start : start + _WRITE_BYTES])
 
 
 @contextlib.contextmanager
 def _replacing_remote(
     path: str, filesystem: pafs.FileSystem, check: Callable[[], None]
 ) -> Iterator[Callable[[], BinaryIO]]:
-    """As ``_replacing_local``. A temporary file in ``TMPDIR`` is uploaded and then moved."""
+    """Replaces a remote file: uploads a temporary file from ``TMPDIR``, then moves it."""
     check_may_write(filesystem, path)
     parent, _, name = path.rpartition("/")
     temporary = f"{parent}/{_temporary_name(name)}"
@@ -349,9 +360,9 @@ def _replacing_remote(
 
 
 def upload(source: Source, path: str, filesystem: pafs.FileSystem) -> None:
-    """Write all bytes of ``source`` to a file on any storage. Raises ``OSError``.
+    """Writes all bytes of ``source`` to a file on any storage. Raises ``OSError``.
 
-    On remote storage an upload that fails for a moment is begun anew.
+    On remote storage, an upload is started again after a transient error.
     """
 
     def request() -> None:
@@ -359,7 +370,7 @@ def upload(source: Source, path: str, filesystem: pafs.FileSystem) -> None:
         try:
             copy_into(source, out)
         except BaseException:
-            with contextlib.suppress(Exception):  # the first error is the one to tell
+            with contextlib.suppress(Exception):  # the first error is reported
                 out.close()
             raise
         out.close()
@@ -368,7 +379,7 @@ def upload(source: Source, path: str, filesystem: pafs.FileSystem) -> None:
 
 
 def remove_file(path: str, filesystem: pafs.FileSystem) -> None:
-    """Delete a file, if it is there. Raises ``OSError``."""
+    """Deletes a file if it exists. Raises ``OSError``."""
 
     def request() -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -384,9 +395,10 @@ def _move(
     filesystem: pafs.FileSystem,
     check: Callable[[], None],
 ) -> None:
-    """Move an upload of ``source`` to ``path``, unless ``check`` raises ``PathError``.
+    """Moves an upload of ``source`` to ``path``, unless ``check`` raises ``PathError``.
 
-    A move that failed may have been made all the same, or copied the file and not removed it.
+    Each try first looks at what the last one did. A move that failed may have succeeded on the
+    server, or have copied the file without removing the original.
     """
     tries = 0
 
@@ -409,9 +421,9 @@ def _move(
 
 
 def _with_file(request: Callable[[str], object], path: str, filesystem: pafs.FileSystem) -> None:
-    """Make a request about a file. Raises ``FileNotFoundError`` only if the file is not there.
+    """Makes a request about a file. Raises ``FileNotFoundError`` only if the file does not exist.
 
-    fsspec looks for files first, and takes any error for an answer.
+    fsspec first checks for existence, and takes any error for absence.
     """
     try:
         request(path)
@@ -422,8 +434,8 @@ def _with_file(request: Callable[[str], object], path: str, filesystem: pafs.Fil
 
 
 def _is_at_path(source: Source, path: str, filesystem: pafs.FileSystem) -> bool:
-    """True if the remote file at ``path`` has the length of ``source`` and ends as it does."""
-    start = max(source.size - _END_BYTES, 0)
+    """True if the remote file at ``path`` has the length and the last bytes of ``source``."""
+    start = max(source.size - _COMPARED_TAIL_BYTES, 0)
     end = [(start, source.size - start)]
     with contextlib.closing(FileSource(filesystem, path)) as there:
         return there.size == source.size and there.read(end) == source.read(end)
@@ -438,7 +450,7 @@ def _sync(path: Path) -> None:
 
 
 def make_folder(folder: str, filesystem: pafs.FileSystem) -> None:
-    """Have a folder be there for a file that is to be written. Raises ``OSError``."""
+    """Creates a folder, if needed, for a file that is written next. Raises ``OSError``."""
     if isinstance(filesystem, pafs.LocalFileSystem):
         os.makedirs(folder, exist_ok=True)
     elif not isinstance(filesystem, _WITHOUT_FOLDERS):
@@ -447,7 +459,7 @@ def make_folder(folder: str, filesystem: pafs.FileSystem) -> None:
 
 
 def check_place(path: str) -> None:
-    """Raise ``PathError`` where no local file can be at ``path``."""
+    """Raises ``PathError`` if no local file can be written at ``path``."""
     place = Path(path)
     try:
         if not place.parent.is_dir():
@@ -463,18 +475,21 @@ def check_place(path: str) -> None:
 
 def _check_is_file(place: Path, path: str) -> None:
     if place.exists() and not (place.is_file() or place.is_dir()):
-        raise PathError(f"{path}: it is a device or a pipe, which no file can take the place of")
+        raise PathError(f"{path}: it is a device or a pipe, which cannot be replaced by a file")
 
 
 def sync_folder(path: str) -> None:
-    """Have the name of a local file survive what becomes of the machine."""
+    """Syncs the folder of a local file, so that its name survives a crash of the machine."""
     _sync(Path(path).absolute().parent)
 
 
-def _forget_hadoop_checksum(path: Path) -> None:
-    """Hadoop keeps ``.name.crc`` beside a local file, and refuses the file when it is stale."""
+def _remove_hadoop_checksum(path: Path) -> None:
+    """Removes the ``.name.crc`` that Hadoop keeps beside a local file.
+
+    Hadoop refuses a file whose checksum is stale.
+    """
     try:
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
     except OSError as error:
-        if error.errno != errno.ENAMETOOLONG:  # then there is none
+        if error.errno != errno.ENAMETOOLONG:  # a name too long for a checksum file
             raise

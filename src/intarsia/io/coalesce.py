@@ -1,4 +1,4 @@
-"""Joining byte ranges that are cheaper to read at once."""
+"""Joins byte ranges that are cheaper to read in one request. Does no I/O."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from intarsia.io.source import ByteRange
 
 
 class Group(NamedTuple):
-    """One request: ``length`` bytes from ``offset`` on, serving the ranges at ``members``."""
+    """One request: ``length`` bytes from ``offset``. ``members`` are positions of the ranges in
+    it.
+    """
 
     offset: int
     length: int
@@ -17,10 +19,10 @@ class Group(NamedTuple):
 
 
 def coalesce(ranges: Sequence[ByteRange], gap: int) -> list[Group]:
-    """Groups of ``ranges``, by position, such that ranges at most ``gap`` bytes apart share one.
+    """Returns requests that cover all ``ranges``. Ranges at most ``gap`` bytes apart share one.
 
-    Every range is in exactly one group and lies inside it. Groups are in order of offset and more
-    than ``gap`` bytes apart. ::
+    Every range lies inside exactly one group. Groups are in order of offset, and more than ``gap``
+    bytes apart. ::
 
         ranges    ##..##..........###
         gap 2     ######..........###

@@ -1,4 +1,4 @@
-"""Sorting more entries than fit into memory: sorted runs on disk, merged by blocks."""
+"""Sorts more integers than fit into memory: sorted runs on disk, merged block by block."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from intarsia import deadline, memory
 from intarsia.errors import PathError
 from intarsia.row_ranges import UInt64Array
 
-_OPEN_FILES = "/proc/self/fd"
+_OPEN_FILES_FOLDER = "/proc/self/fd"
 RUN_ENTRIES = 1 << 23
-"""Entries held in memory, at 8 bytes, before they are written out as a run."""
+"""Entries of 8 bytes that stay in memory before they are written out as a run."""
 BLOCK_ENTRIES = 1 << 20
-"""Entries taken of each run at a time, and those of a block."""
-_WORTHWHILE = 0.75
-"""Repeats are looked for early while no larger part of the entries is left without them."""
+"""Entries of an output block, and entries read of each run at a time."""
+_MAX_DISTINCT_FRACTION = 0.75
+"""Added entries are deduplicated at once as long as at most this fraction is distinct."""
 _STEP_ENTRIES = 1 << 15
-"""Entries looked through for repeats at a time."""
-_FEW_RUNS = 3
-"""So many are merged by an algorithm that knows runs; more are sorted anew, which is quicker."""
+"""Entries that are compared for duplicates at a time. They fit into the processor's cache."""
+_MAX_STABLE_SORT_RUNS = 3
+"""Up to this number of runs, a stable sort, which detects runs, is faster than a new sort."""
 
 
 class Workspace:
-    """Temporary files without names: nothing is left of them, even if the process is killed.
+    """Temporary files without names, which disappear even if the process is killed.
 
-    Each is open until it is released or the block ends, and has a path by its number, below
-    ``/proc/self/fd``. Systems without that folder get a folder of named files, which a process
-    that is killed leaves behind.
+    Each file stays open until it is released or the block ends. Its path is its descriptor below
+    ``/proc/self/fd``. On systems without that folder, named files in a temporary folder are used; a
+    killed process leaves them behind.
     """
 
     def __init__(self) -> None:
@@ -56,11 +56,11 @@ class Workspace:
             self._folder.cleanup()
 
     def new_path(self) -> Path:
-        """Returns the path of a new, empty file, or one that no file has yet."""
-        if os.path.isdir(_OPEN_FILES):
-            number = _nameless()
-            path = Path(_OPEN_FILES, str(number))
-            self._open[path] = number
+        """Returns the path of a new file. The file is empty or does not exist yet."""
+        if os.path.isdir(_OPEN_FILES_FOLDER):
+            descriptor = _open_unnamed_file()
+            path = Path(_OPEN_FILES_FOLDER, str(descriptor))
+            self._open[path] = descriptor
             return path
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(
@@ -70,84 +70,86 @@ class Workspace:
         return Path(self._folder.name, str(self._files))
 
     def release(self, path: Path) -> None:
-        """Closes a file that is not opened again; what is mapped of it stays readable."""
-        number = self._open.pop(path, None)
-        if number is not None:
-            os.close(number)
+        """Closes a file that is not opened again. Memory maps of it stay readable."""
+        descriptor = self._open.pop(path, None)
+        if descriptor is not None:
+            os.close(descriptor)
 
 
-def _nameless() -> int:
-    """Opens a temporary file that has no name. Raises ``OSError``."""
+def _open_unnamed_file() -> int:
+    """Opens a temporary file that has no name, and returns its descriptor. Raises ``OSError``."""
     folder = tempfile.gettempdir()
-    with contextlib.suppress(OSError, AttributeError):  # some disks have only files with names
+    with contextlib.suppress(OSError, AttributeError):  # some disks need a name for each file
         return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    number, name = tempfile.mkstemp(prefix="intarsia-", dir=folder)
+    descriptor, name = tempfile.mkstemp(prefix="intarsia-", dir=folder)
     os.unlink(name)
-    return number
+    return descriptor
 
 
 @contextlib.contextmanager
 def on_disk() -> Iterator[None]:
-    """What writes temporary files. Raises ``PathError`` where these cannot be written."""
+    """Raises ``PathError`` if temporary files cannot be written in this block."""
     try:
         yield
     except PathError:
         raise
     except OSError as error:
-        message = f"temporary files cannot be written: {error}; TMPDIR says where they go"
+        message = f"temporary files cannot be written: {error}; set TMPDIR to another folder"
         raise PathError(message) from error
 
 
 class Runs:
-    """Entries, one number each, on their way to being sorted and distinct."""
+    """Collects integers and returns them sorted and distinct."""
 
     def __init__(self, work: Workspace) -> None:
         self._work = work
-        self._held = np.empty(0, np.uint64)
+        self._buffer = np.empty(0, np.uint64)
         self._count = 0
-        self._repeat = True
-        self._written: list[UInt64Array] = []
+        self._has_duplicates = True
+        self._runs: list[UInt64Array] = []
 
     def add(self, entries: UInt64Array) -> None:
-        """Take more entries, in any order: an array of one's own, which is sorted in its place."""
+        """Adds entries in any order. Sorts the array in place: the caller must not use it again."""
         deadline.check()
-        if self._repeat:
-            entries = self._lessened(entries)
-        most = memory.share(8 * RUN_ENTRIES, 16) // 8
-        if self._count + len(entries) > most:
-            self._count = len(self._lessened(self._held[: self._count]))
-            if self._count > most // 2:
-                self._written.append(self._on_disk([self._held[: self._count]]))
+        if self._has_duplicates:
+            entries = self._deduplicated(entries)
+        max_entries = memory.share(8 * RUN_ENTRIES, 16) // 8
+        if self._count + len(entries) > max_entries:
+            self._count = len(self._deduplicated(self._buffer[: self._count]))
+            if self._count > max_entries // 2:
+                self._runs.append(self._on_disk([self._buffer[: self._count]]))
                 self._count = 0
-        if len(entries) > most // 2:
-            self._written.append(self._on_disk([_distinct(entries)]))
+        if len(entries) > max_entries // 2:
+            self._runs.append(self._on_disk([_distinct(entries)]))
             return
         stop = self._count + len(entries)
-        if stop > len(self._held):  # memory that nothing is written to is not taken
-            held, self._held = self._held, np.empty(min(4 * stop, most), np.uint64)
-            self._held[: self._count] = held[: self._count]
-        self._held[self._count : stop] = entries
+        if stop > len(self._buffer):  # memory is only used once it is written to
+            buffer, self._buffer = self._buffer, np.empty(min(4 * stop, max_entries), np.uint64)
+            self._buffer[: self._count] = buffer[: self._count]
+        self._buffer[self._count : stop] = entries
         self._count = stop
 
     def blocks(self) -> Iterator[UInt64Array]:
-        """All entries, sorted and distinct, within blocks and from one to the next. Called once.
+        """Yields all entries, sorted and distinct, in blocks. Called once.
 
-        Where a block ends does not depend on how entries came: each but the last is full.
+        All blocks but the last are full, regardless of the order of ``add``.
         """
-        runs = [*self._written, _distinct(self._held[: self._count])]
-        yield from _filled(merged_blocks(runs) if self._written else iter(runs))
+        runs = [*self._runs, _distinct(self._buffer[: self._count])]
+        yield from _filled(merged_blocks(runs) if self._runs else iter(runs))
 
     def whole(self) -> UInt64Array:
-        """All entries as one array, on disk where they are many. Called once, for ``blocks``."""
-        if not self._written:
-            return _distinct(self._held[: self._count])
+        """Returns all entries as one array, on disk if they are many. Called once, not after
+        ``blocks``.
+        """
+        if not self._runs:
+            return _distinct(self._buffer[: self._count])
         return self._on_disk(self.blocks())
 
-    def _lessened(self, entries: UInt64Array) -> UInt64Array:
-        """``entries`` sorted and distinct, which tells whether to look for repeats early on."""
-        found = _distinct(entries)
-        self._repeat = len(found) <= _WORTHWHILE * len(entries)
-        return found
+    def _deduplicated(self, entries: UInt64Array) -> UInt64Array:
+        """Sorts and deduplicates ``entries``, and decides if later ones are deduplicated early."""
+        distinct = _distinct(entries)
+        self._has_duplicates = len(distinct) <= _MAX_DISTINCT_FRACTION * len(entries)
+        return distinct
 
     def _on_disk(self, blocks: Sequence[UInt64Array] | Iterator[UInt64Array]) -> UInt64Array:
         with on_disk():
@@ -155,22 +157,23 @@ class Runs:
             with open(path, "wb") as out:
                 for block in blocks:
                     block.tofile(out)
-            found = np.memmap(path, dtype=np.uint64, mode="r")
+            entries = np.memmap(path, dtype=np.uint64, mode="r")
             self._work.release(path)
-        return found
+        return entries
 
 
 def merged_blocks(runs: Sequence[UInt64Array]) -> Iterator[UInt64Array]:
-    """Sorted runs as one: all entries up to the least of the ends of their next blocks at a time.
+    """Merges sorted runs, block by block.
 
-    ::
+    Each step takes the next block of every run. It yields all entries up to the smallest of the
+    last entries of these blocks. ::
 
         run 1  1 4 7 9 │ 12 …       ends at 9
-        run 2  2 3 5 6 │ 8 …        ends at 6: up to there nothing else can come in between
+        run 2  2 3 5 6 │ 8 …        ends at 6: no entry up to 6 can follow
     """
-    at = [0] * len(runs)
+    positions = [0] * len(runs)
     while True:
-        heads = {i: run[at[i] : at[i] + BLOCK_ENTRIES] for i, run in enumerate(runs)}
+        heads = {i: run[positions[i] : positions[i] + BLOCK_ENTRIES] for i, run in enumerate(runs)}
         heads = {i: head for i, head in heads.items() if len(head)}
         if not heads:
             return
@@ -180,39 +183,39 @@ def merged_blocks(runs: Sequence[UInt64Array]) -> Iterator[UInt64Array]:
         for i, head in heads.items():
             count = int(np.searchsorted(head, limit, side="right"))
             parts.append(head[:count])
-            at[i] += count
-        yield _distinct(np.concatenate(parts), are_runs=len(parts) <= _FEW_RUNS)
+            positions[i] += count
+        yield _distinct(np.concatenate(parts), are_runs=len(parts) <= _MAX_STABLE_SORT_RUNS)
 
 
 def _distinct(entries: UInt64Array, *, are_runs: bool = False) -> UInt64Array:
-    """The first of ``entries``, after they were sorted and moved up in their place, each once.
+    """Sorts ``entries`` in place, moves distinct ones to the front, and returns that part.
 
-    ``are_runs`` where they are a few runs.
+    ``are_runs`` says that the entries are a few sorted runs.
     """
     entries.sort(kind="stable" if are_runs else None)
     count, last = 0, None
-    for at in range(0, len(entries), _STEP_ENTRIES):  # which the processor's cache holds
-        step = entries[at : at + _STEP_ENTRIES]
+    for start in range(0, len(entries), _STEP_ENTRIES):
+        step = entries[start : start + _STEP_ENTRIES]
         differ = np.ones(len(step), dtype=np.bool_)
         np.not_equal(step[1:], step[:-1], out=differ[1:])
         differ[0] = last is None or step[0] != last
         last = step[-1]
-        if differ.all() and count == at:
+        if differ.all() and count == start:
             count += len(step)
             continue
-        kept = step[differ]
-        entries[count : count + len(kept)] = kept
-        count += len(kept)
+        distinct = step[differ]
+        entries[count : count + len(distinct)] = distinct
+        count += len(distinct)
     return entries[:count]
 
 
 def _filled(blocks: Iterator[UInt64Array]) -> Iterator[UInt64Array]:
-    """The same entries in blocks of ``BLOCK_ENTRIES``, and what is left; one block at least."""
-    held = np.empty(0, np.uint64)
+    """Yields the same entries in blocks of ``BLOCK_ENTRIES``, then the rest; at least one block."""
+    pending = np.empty(0, np.uint64)
     for block in blocks:
-        while len(held) + len(block) > BLOCK_ENTRIES:  # what is left is not empty
-            room = BLOCK_ENTRIES - len(held)
-            yield np.concatenate([held, block[:room]]) if len(held) else block[:room]
-            held, block = block[:0], block[room:]
-        held = np.concatenate([held, block]) if len(held) else block
-    yield held
+        while len(pending) + len(block) > BLOCK_ENTRIES:  # so that the last block is not empty
+            missing = BLOCK_ENTRIES - len(pending)
+            yield np.concatenate([pending, block[:missing]]) if len(pending) else block[:missing]
+            pending, block = block[:0], block[missing:]
+        pending = np.concatenate([pending, block]) if len(pending) else block
+    yield pending

@@ -1,7 +1,6 @@
-"""One file of a file system, opened: its length, its version, and reads at a place.
+"""One open file: its length, its version, and reads at an offset.
 
-Reads may be made from several threads at once. Nothing here is kept or counted; that is for
-``storage``.
+Several threads may read at once. Caching and counting are the task of ``storage``.
 """
 
 from __future__ import annotations
@@ -24,18 +23,19 @@ from intarsia.io.retry import retried
 from intarsia.process_state import release_handles
 
 Stamp = str | None
-"""What tells one version of a file from the next wherever it is asked for: an entity tag, or the
-time of the last change in milliseconds; None where a file system tells neither."""
+"""Identifies one version of a file across processes: its entity tag, or its modification time in
+milliseconds. None if the file system reports neither.
+"""
 Version = tuple[object, ...] | None
-"""What tells one version of a file from the next; None where nothing does, or there is none."""
+"""Identifies one version of a file within a process. None if nothing does, or there is no file."""
 
 
-_TRIES, _NAP_SECONDS = 50, 0.02
-"""How often to open a file while the process has too many open, and the seconds between tries."""
+_TRIES, _PAUSE_SECONDS = 50, 0.02
+"""Tries to open a file while the process has too many open files, and the pause between them."""
 
 
 class Handle(Protocol):
-    """A file as it was when it was opened, which took one request at most."""
+    """A file in the version that was opened. Opening takes one request at most."""
 
     size: int
 
@@ -45,13 +45,16 @@ class Handle(Protocol):
 
     @property
     def stamp(self) -> Stamp:
-        """The stamp of what was opened."""
+        """The stamp of the version that was opened."""
 
     def read_at(self, length: int, offset: int) -> memoryview:
-        """``length`` bytes from ``offset`` on; fewer where the file ends before."""
+        """Returns ``length`` bytes from ``offset``, or fewer at the end of the file."""
 
     def was_changed(self) -> bool:
-        """Was the file written to since it was opened, as far as that can be told at no cost?"""
+        """True if the file was written to since it was opened.
+
+        Only local files are checked; elsewhere this would take a request, and False is returned.
+        """
 
     def close(self) -> None: ...
 
@@ -60,7 +63,7 @@ _NO_FILE = FileNotFoundError, IsADirectoryError, NotADirectoryError
 
 
 def open_handle(filesystem: pafs.FileSystem, path: str) -> Handle:
-    """Open ``path`` for reading. Raises ``PathError`` where that fails."""
+    """Opens ``path`` for reading. Raises ``PathError`` if that fails."""
     check_not_forked(filesystem)
     try:
         if isinstance(filesystem, pafs.LocalFileSystem):
@@ -77,17 +80,17 @@ def open_handle(filesystem: pafs.FileSystem, path: str) -> Handle:
 
 
 def version_of(path: str, filesystem: pafs.FileSystem, *, is_sure: bool = False) -> Version:
-    """The version of the file at ``path`` now.
+    """Returns the current version of the file at ``path``.
 
-    ``None`` where there is no file, and where storage cannot be asked; with ``is_sure``, that is a
-    ``PathError``.
+    Returns None if there is no file, or storage cannot be reached. The latter raises ``PathError``
+    if ``is_sure``.
     """
     if isinstance(filesystem, pafs.LocalFileSystem):
         try:
             return _version(os.stat(path))
         except OSError as error:
             if is_sure and not isinstance(error, _NO_FILE):
-                raise PathError(f"{path}: cannot be looked at: {error}") from error
+                raise PathError(f"{path}: cannot be accessed: {error}") from error
             return None
     try:
         handle = open_handle(filesystem, path)
@@ -101,9 +104,9 @@ def version_of(path: str, filesystem: pafs.FileSystem, *, is_sure: bool = False)
         handle.close()
 
 
-def version_of_open(number: int) -> Version:
-    """The version of a local file that is open by this number."""
-    return _version(os.fstat(number))
+def version_of_open(descriptor: int) -> Version:
+    """Returns the version of an open local file, given its descriptor."""
+    return _version(os.fstat(descriptor))
 
 
 def _version(stat: os.stat_result) -> Version:
@@ -111,13 +114,13 @@ def _version(stat: os.stat_result) -> Version:
 
 
 class _LocalHandle:
-    """A file of the local disk, read without a file position: a tenth of what pyarrow's takes."""
+    """A file of the local disk, read with ``pread``: ten times as fast as through pyarrow."""
 
     def __init__(self, path: str) -> None:
-        self._number = -1
-        # Of a pipe, opening would wait for one who writes.
-        self._number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        stat = os.fstat(self._number)
+        self._descriptor = -1
+        # Opening a pipe would wait for a writer without O_NONBLOCK.
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        stat = os.fstat(self._descriptor)
         if S_ISDIR(stat.st_mode):
             raise IsADirectoryError(path)
         if S_ISFIFO(stat.st_mode):
@@ -126,30 +129,33 @@ class _LocalHandle:
         self.stamp: Stamp = _changed_at(stat.st_mtime_ns / 1e6)
 
     def read_at(self, length: int, offset: int) -> memoryview:
-        data = os.pread(self._number, length, offset)
+        data = os.pread(self._descriptor, length, offset)
         if len(data) == length:
             return memoryview(data)
-        parts = [data]  # the system gives 2 GB at a time, and nothing at the end
-        while data and (got := sum(map(len, parts))) < length:
-            data = os.pread(self._number, length - got, offset + got)
+        parts = [data]  # one read returns 2 GB at most, and nothing at the end
+        while data and (read_bytes := sum(map(len, parts))) < length:
+            data = os.pread(self._descriptor, length - read_bytes, offset + read_bytes)
             parts.append(data)
         return memoryview(b"".join(parts))
 
     def was_changed(self) -> bool:
-        return version_of_open(self._number) != self.version
+        return version_of_open(self._descriptor) != self.version
 
     def close(self, close: Callable[[int], None] = os.close) -> None:
-        """As of ``Handle``. The module ``os`` may be gone before the last handle is, at exit."""
-        number, self._number = self._number, -1
-        if number >= 0:
-            close(number)
+        """Closes the file.
+
+        ``os.close`` is bound as a default, as the module ``os`` may be unloaded first at exit.
+        """
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            close(descriptor)
 
     def __del__(self) -> None:
         self.close()
 
 
 def _local_handle(path: str) -> _LocalHandle:
-    """Opens a local file. Where the process has too many open, others are closed first."""
+    """Opens a local file. If the process has too many open files, cached handles are closed."""
     for _ in range(_TRIES):
         try:
             return _LocalHandle(path)
@@ -157,7 +163,7 @@ def _local_handle(path: str) -> _LocalHandle:
             if error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise
         release_handles()
-        time.sleep(_NAP_SECONDS)  # other threads close theirs once they have read
+        time.sleep(_PAUSE_SECONDS)  # other threads close files once they have read
     return _LocalHandle(path)
 
 
@@ -167,23 +173,23 @@ class _ArrowHandle:
     def __init__(self, filesystem: pafs.FileSystem, path: str) -> None:
         self._file: pa.NativeFile = filesystem.open_input_file(path)
         self.size = int(self._file.size())
-        known = {name.lower(): value for name, value in self._file.metadata().items()}
-        self._tag = known.get("etag")
-        # Asked for now: once the file is replaced, it would be another's.
-        self._changed = None if self._tag else filesystem.get_file_info(path).mtime_ns
+        metadata = {name.lower(): value for name, value in self._file.metadata().items()}
+        self._tag = metadata.get("etag")
+        # Requested now: after a replacement this would be the time of the new file.
+        self._modified_ns = None if self._tag else filesystem.get_file_info(path).mtime_ns
 
     @property
     def version(self) -> Version:
-        """Size, and the entity tag that came with opening; the time of last change elsewhere."""
-        telling = self._tag or self._changed
-        return None if telling is None else (self.size, telling)
+        """The size, with the entity tag of the open file or else its modification time."""
+        identifier = self._tag or self._modified_ns
+        return None if identifier is None else (self.size, identifier)
 
     @property
     def stamp(self) -> Stamp:
-        """The entity tag that came with opening; the time of the last change elsewhere."""
+        """The entity tag of the open file, or else its modification time."""
         if self._tag:
             return _tag(self._tag.decode() if isinstance(self._tag, bytes) else str(self._tag))
-        return None if self._changed is None else _changed_at(self._changed / 1e6)
+        return None if self._modified_ns is None else _changed_at(self._modified_ns / 1e6)
 
     def read_at(self, length: int, offset: int) -> memoryview:
         return memoryview(self._file.read_at(length, offset))
@@ -196,15 +202,15 @@ class _ArrowHandle:
 
 
 class _FsspecHandle:
-    """A file of an fsspec file system, asked for its ranges directly.
+    """A file of an fsspec file system, which is asked for byte ranges directly.
 
-    Through ``pyarrow.fs`` reads would wait for each other, and fetch more than they are asked for.
+    Through ``pyarrow.fs``, reads would wait for each other and fetch more than was requested.
     """
 
     def __init__(self, filesystem: Any, path: str) -> None:
         self._filesystem, self._path = filesystem, path
         with own_errors():
-            filesystem.invalidate_cache(path)  # a listing from before may tell an old length
+            filesystem.invalidate_cache(path)  # a cached listing may have an old length
             self._info = filesystem.info(path)
         if self._info["type"] == "directory":
             raise IsADirectoryError(path)
@@ -212,14 +218,14 @@ class _FsspecHandle:
 
     @property
     def version(self) -> Version:
-        """The size, and all properties that change with the content, however they are called."""
-        known = _told(self._info)
-        telling = sorted(_CHANGING & known.keys())
-        return (self.size, *(str(known[name]) for name in telling)) if telling else None
+        """The size, and all properties that change with the content."""
+        properties = _properties_in(self._info)
+        names = sorted(_VERSION_PROPERTIES & properties.keys())
+        return (self.size, *(str(properties[name]) for name in names)) if names else None
 
     @property
     def stamp(self) -> Stamp:
-        """Of the properties that a file system tells, the one that says most."""
+        """An entity tag if the file system reports one, else a modification time."""
         return _stamp_in(self._info)
 
     def read_at(self, length: int, offset: int) -> memoryview:
@@ -227,7 +233,9 @@ class _FsspecHandle:
             stop = offset + length
             data = memoryview(self._filesystem.cat_file(self._path, start=offset, end=stop))
         if len(data) > length:
-            raise OSError(f"of {length:,} bytes asked for {len(data):,} came: it serves no ranges")
+            raise OSError(
+                f"of {length:,} bytes requested {len(data):,} came: byte ranges are not supported"
+            )
         return data
 
     def was_changed(self) -> bool:
@@ -238,25 +246,34 @@ class _FsspecHandle:
 
 def _length_in(info: Any) -> int:
     if info["size"] is None:
-        raise OSError("its length is not told")
+        raise OSError("the file system does not report its length")
     return int(info["size"])
 
 
-_CHANGING = {"etag", "generation", "ino", "mtime", "lastmodified", "updated", "created", "md5hash"}
+_VERSION_PROPERTIES = {
+    "etag",
+    "generation",
+    "ino",
+    "mtime",
+    "lastmodified",
+    "updated",
+    "created",
+    "md5hash",
+}
 
 
-def _told(info: Any) -> dict[str, Any]:
-    """What a file system tells, however it writes the names."""
+def _properties_in(info: Any) -> dict[str, Any]:
+    """Returns the properties of a file, with names in lower case and without underscores."""
     return {name.lower().replace("_", ""): value for name, value in info.items() if value}
 
 
 def _stamp_in(info: Any) -> Stamp:
-    known = _told(info)
-    for name in _TAGS:
-        if name in known:
-            return _tag(str(known[name]))
-    for name in _TIMES:
-        value = known.get(name)
+    properties = _properties_in(info)
+    for name in _TAG_PROPERTIES:
+        if name in properties:
+            return _tag(str(properties[name]))
+    for name in _TIME_PROPERTIES:
+        value = properties.get(name)
         if isinstance(value, datetime.datetime):
             return _changed_at(value.timestamp() * 1e3)
         if isinstance(value, int | float):
@@ -267,27 +284,27 @@ def _stamp_in(info: Any) -> Stamp:
 
 
 def stamps_below(filesystem: pafs.FileSystem, folder: str) -> dict[str, tuple[int, Stamp]] | None:
-    """All files below a folder of an fsspec file system, by path: their lengths and stamps.
+    """Returns lengths and stamps of all files below a folder of an fsspec file system, by path.
 
-    None for other file systems, whose listings tell times of change. ``pyarrow.fs`` would not hand
-    on what fsspec knows. Raises ``OSError`` where it cannot be listed.
+    Returns None for other file systems, whose listings include modification times. ``pyarrow.fs``
+    does not pass on what fsspec reports. Raises ``OSError`` if the folder cannot be listed.
     """
     if not is_fsspec(filesystem):
         return None
     inner = filesystem.handler.fs
 
-    def listed() -> dict[str, Any]:
+    def request() -> dict[str, Any]:
         with own_errors():
-            inner.invalidate_cache()  # a listing from before may be kept
+            inner.invalidate_cache()  # a listing may be cached
             return infos_in(inner, folder, recursive=True)
 
-    found = retried(filesystem, listed).items()
-    files = (item for item in found if item[1]["type"] != "directory")
+    items = retried(filesystem, request).items()
+    files = (item for item in items if item[1]["type"] != "directory")
     return {path: (_length_in(info), _stamp_in(info)) for path, info in files}
 
 
-_TAGS = ("etag", "md5hash", "generation")
-_TIMES = ("mtime", "lastmodified", "updated", "created")
+_TAG_PROPERTIES = ("etag", "md5hash", "generation")
+_TIME_PROPERTIES = ("mtime", "lastmodified", "updated", "created")
 
 
 def _tag(text: str) -> Stamp:
@@ -299,24 +316,26 @@ def _changed_at(milliseconds: float) -> Stamp:
 
 
 def check_may_write(filesystem: pafs.FileSystem, path: str) -> None:
-    """Raise ``PathError`` where writing to ``path`` might change something else.
+    """Raises ``PathError`` if writing to ``path`` might change other files.
 
-    fsspec takes some names for patterns, and moves or removes what they match; its file systems
-    that keep copies read these, whatever has become of the files. Either may lie below others.
+    fsspec takes some names as patterns, and moves or removes all files that match. Its caching file
+    systems read their own copies, even if the files have changed. Either may lie below other
+    wrappers.
     """
-    whole = path
+    full_path = path
     while isinstance(filesystem, pafs.SubTreeFileSystem):
-        whole, filesystem = filesystem.base_path + whole, filesystem.base_fs
-    own = filesystem.handler.fs if is_fsspec(filesystem) else None
-    while own is not None:
-        if any(kind.__name__ == "CachingFileSystem" for kind in type(own).__mro__):
+        full_path, filesystem = filesystem.base_path + full_path, filesystem.base_fs
+    inner = filesystem.handler.fs if is_fsspec(filesystem) else None
+    while inner is not None:
+        if any(kind.__name__ == "CachingFileSystem" for kind in type(inner).__mro__):
             raise PathError(
-                f"{path}: {type(own).__name__} reads its own copies of files, so none can be "
+                f"{path}: {type(inner).__name__} reads its own copies of files, so none can be "
                 "replaced: give the file system below it, its fs"
             )
-        if is_glob(whole):
+        if is_glob(full_path):
             raise PathError(
-                f"{whole}: to fsspec this is a pattern, for other names too: not written to"
+                f"{full_path}: fsspec takes this name as a pattern, so it is not written to: "
+                "use a name without *, ? and ["
             )
-        whole = own._join(whole) if type(own).__name__ == "DirFileSystem" else whole
-        own = getattr(own, "fs", None)
+        full_path = inner._join(full_path) if type(inner).__name__ == "DirFileSystem" else full_path
+        inner = getattr(inner, "fs", None)

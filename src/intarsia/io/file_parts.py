@@ -1,4 +1,4 @@
-"""A new version of a file, made of bytes of the old one and new bytes."""
+"""Describes a new version of a file by bytes of the old one and new bytes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from intarsia.io.source import ByteRange
 
 Part = bytes | memoryview | ByteRange
-"""New bytes, or where they are in the old file."""
+"""New bytes, or a byte range of the old file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""File systems of fsspec, whose listings fail where they cannot be complete.
+"""Listings of fsspec file systems that are complete, or raise an error.
 
-fsspec's own ``find`` and ``walk`` leave out folders that cannot be listed, and ``isdir`` and
-``exists`` take any error for an answer: one request that fails would cost rows, and nobody knew.
+fsspec's own ``find`` and ``walk`` leave out folders that cannot be listed. Its ``isdir`` and
+``exists`` take any error for absence. A single failed request would silently cost rows.
 """
 
 from __future__ import annotations
@@ -19,34 +19,36 @@ from intarsia.process_state import SharedState, abandon
 
 
 class ListingHandler(pafs.FSSpecHandler):  # type: ignore[misc]  # pyarrow is not typed
-    """As pyarrow's, with listings of what is there now, and all of it.
+    """pyarrow's handler, with complete and uncached listings.
 
     In a forked child, ``fs`` is a copy: the parent's may wait for threads that the child lacks.
     """
 
     def __init__(self, fs: Any) -> None:
-        self._fs, self._process = fs, None if _is_of_parent(fs) else os.getpid()
+        self._fs, self._process = fs, None if _was_made_before_fork(fs) else os.getpid()
 
     @property
     def fs(self) -> Any:
-        """The file system of fsspec."""
+        """The fsspec file system."""
         if self._process != os.getpid():
-            self._fs, self._process = _remote.own(self._fs), os.getpid()
+            self._fs, self._process = _forked.own(self._fs), os.getpid()
         return self._fs
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ListingHandler, (self.fs,)
 
     def get_file_info(self, paths: list[str]) -> list[pafs.FileInfo]:
-        """What there is at paths. Raises ``OSError`` where that cannot be told."""
+        """Returns type, size and time of each path. Raises ``OSError`` if a request fails."""
         with own_errors():
-            found: list[pafs.FileInfo] = super().get_file_info(paths)
-        return found
+            infos: list[pafs.FileInfo] = super().get_file_info(paths)
+        return infos
 
     def get_file_info_selector(self, selector: pafs.FileSelector) -> list[pafs.FileInfo]:
-        """What there is in a folder. Raises ``OSError`` where any of it cannot be listed."""
+        """Returns all files and folders in a folder. Raises ``OSError`` if any part cannot be
+        listed.
+        """
         with own_errors():
-            self.fs.invalidate_cache()  # a listing from before may be kept
+            self.fs.invalidate_cache()  # a listing may be cached
             try:
                 is_folder = self.fs.info(selector.base_dir)["type"] == "directory"
             except FileNotFoundError:
@@ -55,14 +57,15 @@ class ListingHandler(pafs.FSSpecHandler):  # type: ignore[misc]  # pyarrow is no
                 raise
             if not is_folder:
                 raise NotADirectoryError(selector.base_dir)
-            found = infos_in(self.fs, selector.base_dir, recursive=selector.recursive)
-        return [self._create_file_info(path, info) for path, info in found.items()]
+            by_path = infos_in(self.fs, selector.base_dir, recursive=selector.recursive)
+        return [self._create_file_info(path, info) for path, info in by_path.items()]
 
 
 def wrapped(filesystem: Any) -> pafs.FileSystem:
-    """A file system of fsspec, or one that pyarrow has wrapped, as one of pyarrow's.
+    """Returns an fsspec file system as one of pyarrow's that lists completely.
 
-    Raises ``TypeError`` for what is neither's.
+    ``filesystem`` may also be pyarrow's, which may wrap one of fsspec. Raises ``TypeError`` for any
+    other object.
     """
     if isinstance(filesystem, pafs.FileSystem):
         if not is_fsspec(filesystem):
@@ -73,8 +76,8 @@ def wrapped(filesystem: Any) -> pafs.FileSystem:
     return pafs.PyFileSystem(ListingHandler(filesystem))
 
 
-def _is_of_parent(filesystem: Any) -> bool:
-    """Was a file system of fsspec, or one below it, made before this process was forked?"""
+def _was_made_before_fork(filesystem: Any) -> bool:
+    """True if an fsspec file system, or one below it, was made before this process was forked."""
     while filesystem is not None:
         if vars(filesystem).get("_pid", os.getpid()) != os.getpid():
             return True
@@ -83,10 +86,10 @@ def _is_of_parent(filesystem: Any) -> bool:
 
 
 def check_not_forked(filesystem: pafs.FileSystem | str) -> None:
-    """Raise ``PathError`` for a remote file system of pyarrow's own if the parent used one.
+    """Raises ``PathError`` for pyarrow's own remote file systems if the parent process used one.
 
-    ``filesystem`` may be the scheme of one. It would share its connections with the parent's, and
-    new ones hang.
+    ``filesystem`` may be a URI scheme. A forked child would share connections with its parent, and
+    new connections hang.
     """
     if not isinstance(filesystem, str):
         while isinstance(filesystem, pafs.SubTreeFileSystem):
@@ -94,49 +97,54 @@ def check_not_forked(filesystem: pafs.FileSystem | str) -> None:
         if isinstance(filesystem, pafs.LocalFileSystem | pafs.PyFileSystem):
             return
         filesystem = type(filesystem).__name__
-    if _remote.was_used:
+    if _forked.was_used:
         raise PathError(
             f"{filesystem}: this process was forked from one that used pyarrow's remote file "
-            "systems, which would hang here: start it by multiprocessing's 'spawn' or "
+            "systems, which would hang here: start it with multiprocessing's 'spawn' or "
             "'forkserver', or use a file system of fsspec"
         )
-    _remote.is_used = True
+    _forked.is_used = True
 
 
-class _Remote(SharedState):
-    """What a forked process has to know of the remote file systems of its parent."""
+class _ForkedFileSystems(SharedState):
+    """State of the remote file systems of the parent that a forked child needs."""
 
     def __init__(self) -> None:
         self._copies: dict[int, Any] = {}
         self.is_used = self.was_used = False
-        """True if this process, or its parent, used a remote file system of pyarrow's own."""
+        """Whether this process, or its parent, used a remote file system of pyarrow's own."""
         super().__init__()
 
     def own(self, filesystem: Any) -> Any:
-        """Returns a copy of the parent's file system, one of fsspec; the same for each call."""
-        found = self._copies.get(id(filesystem))
-        if found is None:
+        """Returns this process's copy of an fsspec file system of the parent, the same one at each
+        call.
+        """
+        copy = self._copies.get(id(filesystem))
+        if copy is None:
             abandon(filesystem)
             try:
-                found = pickle.loads(pickle.dumps(filesystem))  # our own bytes
-            except Exception:  # noqa: BLE001 # what pickling a foreign object raises
-                found = filesystem
-            found = self._copies.setdefault(id(filesystem), found)
-        return found
+                copy = pickle.loads(pickle.dumps(filesystem))  # pickled here, so safe to load
+            except Exception:  # noqa: BLE001 # pickling a foreign object may raise anything
+                copy = filesystem
+            copy = self._copies.setdefault(id(filesystem), copy)
+        return copy
 
     def clear(self) -> None:
-        """Keep all: file systems are no cache."""
+        """Drops nothing, as file systems are no cache."""
 
     def after_fork(self) -> None:
         self._copies.clear()
         self.was_used = self.was_used or self.is_used
 
 
-_remote = _Remote()
+_forked = _ForkedFileSystems()
 
 
 def is_fsspec(filesystem: pafs.FileSystem) -> bool:
-    """Is it wrapped as pyarrow does it? A handler of another kind may open files in its own way."""
+    """True if pyarrow wraps an fsspec file system with its own handler, or with ``ListingHandler``.
+
+    Other handlers may open files in their own way.
+    """
     return isinstance(filesystem, pafs.PyFileSystem) and type(filesystem.handler) in (
         pafs.FSSpecHandler,
         ListingHandler,
@@ -144,40 +152,40 @@ def is_fsspec(filesystem: pafs.FileSystem) -> bool:
 
 
 def infos_in(filesystem: Any, folder: str, *, recursive: bool) -> dict[str, Any]:
-    """What fsspec tells of all files and folders in a folder, by their paths, in order.
+    """Returns what fsspec reports about all files and folders in a folder, sorted by path.
 
-    Raises what it does, where any of them cannot be listed. A folder that is removed meanwhile
-    holds nothing.
+    Raises fsspec's errors if any of them cannot be listed. A folder that is removed meanwhile
+    counts as empty.
     """
     base = filesystem._strip_protocol(folder).rstrip("/")
-    if recursive and not _walks(filesystem):
-        found = filesystem.find(base, withdirs=True, detail=True)
-        return {path: info for path, info in found.items() if path.strip("/") != base.strip("/")}
-    found, left = {}, [base]
-    while left:
-        at = left.pop()
+    if recursive and not _lists_by_folder(filesystem):
+        by_path = filesystem.find(base, withdirs=True, detail=True)
+        return {path: info for path, info in by_path.items() if path.strip("/") != base.strip("/")}
+    by_path, pending = {}, [base]
+    while pending:
+        at = pending.pop()
         try:
-            listed = filesystem.ls(at, detail=True)
+            entries = filesystem.ls(at, detail=True)
         except FileNotFoundError:
             continue
-        for info in listed:
+        for info in entries:
             path = info["name"].rstrip("/")
-            if path.strip("/") == at.strip("/"):  # objects stand for folders, too
+            if path.strip("/") == at.strip("/"):  # object stores may list the folder itself
                 continue
-            found[path] = info
+            by_path[path] = info
             if recursive and info["type"] == "directory":
-                left.append(path)
-    return dict(sorted(found.items()))
+                pending.append(path)
+    return dict(sorted(by_path.items()))
 
 
-def _walks(filesystem: Any) -> bool:
-    """Does it list folder by folder? Stores that list all at once do not leave any out."""
-    from fsspec import AbstractFileSystem  # whoever hands one over has it
+def _lists_by_folder(filesystem: Any) -> bool:
+    """True if ``find`` lists folder by folder. Stores that list all at once leave nothing out."""
+    from fsspec import AbstractFileSystem  # installed, as the caller passed an object of it
     from fsspec.asyn import AsyncFileSystem
 
     inner = getattr(filesystem, "fs", None)
     if isinstance(inner, AbstractFileSystem):
-        return _walks(inner)
+        return _lists_by_folder(inner)
     is_async = isinstance(filesystem, AsyncFileSystem)
     name, own = ("_find", AsyncFileSystem) if is_async else ("find", AbstractFileSystem)
     return getattr(type(filesystem), name, None) is getattr(own, name)
@@ -185,7 +193,7 @@ def _walks(filesystem: Any) -> bool:
 
 @contextlib.contextmanager
 def own_errors() -> Iterator[None]:
-    """Of fsspec file systems, of which each has errors of its own, all are ``OSError``."""
+    """Turns all errors of fsspec file systems into ``OSError``: each raises errors of its own."""
     try:
         yield
     except (OSError, MemoryError):

@@ -1,4 +1,4 @@
-"""What globs mean: whole, or an error where a folder cannot be listed."""
+"""Expands globs completely, or raises an error if a folder cannot be listed."""
 
 from __future__ import annotations
 
@@ -14,50 +14,56 @@ import pyarrow.fs as pafs
 from intarsia.io.retry import infos_of
 
 HIDDEN = ("_", ".")
-"""What names begin with that readers pass over."""
-_NOTHING = FileNotFoundError, NotADirectoryError
+"""Names that start with one of these are hidden: readers skip them, as Spark does."""
+_ABSENT = FileNotFoundError, NotADirectoryError
 
 
 def is_glob(path: str) -> bool:
-    """Has a path, or a name in one, a character that stands for others?"""
+    """True if a path, or a part of one, contains a wildcard: ``*``, ``?`` or ``[``."""
     return not set("*?[").isdisjoint(path)
 
 
 def base_of(pattern: str) -> str:
-    """The last folder that a glob names without a pattern."""
+    """Returns the leading folders of a glob, up to the first part with a wildcard."""
     return "/".join(itertools.takewhile(lambda part: not is_glob(part), pattern.split("/")))
 
 
 def matching(
     filesystem: pafs.FileSystem, pattern: str, listed: list[pafs.FileInfo] | None = None
 ) -> list[str]:
-    """The files and folders that a glob means, sorted; hidden ones only where it says so.
+    """Returns the files and folders that match a glob, sorted.
 
-    ``listed`` receives all that remote storage lists for it, hidden names included. Raises
-    ``OSError`` where a folder cannot be listed.
+    Hidden ones match only if the glob names them. On remote storage, everything listed, hidden
+    names included, is appended to ``listed``. Raises ``OSError`` if a folder cannot be listed.
     """
     is_local = isinstance(filesystem, pafs.LocalFileSystem)
-    found = _here(pattern) if is_local else _elsewhere(filesystem, pattern, listed)
-    return [match for match in sorted(found) if not _is_hidden(match, pattern)]
+    paths = _local_matches(pattern) if is_local else _remote_matches(filesystem, pattern, listed)
+    return [path for path in sorted(paths) if not _is_hidden(path, pattern)]
 
 
 def means(pattern: str, path: str) -> bool:
-    """Would a glob mean what is at ``path``, if anything is?"""
-    return _fits(path.split("/"), pattern.split("/")) and not _is_hidden(path, pattern)
+    """True if the glob would match ``path``, whether or not something is there."""
+    return _matches_parts(path.split("/"), pattern.split("/")) and not _is_hidden(path, pattern)
 
 
-def _here(pattern: str) -> list[str]:
-    """The local files and folders that a glob means, folder by folder.
+def _local_matches(pattern: str) -> list[str]:
+    """Returns the local files and folders that match a glob, folder by folder.
 
-    As Python's ``glob``, but whole or an ``OSError``, and links that lead back up are not followed.
+    Like Python's ``glob``, but an unreadable folder raises ``OSError``, and ``**`` does not follow
+    links back up.
     """
     parts = pattern.split("/")
-    named = list(itertools.takewhile(lambda part: not is_glob(part), parts))
-    return list(dict.fromkeys(_below("/".join(named), parts[len(named) :])))
+    base = list(itertools.takewhile(lambda part: not is_glob(part), parts))
+    return list(dict.fromkeys(_matches_below("/".join(base), parts[len(base) :])))
 
 
-def _below(folder: str, parts: list[str], above: tuple[tuple[int, int], ...] = ()) -> Iterator[str]:
-    """What the ``parts`` of a glob mean below ``folder``, to which ``**`` came by ``above``."""
+def _matches_below(
+    folder: str, parts: list[str], above: tuple[tuple[int, int], ...] = ()
+) -> Iterator[str]:
+    """Yields the matches of the glob's ``parts`` below ``folder``.
+
+    ``above`` has device and inode of the folders through which ``**`` came here.
+    """
     if not parts:
         yield folder
         return
@@ -65,17 +71,17 @@ def _below(folder: str, parts: list[str], above: tuple[tuple[int, int], ...] = (
     if not is_glob(part):
         path = f"{folder}/{part}"
         if _stat(path, follow=False) is not None:
-            yield from _below(path, rest)
+            yield from _matches_below(path, rest)
         return
     is_deep = part == "**"
     if is_deep:
         while rest[:1] == ["**"]:
             rest = rest[1:]
-        found = _stat(folder or "/", follow=True)
-        if found is None or (found.st_dev, found.st_ino) in above:
+        info = _stat(folder or "/", follow=True)
+        if info is None or (info.st_dev, info.st_ino) in above:
             return
-        above = *above, (found.st_dev, found.st_ino)
-        yield from _below(folder, rest)
+        above = *above, (info.st_dev, info.st_ino)
+        yield from _matches_below(folder, rest)
     for name in _names_in(folder):
         if name.startswith(".") and not part.startswith("."):
             continue
@@ -85,7 +91,7 @@ def _below(folder: str, parts: list[str], above: tuple[tuple[int, int], ...] = (
         if not is_deep and not rest:
             yield path
         elif _is_folder(path):
-            yield from _below(path, parts if is_deep else rest, above if is_deep else ())
+            yield from _matches_below(path, parts if is_deep else rest, above if is_deep else ())
         elif is_deep and not rest:
             yield path
 
@@ -93,20 +99,22 @@ def _below(folder: str, parts: list[str], above: tuple[tuple[int, int], ...] = (
 def _names_in(folder: str) -> list[str]:
     try:
         return os.listdir(folder or "/")
-    except _NOTHING:
+    except _ABSENT:
         return []
 
 
 def _is_folder(path: str) -> bool:
-    found = _stat(path, follow=True)
-    return found is not None and stat.S_ISDIR(found.st_mode)
+    info = _stat(path, follow=True)
+    return info is not None and stat.S_ISDIR(info.st_mode)
 
 
 def _stat(path: str, *, follow: bool) -> os.stat_result | None:
-    """What is at ``path``; None where nothing is, nor where a link leads."""
+    """Returns the status of ``path``, or None if nothing is there or a link is broken or
+    circular.
+    """
     try:
         return os.stat(path, follow_symlinks=follow)
-    except _NOTHING:
+    except _ABSENT:
         return None
     except OSError as error:
         if error.errno == errno.ELOOP:
@@ -114,33 +122,36 @@ def _stat(path: str, *, follow: bool) -> os.stat_result | None:
         raise
 
 
-def _elsewhere(
+def _remote_matches(
     filesystem: pafs.FileSystem, pattern: str, listed: list[pafs.FileInfo] | None
 ) -> list[str]:
-    """The files and folders that a glob means, by one listing below the last folder it names."""
+    """Returns the matches of a glob from one recursive listing below its base folder."""
     parts = pattern.split("/")
     selector = pafs.FileSelector(base_of(pattern), recursive=True, allow_not_found=True)
     infos = infos_of(filesystem, selector)
     if listed is not None:
         listed += infos
-    return [info.path for info in infos if _fits(info.path.split("/"), parts)]
+    return [info.path for info in infos if _matches_parts(info.path.split("/"), parts)]
 
 
-def _fits(parts: list[str], pattern: list[str]) -> bool:
-    """Does a path match a glob? ``**`` stands for any number of folders."""
+def _matches_parts(parts: list[str], pattern: list[str]) -> bool:
+    """True if a path matches a glob, both split at slashes. ``**`` matches any number of
+    folders.
+    """
     if not pattern or not parts:
-        return not parts and all(one == "**" for one in pattern)
+        return not parts and all(part == "**" for part in pattern)
     if pattern[0] == "**":
-        return _fits(parts, pattern[1:]) or _fits(parts[1:], pattern)
-    return fnmatch.fnmatchcase(parts[0], pattern[0]) and _fits(parts[1:], pattern[1:])
+        return _matches_parts(parts, pattern[1:]) or _matches_parts(parts[1:], pattern)
+    return fnmatch.fnmatchcase(parts[0], pattern[0]) and _matches_parts(parts[1:], pattern[1:])
 
 
 def _is_hidden(match: str, pattern: str) -> bool:
-    """Is there a name in what a glob found that starts as hidden ones do, and not in the glob?"""
+    """True if a matched path has a hidden part that no hidden part of the glob names."""
     parts = pattern.split("/")
-    first = next(at for at, part in enumerate(parts) if is_glob(part))
-    asked = [part for part in parts if part.startswith(HIDDEN)]
+    first_wildcard = next(position for position, part in enumerate(parts) if is_glob(part))
+    hidden_patterns = [part for part in parts if part.startswith(HIDDEN)]
     return any(
-        part.startswith(HIDDEN) and not any(fnmatch.fnmatchcase(part, one) for one in asked)
-        for part in match.split("/")[first:]
+        part.startswith(HIDDEN)
+        and not any(fnmatch.fnmatchcase(part, hidden) for hidden in hidden_patterns)
+        for part in match.split("/")[first_wildcard:]
     )

@@ -1,6 +1,6 @@
-"""Files of the local disk, whatever file system they are reached by.
+"""Finds files of the local disk behind wrapped file systems.
 
-Other processes read these as they are, so that they are to be locked, replaced and owned as such.
+Other processes read these files directly, so they are locked, replaced and owned like local files.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from intarsia.io.fsspec_listing import is_fsspec, wrapped
 
 
 def local_path(path: str, filesystem: pafs.FileSystem) -> str | None:
-    """Where a file is on the local disk, in whatever that is wrapped; None where it is elsewhere.
+    """Returns the path of a file on the local disk, or None if it is elsewhere.
 
-    ``pyarrow.fs.SubTreeFileSystem`` wraps it, and fsspec's local and ``DirFileSystem``.
+    Looks through ``pyarrow.fs.SubTreeFileSystem``, and fsspec's ``LocalFileSystem`` and
+    ``DirFileSystem``.
     """
     if isinstance(filesystem, pafs.LocalFileSystem):
         return path
@@ -25,14 +26,14 @@ def local_path(path: str, filesystem: pafs.FileSystem) -> str | None:
 
 
 def unwrapped(path: str, filesystem: pafs.FileSystem) -> tuple[pafs.FileSystem, str]:
-    """The file system that others wrap, as far as they tell, and a path on it."""
+    """Returns the innermost file system below known wrappers, and the path on it."""
     local = local_path(path, filesystem)
     if local is not None:
         return pafs.LocalFileSystem(), local
     while True:
         if isinstance(filesystem, pafs.SubTreeFileSystem):
             path, filesystem = _joined(filesystem.base_path, path), filesystem.base_fs
-        elif is_fsspec(filesystem) and _is_folder_of_another(filesystem.handler.fs):
+        elif is_fsspec(filesystem) and _is_dir_filesystem(filesystem.handler.fs):
             outer = filesystem.handler.fs
             path, filesystem = _joined(outer.path, path), wrapped(outer.fs)
         else:
@@ -40,22 +41,23 @@ def unwrapped(path: str, filesystem: pafs.FileSystem) -> tuple[pafs.FileSystem, 
 
 
 def _local_path(path: str, filesystem: Any) -> str | None:
-    """As ``local_path``, on a file system of fsspec's; by its name, as fsspec may not be there.
+    """Returns the local path on an fsspec file system, or None.
 
-    Other classes may derive from these, and do something else with what they are given.
+    Compares class names, as fsspec may not be installed. Subclasses may do something else with a
+    path, so they do not count.
     """
-    if _is_of(filesystem, "local", "LocalFileSystem"):
+    if _is_class(filesystem, "local", "LocalFileSystem"):
         return str(filesystem._strip_protocol(path))
-    if _is_folder_of_another(filesystem):
+    if _is_dir_filesystem(filesystem):
         return _local_path(_joined(filesystem.path, path), filesystem.fs)
     return None
 
 
-def _is_folder_of_another(filesystem: Any) -> bool:
-    return _is_of(filesystem, "dirfs", "DirFileSystem")
+def _is_dir_filesystem(filesystem: Any) -> bool:
+    return _is_class(filesystem, "dirfs", "DirFileSystem")
 
 
-def _is_of(filesystem: Any, module: str, name: str) -> bool:
+def _is_class(filesystem: Any, module: str, name: str) -> bool:
     own = type(filesystem)
     return (own.__module__, own.__name__) == (f"fsspec.implementations.{module}", name)
 

@@ -1,14 +1,16 @@
-"""One policy for requests to remote storage that fail for a moment.
+"""One retry policy for requests to remote storage that fail with a transient error.
 
-A request is made again where the store says that it is busy (429, 500, 502, 503, 504, SlowDown and
-the like), does not answer in time, or the connection is cut. It is made up to ``TRIES`` times,
-within ``MOST_SECONDS`` of the first try. Before the n-th repetition the caller sleeps a random time
-of up to ``FIRST_SECONDS * 2 ** (n - 1)`` seconds, at most ``LONGEST_SECONDS``: clients that were
-turned away together do not come back together. Anything else fails at once: a file that is not
-there, a host that is not reached, a refusal, wrong credentials, errors of local disks.
+A request is repeated if the store reports that it is busy (429, 500, 502, 503, 504, SlowDown and
+similar codes). It is also repeated after a timeout or a lost connection. It is made up to ``TRIES``
+times, within ``MOST_SECONDS`` of the first try. Before the n-th repetition the caller sleeps a
+random time of up to ``FIRST_SECONDS * 2 ** (n - 1)`` seconds, at most ``LONGEST_SECONDS``. The
+randomness keeps clients that were rejected together from returning together.
 
-Requests that change something are repeated if that does no harm: an upload of bytes that are still
-at hand, a new folder, a removal. A move is repeated after a look at what the last try did.
+All other errors fail at once: a missing file, an unreachable host, a refusal, wrong credentials,
+errors of local disks.
+
+Requests that change something are repeated if that does no harm: an upload whose bytes are still
+available, a new folder, a removal. A move is repeated after a check of what the last try did.
 """
 
 from __future__ import annotations
@@ -27,13 +29,15 @@ from intarsia.threads import awaited
 
 T = TypeVar("T")
 TRIES = 8
-"""How often a request is made: at a fault rate of 30 % one in 15,000 fails for good."""
+"""Tries of a request. At an error rate of 30 %, one request in 15,000 still fails."""
 MOST_SECONDS = 30.0
-"""After so long since the first try, a request is not made again."""
+"""Seconds after the first try, from which on a read is not repeated."""
 FIRST_SECONDS = 0.05
+"""Longest pause before the first repetition. It doubles with each repetition."""
 LONGEST_SECONDS = 2.0
-_BUSY = {408, 425, 429, 500, 502, 503, 504}
-_SAYS_SO = re.compile(
+"""Longest pause before any repetition."""
+_TRANSIENT_STATUSES = {408, 425, 429, 500, 502, 503, 504}
+_TRANSIENT_MESSAGE = re.compile(
     r"\b(?:HTTP(?:/[\d.]+)?(?: status| error| response)?(?: code)?:? ?|status(?: code)?[:=]? ?"
     r"|^|\()(?:408|425|429|500|502|503|504)\b"
     r"|slow ?down|slow_down|throttl|too many requests|service ?_?unavailable|internal_failure"
@@ -43,24 +47,24 @@ _SAYS_SO = re.compile(
     r"|payload is not completed|remote end closed|unexpected (?:eof|end of)",
     re.IGNORECASE,
 )
-_NOT_REACHED = re.compile(r"curlCode: (?:[1-7]|60|77)\b", re.IGNORECASE)
-"""No such host, nobody who listens there, or not the one that is meant."""
-_FOR_GOOD = (
+_UNREACHABLE_MESSAGE = re.compile(r"curlCode: (?:[1-7]|60|77)\b", re.IGNORECASE)
+"""No such host, no server that listens there, or a host with a wrong certificate."""
+_PERMANENT_ERRORS = (
     FileNotFoundError,
     PermissionError,
     IsADirectoryError,
     NotADirectoryError,
     ConnectionRefusedError,
 )
-_FOR_A_MOMENT = TimeoutError, ConnectionError, InterruptedError
+_TRANSIENT_ERRORS = TimeoutError, ConnectionError, InterruptedError
 
 
 def retried(filesystem: pafs.FileSystem, request: Callable[[], T], *, is_write: bool = False) -> T:
-    """Returns what ``request`` does, which is made again where it fails for a moment.
+    """Returns the result of ``request``, which is repeated after transient errors.
 
-    Raises what the last try raised. If ``is_write``, the request runs in this thread, so that
-    nothing of it goes on after the call, and is repeated however long a try takes: uploads are
-    long. All errors of its client are ``OSError`` then.
+    Raises the error of the last try. If ``is_write``, the request runs in the calling thread, so
+    that no part of it continues after the call. It is then repeated no matter how long a try takes,
+    as uploads are long, and all errors of its client are ``OSError``.
     """
     if not is_remote(filesystem):
         return request()
@@ -81,12 +85,12 @@ def retried(filesystem: pafs.FileSystem, request: Callable[[], T], *, is_write: 
 
 
 def infos_of(filesystem: pafs.FileSystem, of: Any) -> Any:
-    """Returns what ``filesystem.get_file_info`` does of a path, of several or of a selector."""
+    """Returns the result of ``filesystem.get_file_info`` for a path, a list or a selector."""
     return retried(filesystem, lambda: filesystem.get_file_info(of))
 
 
 def is_remote(filesystem: pafs.FileSystem) -> bool:
-    """True unless a file system is the local disk's, or derived from one of these."""
+    """Returns False if a file system is, or wraps, one of the local disk."""
     if isinstance(filesystem, pafs.SubTreeFileSystem):
         return is_remote(filesystem.base_fs)
     if not is_fsspec(filesystem):
@@ -100,18 +104,23 @@ def is_remote(filesystem: pafs.FileSystem) -> bool:
 
 
 def is_transient(error: BaseException) -> bool:
-    """True if a request may succeed when it is made again."""
-    errors = list(_led_to(error))
-    if any(isinstance(one, _FOR_GOOD) or _NOT_REACHED.search(str(one)) for one in errors):
+    """True if a request may succeed when it is repeated."""
+    errors = list(_error_and_causes(error))
+    if any(
+        isinstance(cause, _PERMANENT_ERRORS) or _UNREACHABLE_MESSAGE.search(str(cause))
+        for cause in errors
+    ):
         return False
     return any(
-        isinstance(one, _FOR_A_MOMENT) or _status_of(one) in _BUSY or _SAYS_SO.search(str(one))
-        for one in errors
+        isinstance(cause, _TRANSIENT_ERRORS)
+        or _status_of(cause) in _TRANSIENT_STATUSES
+        or _TRANSIENT_MESSAGE.search(str(cause))
+        for cause in errors
     )
 
 
-def _led_to(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and its causes."""
+def _error_and_causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yields an error and its causes."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -120,7 +129,7 @@ def _led_to(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _status_of(error: BaseException) -> object:
-    """The HTTP status that an error of a client library has, whatever it calls that."""
+    """Returns the HTTP status of a client library's error, or None."""
     response = getattr(error, "response", None)
     if isinstance(response, dict):  # botocore's
         return response.get("ResponseMetadata", {}).get("HTTPStatusCode")

@@ -1,14 +1,12 @@
-"""Objects of S3 replaced by the store itself: what is kept of one is copied there, not downloaded.
-
-::
+"""Replaces objects on S3 by server-side copies: kept bytes are copied there, not downloaded. ::
 
     old object    ├──────────── kept ────────────┤ …
                      upload-part-copy, in parts       upload-part
     new object    ├──────────── kept ────────────┼── new bytes ──┤
 
-The copy is asked for by the old object's entity tag, and so is putting the new one in place: where
-another writer has replaced the object meanwhile, it stays. That takes boto3, the extra ``s3``:
-pyarrow's client has neither call. Without it, files are downloaded and uploaded whole.
+Both the copy and the final write are conditional on the old object's entity tag. If another writer
+has replaced the object meanwhile, that version stays. This needs boto3, the extra ``s3``, as
+pyarrow's client has neither call. Without boto3, files are downloaded and uploaded whole.
 """
 
 from __future__ import annotations
@@ -30,13 +28,15 @@ from intarsia.io.source import Source
 from intarsia.threads import all_awaited
 
 LEAST_PART = 5 * 1024 * 1024
-"""Bytes of any part but the last, says S3."""
+"""Smallest part in bytes, other than the last one, that S3 accepts."""
 COPY_BYTES = 1024 * 1024 * 1024
+"""Largest part in bytes that the store copies in one request."""
 UPLOAD_BYTES = 16 * 1024 * 1024
-_BLOCK = 8 * 1024 * 1024
-_END_BYTES = 64 * 1024
-"""By so many, and its length, an object is known again."""
-_CARRIED = (
+"""Bytes of one uploaded part."""
+_READ_BYTES = 8 * 1024 * 1024
+_COMPARED_TAIL_BYTES = 64 * 1024
+"""Bytes at the end that, with the length, identify an object."""
+_PRESERVED_PROPERTIES = (
     "CacheControl",
     "ContentDisposition",
     "ContentEncoding",
@@ -47,42 +47,53 @@ _CARRIED = (
     "ServerSideEncryption",
     "StorageClass",
 )
-"""What an object has beside its bytes, and its successor is to have."""
-_CHANGED = {"PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "404", "409", "412"}
-_UNKNOWN = {"NotImplemented", "501"}
+"""Properties of an object that its replacement keeps."""
+_CONFLICT_CODES = {
+    "PreconditionFailed",
+    "ConditionalRequestConflict",
+    "NoSuchKey",
+    "404",
+    "409",
+    "412",
+}
+_UNSUPPORTED_CODES = {"NotImplemented", "501"}
 
 
 def replaced_by_store(
     path: str, source: Source, what: Composed, filesystem: pafs.FileSystem, version: Version
 ) -> bool:
-    """Replace an object on S3 with one composed of its bytes and new ones; False where that cannot
-    be done by the store: it is another one, or boto3 is not there.
+    """Replaces an object on S3 with one made of its own bytes and new ones.
 
-    ``version`` is the object that was opened, and ``source`` its bytes. Raises ``PathError`` where
-    another one is there by now, or storage fails; then nothing has changed, unless the store's last
-    answer was lost.
+    ``version`` is the version that was opened, and ``source`` has its bytes. Returns False if the
+    store cannot do this: it is not S3, or boto3 is not installed.
+
+    Raises ``PathError`` if another writer replaced the object, or storage fails. Then nothing has
+    changed, unless only the store's last answer was lost.
     """
     client = _client_of(filesystem)
     if client is None or version is None or len(version) != 2:
         return False
     tag = version[1].decode() if isinstance(version[1], bytes) else str(version[1])
     bucket, _, key = path.partition("/")
-    errors: Any = importlib.import_module("botocore.exceptions")
-    known = errors.ClientError, errors.BotoCoreError
+    exceptions: Any = importlib.import_module("botocore.exceptions")
+    client_errors = exceptions.ClientError, exceptions.BotoCoreError
     try:
-        _Object(client, bucket, key, tag, known).replace(source, what)
-    except errors.ClientError as error:
-        if _code(error) in _CHANGED:
+        _Object(client, bucket, key, tag, client_errors).replace(source, what)
+    except exceptions.ClientError as error:
+        if _code(error) in _CONFLICT_CODES:
             message = f"{path}: another writer changed the file; it was left as it is"
             raise PathError(message) from error
         raise PathError(f"{path}: cannot be written: {error}") from error
-    except errors.BotoCoreError as error:
+    except exceptions.BotoCoreError as error:
         raise PathError(f"{path}: cannot be written: {error}") from error
     return True
 
 
 def _client_of(filesystem: pafs.FileSystem) -> Any:
-    """A client for the store that ``filesystem`` is of; None where it needs more than is known."""
+    """Returns a boto3 client for the store of ``filesystem``.
+
+    Returns None if boto3 is missing, or the client needs settings that pyarrow does not reveal.
+    """
     if type(filesystem) is not pafs.S3FileSystem or importlib.util.find_spec("boto3") is None:
         return None
     options = filesystem.__reduce__()[1][0]
@@ -114,111 +125,124 @@ def _client_of(filesystem: pafs.FileSystem) -> Any:
 
 
 def _url(endpoint: str, scheme: str) -> str:
-    """pyarrow takes an endpoint with its scheme and without."""
+    """Returns an endpoint with its scheme, which pyarrow allows to be left out."""
     return endpoint if "://" in endpoint else f"{scheme}://{endpoint}"
 
 
 class _Object:
-    """An object of a bucket, as it is under an entity tag."""
+    """The version of an object that has the entity tag ``tag``."""
 
     def __init__(self, client: Any, bucket: str, key: str, tag: str, errors: Any) -> None:
-        """``errors``: what the client raises of the store's answers, and of their lack."""
-        self._client, self._tag = client, tag
-        self._answered, self._lost = errors
-        self._at = {"Bucket": bucket, "Key": key}
+        """Binds the object to its client.
 
-    def replace(self, source: Source, what: Composed) -> None:
-        """Put what is composed in its place, unless another object is there."""
-        self._source, self._what = source, what
-        head = self._client.head_object(**self._at, IfMatch=self._tag)
-        carried = {name: head[name] for name in _CARRIED if head.get(name)}
-        parts: Sequence[Part] = what.parts
-        copied = what.kept if what.kept >= LEAST_PART else 0
-        if not copied:
-            parts = ((0, what.kept), *parts)
+        ``errors`` are two exception classes: for error responses, and for requests without a
+        response.
+        """
+        self._client, self._tag = client, tag
+        self._response_error, self._connection_error = errors
+        self._address = {"Bucket": bucket, "Key": key}
+
+    def replace(self, source: Source, composed: Composed) -> None:
+        """Puts the composed object in place of the old one, unless another one is there."""
+        self._source, self._composed = source, composed
+        head = self._client.head_object(**self._address, IfMatch=self._tag)
+        properties = {name: head[name] for name in _PRESERVED_PROPERTIES if head.get(name)}
+        parts: Sequence[Part] = composed.parts
+        copied_bytes = composed.kept if composed.kept >= LEAST_PART else 0
+        if not copied_bytes:
+            parts = ((0, composed.kept), *parts)
         pieces = _pieces(source, parts)
         first = next(pieces, b"")
         second = next(pieces, None)
-        if not copied and second is None:
-            self._put(carried, first)
+        if not copied_bytes and second is None:
+            self._put(properties, first)
             return
-        upload = self._client.create_multipart_upload(**self._at, **carried)["UploadId"]
-        at = {**self._at, "UploadId": upload}
+        upload = self._client.create_multipart_upload(**self._address, **properties)["UploadId"]
+        upload_address = {**self._address, "UploadId": upload}
         try:
-            done = self._copied(at, copied)
+            uploaded_parts = self._copied_parts(upload_address, copied_bytes)
             for piece in (first, second, *pieces) if second is not None else (first,):
                 if piece:
-                    number = len(done) + 1
-                    part = self._client.upload_part(**at, PartNumber=number, Body=piece)
-                    done.append({"ETag": part["ETag"], "PartNumber": number})
-            self._complete(at, done)
+                    number = len(uploaded_parts) + 1
+                    part = self._client.upload_part(**upload_address, PartNumber=number, Body=piece)
+                    uploaded_parts.append({"ETag": part["ETag"], "PartNumber": number})
+            self._complete(upload_address, uploaded_parts)
         except BaseException:
-            # What went wrong is told, not that there is no upload any more, as after its end.
-            with contextlib.suppress(self._answered, self._lost):
-                self._client.abort_multipart_upload(**at)
+            # The original error is raised, even if the upload cannot be aborted any more.
+            with contextlib.suppress(self._response_error, self._connection_error):
+                self._client.abort_multipart_upload(**upload_address)
             raise
 
-    def _copied(self, at: dict[str, Any], length: int) -> list[dict[str, Any]]:
-        """The first ``length`` bytes as parts, which the store copies."""
+    def _copied_parts(self, upload_address: dict[str, Any], length: int) -> list[dict[str, Any]]:
+        """Lets the store copy the first ``length`` bytes, and returns the parts."""
         count = -(-length // COPY_BYTES)
         edges = [length * i // count for i in range(count + 1)] if count else []
         tasks = [
-            partial(self._copy, at, number + 1, edges[number], edges[number + 1])
+            partial(self._copy, upload_address, number + 1, edges[number], edges[number + 1])
             for number in range(count)
         ]
         return all_awaited(tasks)
 
-    def _copy(self, at: dict[str, Any], number: int, start: int, stop: int) -> dict[str, Any]:
-        found = self._client.upload_part_copy(
-            **at,
+    def _copy(
+        self, upload_address: dict[str, Any], number: int, start: int, stop: int
+    ) -> dict[str, Any]:
+        response = self._client.upload_part_copy(
+            **upload_address,
             PartNumber=number,
-            CopySource=dict(self._at),
+            CopySource=dict(self._address),
             CopySourceRange=f"bytes={start}-{stop - 1}",
             CopySourceIfMatch=self._tag,
         )
-        return {"ETag": found["CopyPartResult"]["ETag"], "PartNumber": number}
+        return {"ETag": response["CopyPartResult"]["ETag"], "PartNumber": number}
 
-    def _put(self, carried: dict[str, Any], body: bytes) -> None:
-        self._in_place(self._client.put_object, **self._at, **carried, Body=body)
+    def _put(self, properties: dict[str, Any], body: bytes) -> None:
+        self._put_in_place(self._client.put_object, **self._address, **properties, Body=body)
 
-    def _complete(self, at: dict[str, Any], parts: list[dict[str, Any]]) -> None:
-        self._in_place(
-            self._client.complete_multipart_upload, **at, MultipartUpload={"Parts": parts}
+    def _complete(self, upload_address: dict[str, Any], parts: list[dict[str, Any]]) -> None:
+        self._put_in_place(
+            self._client.complete_multipart_upload,
+            **upload_address,
+            MultipartUpload={"Parts": parts},
         )
 
-    def _in_place(self, call: Any, **arguments: Any) -> None:
-        """What puts the new object in place; a store that ignores conditions is asked just before.
+    def _put_in_place(self, call: Any, **arguments: Any) -> None:
+        """Makes the call that puts the new object in place, if the old one is still there.
 
-        One that refuses them is asked only so: between the two another writer may come in.
+        The entity tag is also checked just before, for stores that ignore conditions. For stores
+        that reject conditions it is the only check: another writer may replace the object in
+        between.
         """
-        self._client.head_object(**self._at, IfMatch=self._tag)
+        self._client.head_object(**self._address, IfMatch=self._tag)
         try:
             try:
                 call(**arguments, IfMatch=self._tag)
-            except self._answered as error:
-                if _code(error) not in _UNKNOWN:
+            except self._response_error as error:
+                if _code(error) not in _UNSUPPORTED_CODES:
                     raise
                 call(**arguments)
-        except (self._answered, self._lost):
+        except (self._response_error, self._connection_error):
             if not self._is_in_place():
                 raise
 
     def _is_in_place(self) -> bool:
-        """Is the new object there? An answer may be lost, and the call then made once more."""
-        kept, parts = self._what.kept, self._what.parts
-        last: Part = parts[-1] if parts else (0, kept)
-        length = min(_length(last), _END_BYTES)
+        """True if the new object is in place.
+
+        An answer may be lost after the store has replaced the object; the repeated call then fails.
+        """
+        kept_bytes, parts = self._composed.kept, self._composed.parts
+        last: Part = parts[-1] if parts else (0, kept_bytes)
+        length = min(_length(last), _COMPARED_TAIL_BYTES)
         try:
             if isinstance(last, tuple):
                 (end,) = self._source.read([(last[0] + last[1] - length, length)])
             else:
                 end = memoryview(last)[-length:]
-            head = self._client.head_object(**self._at)
-            if head["ContentLength"] != kept + sum(map(_length, parts)):
+            head = self._client.head_object(**self._address)
+            if head["ContentLength"] != kept_bytes + sum(map(_length, parts)):
                 return False
-            found = self._client.get_object(**self._at, Range=f"bytes=-{length}")
-            return bool(found["Body"].read() == bytes(end))
-        except (self._answered, self._lost, OSError, PathError):
+            response = self._client.get_object(**self._address, Range=f"bytes=-{length}")
+            return bool(response["Body"].read() == bytes(end))
+        except (self._response_error, self._connection_error, OSError, PathError):
             return False
 
 
@@ -231,18 +255,18 @@ def _length(part: Part) -> int:
 
 
 def _pieces(source: Source, parts: Sequence[Part]) -> Iterator[bytes]:
-    """The bytes of ``parts``, ``UPLOAD_BYTES`` at a time, and the rest."""
-    held = bytearray()
+    """Yields the bytes of ``parts`` in pieces of ``UPLOAD_BYTES``, then the rest."""
+    buffer = bytearray()
     for part in parts:
         length = _length(part)
-        for at in range(0, length, _BLOCK):
-            stop = min(at + _BLOCK, length)
+        for at in range(0, length, _READ_BYTES):
+            stop = min(at + _READ_BYTES, length)
             if isinstance(part, tuple):
-                held += source.read([(part[0] + at, stop - at)])[0]
+                buffer += source.read([(part[0] + at, stop - at)])[0]
             else:
-                held += part[at:stop]
-            while len(held) >= UPLOAD_BYTES:
-                yield bytes(held[:UPLOAD_BYTES])
-                del held[:UPLOAD_BYTES]
-    if held:
-        yield bytes(held)
+                buffer += part[at:stop]
+            while len(buffer) >= UPLOAD_BYTES:
+                yield bytes(buffer[:UPLOAD_BYTES])
+                del buffer[:UPLOAD_BYTES]
+    if buffer:
+        yield bytes(buffer)

@@ -1,7 +1,7 @@
 """The I/O contract: a length and ranged reads.
 
-Everything below layer 4 is given bytes or a ``Source`` and never opens a file itself, so all that
-decides can be tested on plain bytes.
+Packages above ``io`` are given bytes or a ``Source``, and never open a file themselves. So their
+decisions can be tested on plain bytes.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ ByteRange = tuple[int, int]
 
 
 class Source(Protocol):
-    """Bytes at rest, read by range."""
+    """Bytes that do not change, read by range."""
 
     @property
     def size(self) -> int:
         """Length in bytes."""
 
     def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
-        """The bytes of each range, in the order asked, each of exactly its length.
+        """Returns the bytes of each range, in the order of ``ranges``, each with its full length.
 
         Raises ``FormatError`` for a range outside ``[0, size)``.
         """
@@ -48,7 +48,7 @@ class BufferSource:
 
 
 class WindowSource:
-    """The part ``[offset, offset + length)`` of another source, as a source of its own."""
+    """The part ``[offset, offset + length)`` of another source, as a source itself."""
 
     def __init__(self, inner: Source, offset: int, length: int) -> None:
         check_range((offset, length), inner.size)
@@ -84,7 +84,10 @@ class EndSource:
 
 
 class KnownEnd:
-    """A source whose last bytes are known: they are given for the first read, if it is of them."""
+    """A source whose last bytes are known already.
+
+    They answer the first read, if it asks for exactly these bytes, and are dropped then.
+    """
 
     def __init__(self, inner: Source, end: memoryview) -> None:
         self._inner, self._end = inner, end
@@ -101,7 +104,7 @@ class KnownEnd:
 
 
 class HeldSource:
-    """A source of which one range is held in memory: reads inside it cost no request."""
+    """A source with one range cached in memory: reads inside the range cost no request."""
 
     def __init__(self, inner: Source, offset: int, data: memoryview) -> None:
         self._inner, self._start, self._data = inner, offset, data
@@ -114,35 +117,35 @@ class HeldSource:
         for range_ in ranges:
             check_range(range_, self.size)
         data, start = self._data, self._start
-        is_held = [self.holds(range_, data) for range_ in ranges]
-        beyond = [r for r, held in zip(ranges, is_held, strict=True) if not held]
-        fetched = iter(self._inner.read(beyond) if beyond else ())
+        are_cached = [self.holds(range_, data) for range_ in ranges]
+        missing = [r for r, is_cached in zip(ranges, are_cached, strict=True) if not is_cached]
+        fetched = iter(self._inner.read(missing) if missing else ())
         return [
-            data[offset - start :][:length] if held else next(fetched)
-            for (offset, length), held in zip(ranges, is_held, strict=True)
+            data[offset - start :][:length] if is_cached else next(fetched)
+            for (offset, length), is_cached in zip(ranges, are_cached, strict=True)
         ]
 
     def holds(self, range_: ByteRange, data: memoryview | None = None) -> bool:
-        """Is it in memory?"""
-        held = self._data if data is None else data
+        """True if the range is in memory, or in ``data``, which starts at the same offset."""
+        cached = self._data if data is None else data
         offset, length = range_
-        return self._start <= offset and offset + length <= self._start + held.nbytes
+        return self._start <= offset and offset + length <= self._start + cached.nbytes
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes are in memory."""
+        """The number of bytes in memory."""
         return self._data.nbytes
 
     def release(self) -> None:
-        """Hold nothing any longer."""
+        """Drops the bytes in memory."""
         self._data = memoryview(b"")
 
 
 class AheadSource:
-    """A source that fetches what is expected to be read along with what is read next.
+    """A source that fetches expected ranges together with the next read.
 
-    Where storage is far, a request more at the same time costs less than one after the other.
-    Reads of what is ``at_hand`` are no occasion: nobody waits for them.
+    On remote storage one more concurrent request costs less than a later one. Reads of ranges that
+    are ``at_hand`` do not trigger the fetch, as they cost no request.
     """
 
     def __init__(
@@ -151,98 +154,110 @@ class AheadSource:
         self._inner, self._at_hand = inner, at_hand
         self._lock = ForkLock()
         self._expected: list[ByteRange] = []
-        self._held: dict[ByteRange, memoryview] = {}
+        self._cached: dict[ByteRange, memoryview] = {}
 
     @property
     def size(self) -> int:
         return self._inner.size
 
     def expect(self, ranges: Iterable[ByteRange]) -> None:
-        """Fetch ``ranges`` when next anything is fetched; each is given once, then forgotten."""
-        with self._lock:
-            known = {*self._expected, *self._held}
-            self._expected += [range_ for range_ in dict.fromkeys(ranges) if range_ not in known]
-
-    def keep(self, known: Mapping[ByteRange, memoryview]) -> None:
-        """Have ranges that were read already; each is given once more, by itself or as a part of
-        a longer one that others of them make up with it, then forgotten.
+        """Fetches ``ranges`` with the next read that makes a request. Each is returned once, then
+        dropped.
         """
         with self._lock:
-            self._held.update(known)
+            known = {*self._expected, *self._cached}
+            self._expected += [range_ for range_ in dict.fromkeys(ranges) if range_ not in known]
+
+    def keep(self, data: Mapping[ByteRange, memoryview]) -> None:
+        """Caches ranges that were already read. Each is returned once, then dropped.
+
+        A read of a longer range is also answered from the cache, if cached ranges add up to it.
+        """
+        with self._lock:
+            self._cached.update(data)
 
     def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
         with self._lock:
-            lengths = dict(self._held.keys())
-            held = [self._taken(range_, lengths) for range_ in ranges]
-            missing = [r for r, data in zip(ranges, held, strict=True) if data is None]
+            lengths = dict(self._cached.keys())
+            cached = [self._take(range_, lengths) for range_ in ranges]
+            missing = [r for r, data in zip(ranges, cached, strict=True) if data is None]
             if not missing:
-                return [data for data in held if data is not None]
+                return [data for data in cached if data is not None]
             ahead = [] if all(map(self._at_hand, missing)) else self._expected
             self._expected = self._expected[len(ahead) :]
-        wanted = set(missing)
-        ahead = [range_ for range_ in ahead if range_ not in wanted]
+        requested = set(missing)
+        ahead = [range_ for range_ in ahead if range_ not in requested]
         try:
-            found = self._inner.read([*missing, *ahead])
+            received = self._inner.read([*missing, *ahead])
         except FormatError:
             if not ahead:
                 raise
-            found = self._inner.read(missing)  # a range that nobody needs yet is outside the file
+            received = self._inner.read(missing)  # an expected range is outside the file
         with self._lock:
-            self._held.update(zip(ahead, found[len(missing) :], strict=False))
-        fetched = iter(found)
-        return [next(fetched) if data is None else data for data in held]
+            self._cached.update(zip(ahead, received[len(missing) :], strict=False))
+        fetched = iter(received)
+        return [next(fetched) if data is None else data for data in cached]
 
-    def _taken(self, range_: ByteRange, lengths: Mapping[int, int]) -> memoryview | None:
-        """A range that is held, in one piece or in several, of which ``lengths`` are by offset."""
-        if range_ in self._held:
-            return self._held.pop(range_)
-        at, stop = range_[0], sum(range_)
+    def _take(self, range_: ByteRange, lengths: Mapping[int, int]) -> memoryview | None:
+        """Removes and returns a cached range, or one that cached ranges add up to. Returns None if
+        absent.
+
+        ``lengths`` has the lengths of cached ranges by offset.
+        """
+        if range_ in self._cached:
+            return self._cached.pop(range_)
+        position, stop = range_[0], sum(range_)
         pieces: list[ByteRange] = []
-        while at < stop and lengths.get(at) and (at, lengths[at]) in self._held:
-            pieces.append((at, lengths[at]))
-            at += lengths[at]
-        if at != stop or not pieces:
+        while (
+            position < stop
+            and lengths.get(position)
+            and (position, lengths[position]) in self._cached
+        ):
+            pieces.append((position, lengths[position]))
+            position += lengths[position]
+        if position != stop or not pieces:
             return None
-        return memoryview(b"".join(self._held.pop(piece) for piece in pieces))
+        return memoryview(b"".join(self._cached.pop(piece) for piece in pieces))
 
 
 class RereadSource:
-    """A source that keeps what is read of it: parts of that are given again without a request."""
+    """A source that caches all it reads. Ranges inside an earlier range need no request."""
 
     def __init__(self, inner: Source) -> None:
         self._inner = inner
         self._starts: list[int] = []
-        self._kept: list[memoryview] = []
+        self._blocks: list[memoryview] = []
 
     @property
     def size(self) -> int:
         return self._inner.size
 
     def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
-        kept = [self._part(range_) for range_ in ranges]
-        missing = [range_ for range_, data in zip(ranges, kept, strict=True) if data is None]
-        found = self._inner.read(missing) if missing else []
-        for (offset, _), data in zip(missing, found, strict=True):
-            at = bisect.bisect(self._starts, offset)
-            self._starts.insert(at, offset)
-            self._kept.insert(at, data)
-        fetched = iter(found)
-        return [next(fetched) if data is None else data for data in kept]
+        cached = [self._cached_part(range_) for range_ in ranges]
+        missing = [range_ for range_, data in zip(ranges, cached, strict=True) if data is None]
+        received = self._inner.read(missing) if missing else []
+        for (offset, _), data in zip(missing, received, strict=True):
+            position = bisect.bisect(self._starts, offset)
+            self._starts.insert(position, offset)
+            self._blocks.insert(position, data)
+        fetched = iter(received)
+        return [next(fetched) if data is None else data for data in cached]
 
-    def _part(self, range_: ByteRange) -> memoryview | None:
+    def _cached_part(self, range_: ByteRange) -> memoryview | None:
+        """Returns a range from the cache, or None if it is not there."""
         offset, length = range_
-        at = bisect.bisect(self._starts, offset) - 1
-        if at < 0:
+        position = bisect.bisect(self._starts, offset) - 1
+        if position < 0:
             return None
-        start, data = offset - self._starts[at], self._kept[at]
+        start, data = offset - self._starts[position], self._blocks[position]
         return data[start : start + length] if start + length <= data.nbytes else None
 
 
 def check_range(range_: ByteRange, size: int) -> None:
-    """Raise ``FormatError`` unless ``range_`` lies inside ``size`` bytes."""
+    """Raises ``FormatError`` unless ``range_`` lies inside ``size`` bytes."""
     offset, length = range_
     if offset < 0 or length < 0 or offset + length > size:
         raise FormatError(
-            f"{length:,} bytes are pointed at, outside the {size:,} bytes there are",
+            f"{length:,} bytes are referenced outside the {size:,} bytes there are",
             Where(offset=offset),
         )

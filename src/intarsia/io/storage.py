@@ -1,6 +1,6 @@
-"""Files: sources over ``pyarrow.fs`` and fsspec, listing, and counting.
+"""Opens, reads, counts and lists files of ``pyarrow.fs`` and fsspec file systems.
 
-Everything above asks for a ``FileSource``, everything below is given one.
+Packages above ``io`` open a file as a ``FileSource``, and pass it on as a ``Source``.
 """
 
 from __future__ import annotations
@@ -33,20 +33,27 @@ from intarsia.threads import all_awaited
 
 PathLike = str | os.PathLike[str]
 SIDECAR_FOLDER = "_intarsia"
+"""Name of the folder beside data files that has their sidecars."""
 
 LOCAL_GAP_BYTES = 16 * 1024
+"""As ``REMOTE_GAP_BYTES``, on the local disk."""
 REMOTE_GAP_BYTES = 1024 * 1024
-"""Bytes that cost about as much to read as one more request: latency × bandwidth."""
+"""Ranges at most this many bytes apart are read in one request: a further request costs as much."""
 LOCAL_TAIL_BYTES = 16 * 1024
+"""As ``REMOTE_TAIL_BYTES``, on the local disk."""
 REMOTE_TAIL_BYTES = 256 * 1024
+"""Bytes at the end that are read first, as they contain most footers."""
 
 
 class NoDataError(PathError):
     """There is no data file at a path."""
 
 
-class FileReplaced(PathError):  # noqa: N818 # a signal to plan again, while that is possible
-    """The file at a path is another one than was opened: what was read may belong to either."""
+class FileReplaced(PathError):  # noqa: N818 # a signal to plan again
+    """The file at a path was replaced after it was opened.
+
+    The bytes read so far may belong to either version.
+    """
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path}: the file was replaced while it was read")
@@ -57,7 +64,7 @@ class FileReplaced(PathError):  # noqa: N818 # a signal to plan again, while tha
 
 
 class _CutOffError(ConnectionError):
-    """A read gave fewer bytes than it was asked for."""
+    """A read returned fewer bytes than requested."""
 
     def __init__(self, data: memoryview) -> None:
         super().__init__("the read was cut off")
@@ -66,19 +73,19 @@ class _CutOffError(ConnectionError):
 
 @dataclass(slots=True)
 class IOCount:
-    """What was asked of storage so far: requests, and bytes received."""
+    """The requests made so far, and the bytes received."""
 
     requests: int = 0
     bytes: int = 0
 
 
 class FileSource:
-    """A ``Source`` over one file of a ``pyarrow.fs`` file system. Counts what it reads.
+    """A ``Source`` over one file of a file system. Counts requests and bytes.
 
-    Ranges that lie no more than ``gap`` bytes apart are fetched in one request, by default as far
-    apart as suits the kind of storage; requests to remote storage are made at the same time. The
-    file is opened on first use and stays open until ``rest``: on a local disk, a file replaced
-    meanwhile is read on as it was, and one that is written to in place raises ``FileReplaced``.
+    Ranges at most ``gap`` bytes apart are fetched in one request; the default depends on the
+    storage. Requests to remote storage run concurrently. The file is opened on first use and stays
+    open until ``rest``. If a local file is replaced meanwhile, reads still return the old version.
+    If it is written to in place, they raise ``FileReplaced``.
     """
 
     def __init__(self, filesystem: pafs.FileSystem, path: str, gap: int | None = None) -> None:
@@ -88,20 +95,20 @@ class FileSource:
         self.gap = gap_bytes(filesystem) if gap is None else gap
         self._lock = ForkLock()
         self._handle: Handle | None = None
-        self._pinned: Callable[[], Handle | None] = _nothing
-        """Gives the handle that was let go of, if somebody has pinned it."""
+        self._pinned: Callable[[], Handle | None] = _no_handle
+        """Returns the handle that ``rest`` gave up, if a pin keeps it open."""
         self._size: int | None = None
         self._process = os.getpid()
-        self._rested: Version = None
+        self._rested_version: Version = None
         self._is_current: Callable[[], bool] | None = None
         self.opened_again: Callable[[], None] | None = None
         """Called when the file is opened after a ``rest``."""
         self.was_rested: Callable[[], None] | None = None
-        """Called when the handle was closed because the process has too many."""
+        """Called when the handle was closed because the process has too many open files."""
 
     @property
     def tail_bytes(self) -> int:
-        """How much of the end to read in the hope that it holds the footer."""
+        """Bytes at the end to read first, as they probably contain the footer."""
         return LOCAL_TAIL_BYTES if self.is_local else REMOTE_TAIL_BYTES
 
     @property
@@ -112,12 +119,14 @@ class FileSource:
 
     @property
     def version(self) -> Version:
-        """The version that is read; asked for before anything is read, it is no newer than that."""
+        """The version that is read. Taken before the first read, it is no newer than what is
+        read.
+        """
         return self._open().version
 
     @property
     def stamp(self) -> Stamp:
-        """What a sidecar knows the version by that is read."""
+        """The stamp by which a sidecar identifies the version that is read."""
         return self._open().stamp
 
     def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
@@ -127,32 +136,33 @@ class FileSource:
         groups = coalesce(ranges, self.gap)
         try:
             with placed(Where(self.path)):
-                found = self._fetch([(group.offset, group.length) for group in groups])
-        finally:  # what another file has there, or has not, is neither an answer nor an error
+                blocks = self._fetch([(group.offset, group.length) for group in groups])
+        finally:  # bytes or errors of another version must not be reported
             if groups and self._is_current is not None and not self._is_current():
                 raise FileReplaced(self.path)
             if groups and self._was_written_to():
                 raise FileReplaced(self.path)
-        out: list[memoryview] = [memoryview(b"")] * len(ranges)
-        for group, whole in zip(groups, found, strict=True):
+        result: list[memoryview] = [memoryview(b"")] * len(ranges)
+        for group, block in zip(groups, blocks, strict=True):
             for member in group.members:
                 offset, length = ranges[member]
-                out[member] = whole[offset - group.offset : offset - group.offset + length]
-        return out
+                result[member] = block[offset - group.offset : offset - group.offset + length]
+        return result
 
     def _was_written_to(self) -> bool:
         handle = self._handle or self._pinned()
         try:
             return handle is not None and handle.was_changed()
         except OSError as error:
-            if error.errno == errno.ESTALE:  # of a network's disk: the file is gone
+            if error.errno == errno.ESTALE:  # the file was deleted on a network disk
                 return True
-            raise PathError(f"{self.path}: cannot be looked at: {error}") from error
+            raise PathError(f"{self.path}: cannot be accessed: {error}") from error
 
     def confirm(self, is_current: Callable[[], bool]) -> None:
-        """Have what is read from now on wait for this answer, and raise ``FileReplaced`` on False.
+        """Calls ``is_current`` after each read from now on, and raises ``FileReplaced`` if it is
+        False.
 
-        That is for storage where reads of an opened file may find another one's bytes.
+        For storage where reads of an open file may return bytes of another version.
         """
         self._is_current = is_current
 
@@ -167,24 +177,25 @@ class FileSource:
                 self._handle = None
 
     def rest(self) -> None:
-        """Let go of a local file's handle until something is read again.
+        """Closes a local file's handle until the next read.
 
-        That then raises ``FileReplaced`` where another file is at the path. Elsewhere handles are
-        none of the operating system's, and opening a file again would take a request. Nor does it
-        do anything while another thread opens the file.
+        That read raises ``FileReplaced`` if another file is at the path then. Remote files stay
+        open: they use no handle of the operating system, and opening them again would take a
+        request. Does nothing while another thread opens the file.
         """
         if not self.is_local or not self._lock.acquire_now():
             return
         try:
             if self._handle is not None:
-                self._rested = self._handle.version
+                self._rested_version = self._handle.version
                 self._pinned = weakref.ref(self._handle)
-                self._handle = None  # closed once reads and pins of other threads have ended
+                self._handle = None  # closed when reads and pins of other threads end
         finally:
             self._lock.release()
 
     def pin(self) -> object:
-        """Returns what keeps a local file's handle open, in spite of ``rest``, as long as it lives.
+        """Returns an object that keeps a local file's handle open, despite ``rest``, while it
+        exists.
 
         Raises ``FileReplaced`` if the handle was closed, and the file replaced since.
         """
@@ -197,14 +208,14 @@ class FileSource:
                 return handle
             if handle is not None:
                 abandon(handle)
-                self._rested = handle.version
+                self._rested_version = handle.version
             handle = open_handle(self.filesystem, self.path)
-            if self._rested is not None and handle.version != self._rested:
+            if self._rested_version is not None and handle.version != self._rested_version:
                 raise FileReplaced(self.path)
             self._handle, self._process = handle, os.getpid()
         if self.is_local:
             open_sources.add(self)
-        if self._rested is not None and self.opened_again is not None:
+        if self._rested_version is not None and self.opened_again is not None:
             self.opened_again()
         return handle
 
@@ -228,22 +239,23 @@ class FileSource:
         with self._lock:
             self.count.bytes += length
         if len(data) != length:
-            message = f"of {length:,} bytes asked for {len(data):,} came: it is shorter by now"
-            raise PathError(f"{self.path}: {message}, or a read was cut off")
+            message = f"of {length:,} bytes requested {len(data):,} came: the file is shorter now"
+            raise PathError(f"{self.path}: {message}, or the read was cut off")
         return data
 
 
-def _nothing() -> None:
+def _no_handle() -> None:
     return None
 
 
-_MOST_OPEN, _SHARE = 128, 8
-"""The most local files that stay open, and the share of the process's handles that they may take:
-one in so many. Scans under way hold some more."""
+_MAX_OPEN_FILES, _HANDLE_FRACTION = 128, 8
+"""Most local files that stay open. They use at most one in ``_HANDLE_FRACTION`` of the file
+descriptors that the process may have. Running scans use further ones.
+"""
 
 
 class _OpenSources(SharedState):
-    """The local files that this process has open, in the order in which they were opened."""
+    """The local files that this process has open, in the order of opening."""
 
     def __init__(self) -> None:
         self._lock = ForkLock()
@@ -251,21 +263,21 @@ class _OpenSources(SharedState):
         super().__init__()
 
     def add(self, source: FileSource) -> None:
-        """Count ``source`` among them. If they are too many, close those that were opened first."""
-        too_many, most = [], most_open()
+        """Registers ``source``. If there are too many, closes those that were opened first."""
+        too_many, limit = [], most_open()
         with self._lock:
             self._opened[id(source)] = weakref.ref(source)
             self._opened.move_to_end(id(source))
-            if len(self._opened) > most:
-                for key in [key for key, known in self._opened.items() if known() is None]:
+            if len(self._opened) > limit:
+                for key in [key for key, reference in self._opened.items() if reference() is None]:
                     del self._opened[key]
-            while len(self._opened) > most:
+            while len(self._opened) > limit:
                 too_many.append(self._opened.popitem(last=False)[1]())
-        for other in too_many:
-            if other is not None:
-                other.rest()
-                if other.was_rested is not None:
-                    other.was_rested()
+        for closing in too_many:
+            if closing is not None:
+                closing.rest()
+                if closing.was_rested is not None:
+                    closing.was_rested()
 
     def clear(self) -> None:
         with self._lock:
@@ -273,34 +285,39 @@ class _OpenSources(SharedState):
 
     def release_handles(self) -> None:
         with self._lock:
-            known = [opened() for opened in self._opened.values()]
+            sources = [opened() for opened in self._opened.values()]
             self._opened.clear()
-        for source in known:
+        for source in sources:
             if source is not None:
                 source.rest()
 
 
 def most_open() -> int:
-    """How many local files are open at a time."""
+    """Returns the limit of local files that are open at a time."""
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     is_unlimited = allowed == resource.RLIM_INFINITY
-    return _MOST_OPEN if is_unlimited else max(1, min(_MOST_OPEN, allowed // _SHARE))
+    return (
+        _MAX_OPEN_FILES
+        if is_unlimited
+        else max(1, min(_MAX_OPEN_FILES, allowed // _HANDLE_FRACTION))
+    )
 
 
 open_sources = _OpenSources()
 
 
 def gap_bytes(filesystem: pafs.FileSystem) -> int:
-    """How many bytes apart two ranges may be and still be read in one request."""
+    """Returns how many bytes apart two ranges may be to share one request."""
     is_local = isinstance(filesystem, pafs.LocalFileSystem)
     return LOCAL_GAP_BYTES if is_local else REMOTE_GAP_BYTES
 
 
 def resolve(path: PathLike, filesystem: Any = None) -> tuple[pafs.FileSystem, str]:
-    """The file system and the path on it of a path or URI.
+    """Returns the file system of a path or URI, and the path on it.
 
-    ``filesystem`` may be a ``pyarrow.fs.FileSystem`` or an fsspec file system; paths on the latter
-    are as its listings call them.
+    ``filesystem`` may be a ``pyarrow.fs.FileSystem`` or an fsspec file system. Paths on the latter
+    have the form of its listings. Raises ``PathError`` if the path is empty, invalid or not
+    reachable.
     """
     text = os.fspath(path)
     if not text:
@@ -319,11 +336,11 @@ def resolve(path: PathLike, filesystem: Any = None) -> tuple[pafs.FileSystem, st
         if "://" in text and scheme != "file":
             check_not_forked(scheme)
         try:
-            found, at = pafs.FileSystem.from_uri(text)
-            return found, at
+            resolved, resolved_path = pafs.FileSystem.from_uri(text)
+            return resolved, resolved_path
         except (pa.ArrowInvalid, OSError) as error:
             hint = (
-                f"; if fsspec knows it, filesystem=fsspec.filesystem({scheme!r}) does"
+                f"; if fsspec knows it, give filesystem=fsspec.filesystem({scheme!r})"
                 if "Unrecognized filesystem type" in str(error)
                 else ""
             )
@@ -332,31 +349,31 @@ def resolve(path: PathLike, filesystem: Any = None) -> tuple[pafs.FileSystem, st
 
 
 def _check_name(text: str) -> None:
-    """Raise ``PathError`` for a text that no file can be called."""
+    """Raises ``PathError`` for a string that cannot be a file name."""
     try:
         is_name = b"\0" not in os.fsencode(text)
-    except UnicodeEncodeError:  # half a character
+    except UnicodeEncodeError:  # an unpaired surrogate
         is_name = False
     if not is_name:
-        raise PathError(f"{text!a}: no file can be called so")
+        raise PathError(f"{text!a}: this is not a valid path")
 
 
 def several(paths: PathLike | Sequence[PathLike]) -> list[PathLike]:
-    """One path or several, as several. Raises ``TypeError`` for anything else."""
+    """Returns a list of one path or several. Raises ``TypeError`` for anything else."""
     if isinstance(paths, str | os.PathLike):
         return [paths]
-    # Open files are iterated by lines, data frames by their columns' names.
+    # Iterating over an open file gives lines, over a data frame its column names.
     is_other = hasattr(paths, "read") or hasattr(paths, "__dataframe__")
     is_one = isinstance(paths, bytes) or is_other or not isinstance(paths, Iterable)
-    found: list[Any] = [paths] if is_one else list(paths)
-    for path in found:
+    path_list: list[Any] = [paths] if is_one else list(paths)
+    for path in path_list:
         if not isinstance(path, str | os.PathLike):
-            raise TypeError(f"a path or several of them are needed, not {type(path).__name__}")
-    return found
+            raise TypeError(f"expected a path or a list of paths, not {type(path).__name__}")
+    return path_list
 
 
 def is_uri(path: PathLike) -> bool:
-    """Does ``resolve`` take ``path`` for a URI, where no file system is given?"""
+    """True if ``resolve`` takes ``path`` as a URI when no file system is given."""
     text = os.fspath(path)
     return "://" in text or text.startswith("file:")
 
@@ -368,38 +385,46 @@ def list_files(
     seen: dict[str, pafs.FileInfo] | None = None,
     tables: Tables | None = None,
 ) -> tuple[pafs.FileSystem, list[str]]:
-    """The data files under a file, folder, glob or URI, or a list of these; sorted in each folder.
+    """Returns the data files under a file, folder, glob or URI, or a list of these.
 
-    Names that start with ``_`` or ``.`` are left out, as Spark and pyarrow do, unless named
-    themselves. ``sidecars`` is told what the listing of a folder showed of folders of sidecars, by
-    their paths; of the folders that were listed and hold none as well. ``seen`` is told all that
-    was listed, by its path: folders are as they were just before they were listed themselves.
-    ``tables`` receives the tables of other formats that the listings show: only
-    ``data.table_files`` says whether these may be read as plain files. Deletion vectors are left
-    out. Raises ``NoDataError`` where there is none, ``PathError`` where that cannot be told.
+    Files are sorted within each folder. Names that start with ``_`` or ``.`` are skipped unless
+    they are given explicitly, as in Spark and pyarrow. Deletion vectors are skipped.
+
+    The optional arguments are filled from the same listings:
+
+    - ``sidecars``: the files in each sidecar folder, by the folder's path. The value is empty for
+      data folders that were listed and have no sidecars.
+    - ``seen``: all entries that were listed, by path. Folders have the state from just before they
+      were listed themselves.
+    - ``tables``: the tables of other formats. Only ``dataset.table_files`` decides whether these
+      may be read as plain files.
+
+    Raises ``NoDataError`` if there is no data file, and ``PathError`` if a listing fails.
     """
-    given = several(paths)
-    if not given:
+    path_list = several(paths)
+    if not path_list:
         raise PathError("no path was given")
     files: list[str] = []
-    found_on: pafs.FileSystem | None = None
-    for path in given:
-        on, at = resolve(path, filesystem)
-        if found_on is not None and not found_on.equals(on):
+    common: pafs.FileSystem | None = None
+    for path in path_list:
+        resolved, resolved_path = resolve(path, filesystem)
+        if common is not None and not common.equals(resolved):
             raise PathError("all paths of a data set must be on one file system")
-        found_on = on
+        common = resolved
         try:
-            files += _expand(on, at, sidecars, seen, tables)
+            files += _expand(resolved, resolved_path, sidecars, seen, tables)
         except PathError:
             raise
         except (OSError, UnicodeError) as error:  # pyarrow takes names in UTF-8 only
             shown = os.fsencode(path).decode(errors="backslashreplace")
-            raise PathError(f"{shown}: cannot be looked at: {error}") from error
-    assert found_on is not None
+            raise PathError(f"{shown}: cannot be accessed: {error}") from error
+    assert common is not None
     data = [file for file in files if not is_deletion_vector(file)]
     if not data:
-        raise NoDataError(f"{files[0]}: it holds the numbers of deleted rows, and no data")
-    return found_on, data
+        raise NoDataError(
+            f"{files[0]}: it is a deletion vector, which lists deleted rows and has no data"
+        )
+    return common, data
 
 
 def _expand(
@@ -440,7 +465,7 @@ def _in_matches(
     seen: dict[str, pafs.FileInfo] | None,
     tables: Tables | None,
 ) -> list[str]:
-    """The files that a glob matches, and those in folders that it does; each once."""
+    """Returns the files that match a glob, and the files in matching folders, each once."""
     files: dict[str, None] = {}
     for info in infos_of(filesystem, list(matches)):
         if info.type == pafs.FileType.Directory:
@@ -452,8 +477,9 @@ def _in_matches(
 
 
 def infos_under(filesystem: pafs.FileSystem, folder: str) -> list[pafs.FileInfo]:
-    """All that is below a folder. Folders below that go away meanwhile, as those of jobs do, are
-    passed over. Raises ``OSError`` where it cannot be listed.
+    """Returns everything below a folder. Folders that are removed meanwhile are skipped.
+
+    Raises ``OSError`` if the folder cannot be listed.
     """
     check_not_forked(filesystem)
     try:
@@ -461,15 +487,15 @@ def infos_under(filesystem: pafs.FileSystem, folder: str) -> list[pafs.FileInfo]
         return list(infos_of(filesystem, everything))
     except FileNotFoundError:  # it, or one below
         below = pafs.FileSelector(folder)
-        found = list(infos_of(filesystem, below))
-    pending = [info.path for info in found if info.type == pafs.FileType.Directory]
+        all_infos = list(infos_of(filesystem, below))
+    pending = [info.path for info in all_infos if info.type == pafs.FileType.Directory]
     while pending:
         with contextlib.suppress(FileNotFoundError):
             below = pafs.FileSelector(pending.pop())
             infos = infos_of(filesystem, below)
-            found += infos
+            all_infos += infos
             pending += [info.path for info in infos if info.type == pafs.FileType.Directory]
-    return found
+    return all_infos
 
 
 def _files_under(
@@ -484,22 +510,22 @@ def _files_under(
         tables.update(tables_in(infos))
     base = folder.rstrip("/") + "/"
     by_path = {info.path: info for info in infos if info.type == pafs.FileType.File}
-    shown: dict[str, bool] = {}
-    found = []
+    is_visible: dict[str, bool] = {}
+    files = []
     for path in sorted(by_path):
         parent, _, name = path.rpartition("/")
-        if parent not in shown:
+        if parent not in is_visible:
             below = f"{parent}/".removeprefix(base).split("/")
-            shown[parent] = not any(part.startswith(HIDDEN) for part in below)
-        if shown[parent] and not name.startswith(HIDDEN):
-            found.append(path)
+            is_visible[parent] = not any(part.startswith(HIDDEN) for part in below)
+        if is_visible[parent] and not name.startswith(HIDDEN):
+            files.append(path)
     if seen is not None:
         seen.update((info.path, info) for info in infos)
     if sidecars is not None:
-        for path in found:
+        for path in files:
             sidecars.setdefault(f"{path.rpartition('/')[0]}/{SIDECAR_FOLDER}", [])
         for path, info in by_path.items():
             parent = path.rpartition("/")[0]
             if parent in sidecars:
                 sidecars[parent].append(info)
-    return found
+    return files

@@ -1,8 +1,8 @@
-"""Table formats that keep a log of which files and rows count: Delta Lake, Iceberg and others.
+"""Detects table formats whose log decides which files and rows count, such as Delta Lake.
 
-A folder is a table if it holds the log of one. Its Parquet files alone do not tell the rows of the
-table: they hold deleted rows, files of older versions, and files of deletes. Only listings are
-looked at here; ``data.table_files`` asks storage.
+A folder that contains such a log is a table. Its Parquet files alone do not give the rows of the
+table: they include deleted rows, old versions and files of deletes. This module only inspects
+listings; ``dataset.table_files`` makes requests to storage.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ import pyarrow.fs as pafs
 
 @dataclass(frozen=True, slots=True)
 class TableFormat:
-    """One table format: ``log`` is the name of the folder that makes a folder a table."""
+    """A table format. A folder is a table if it contains a folder named ``log``."""
 
     name: str
-    """With an article, as messages say it."""
+    """The name with its article, for messages."""
     log: str
     how: str
-    """How the files and rows that count are found."""
+    """Advice for messages: how to read the table correctly."""
     file: re.Pattern[str] | None = None
-    """The name of a file that the log's folder has to hold; None if the folder alone tells."""
+    """Name of a file that the log folder must contain. None if the folder alone is enough."""
 
 
 STREAM_LOG = "_spark_metadata"
-"""The log that Spark's own streams write. Spark reads a folder by it, and so skips the files of
-batches that were not committed."""
+"""The log of Spark's own streams. Spark reads only files in the log, and so skips uncommitted
+batches.
+"""
 ICEBERG = TableFormat(
     "an Iceberg table",
     "metadata",
@@ -46,43 +47,44 @@ FORMATS = (
     ),
     ICEBERG,
 )
-"""A folder that is a table of several of these (UniForm) counts as one of the last, whose log is
-not hidden."""
+"""If a folder is a table of several formats (UniForm), the last one applies: its log is not
+hidden.
+"""
 Tables = dict[str, TableFormat]
-"""Tables by their folders."""
+"""Table formats by folder."""
 _DELETION_VECTOR = re.compile(r"deletion_vector_[^/]*\.bin|[^/]*\.puffin")
 
 
 def is_deletion_vector(path: str) -> bool:
-    """True if a file's name is that of a deletion vector, of Delta or (Puffin) of Iceberg."""
+    """True if a file's name is that of a deletion vector of Delta Lake or Iceberg (Puffin)."""
     name = path.rpartition("/")[2]
     return name.endswith((".bin", ".puffin")) and _DELETION_VECTOR.fullmatch(name) is not None
 
 
 def tables_in(infos: Iterable[pafs.FileInfo]) -> Tables:
-    """The tables that a listing shows, of all that is below a folder."""
-    found: Tables = {}
+    """Returns the tables in a listing of everything below a folder."""
+    tables: Tables = {}
     for info in infos:
         for kind in FORMATS:
-            if kind.log not in info.path:  # the usual case, and quick
+            if kind.log not in info.path:  # fast check for the usual case
                 continue
-            root = _root_by(kind, info)
-            if root is not None and found.get(root) is not ICEBERG:
-                found[root] = kind
-    return found
+            root = _table_folder(kind, info)
+            if root is not None and tables.get(root) is not ICEBERG:
+                tables[root] = kind
+    return tables
 
 
 def makes_table(kind: TableFormat, info: pafs.FileInfo, rest: str) -> bool:
-    """True if what is at ``rest`` in the log's folder makes its parent a table of this kind."""
+    """True if the entry ``rest`` in the log folder makes its parent a table of this format."""
     if kind.file is None:
         return True
     return info.type == pafs.FileType.File and kind.file.fullmatch(rest) is not None
 
 
-def _root_by(kind: TableFormat, info: pafs.FileInfo) -> str | None:
-    """The folder that is a table because ``info`` is there; "" if that is the file system's root.
+def _table_folder(kind: TableFormat, info: pafs.FileInfo) -> str | None:
+    """Returns the folder that ``info`` proves to be a table, or None. The root folder is "".
 
-    A file that is called as the log is no log.
+    A file with the log's name is no log.
     """
     path = info.path if info.type == pafs.FileType.File else f"{info.path}/"
     above, log, rest = f"/{path}".rpartition(f"/{kind.log}/")
