@@ -1,11 +1,11 @@
 """Intarsia: indexes inlaid in Parquet.
 
-Adds page indexes and user-defined indexes to Parquet files that every ordinary reader still reads,
-and answers selective questions by reading only the pages that can match.
+Adds page indexes and user-defined indexes to Parquet files, which ordinary readers can still read.
+Selective queries then read only the pages that can match.
 
-Public names are imported when they are first used: ``import intarsia`` itself imports next to
-nothing, and a program pays only for the parts that it uses. ``from intarsia import *`` imports all
-of them at once, as a program needs that is about to lose access to its own installation.
+Public names are imported on first use, so ``import intarsia`` is fast, and a program loads only
+what it uses. ``from intarsia import *`` imports all of them at once. A program needs this before it
+loses access to its own installation.
 """
 
 import importlib
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from intarsia.process_state import importing
 from intarsia.version import __version__
 
-if TYPE_CHECKING:  # for type checkers and editors; at run time ``__getattr__`` does the same
+if TYPE_CHECKING:  # for type checkers and editors; at run time ``__getattr__`` imports
     from intarsia.advisor.advice import Advice
     from intarsia.advisor.advise import advise
     from intarsia.catalog.build import build_catalog, drop_catalog
@@ -197,24 +197,24 @@ _NAMES = {
         "write_table",
     ),
 }
-"""Which module each public name is imported from, by module."""
+"""The public names of each module."""
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
 
 for _package in ("dataset", "sql", "verify"):
-    # The first import of a package inside this one binds its name here. Functions have these
-    # names: the packages are imported now, and the names are free for ``__getattr__``.
+    # The first import of a subpackage binds its name here, but functions have the same names. So
+    # the packages are imported now, and their names removed: ``__getattr__`` finds the functions.
     importlib.import_module(f"{__name__}.{_package}")
     globals().pop(_package)
 
 
-if not TYPE_CHECKING:  # with it, type checkers would accept any name
+if not TYPE_CHECKING:  # else type checkers would accept any name
 
     def __getattr__(name: str) -> object:
-        """Import a public name, or a package or module of this one, when it is first used."""
+        """Imports a public name, or a package or module of this one, on first use."""
         with importing:
-            found = _public(name) if name in _MODULE_OF else _submodule(name)
-            globals()[name] = found
-        return found
+            value = _public(name) if name in _MODULE_OF else _submodule(name)
+            globals()[name] = value
+        return value
 
 
 def _public(name: str) -> object:
@@ -223,15 +223,17 @@ def _public(name: str) -> object:
 
 
 def _submodule(name: str) -> object:
-    """The package or module ``intarsia.name``. Raises ``AttributeError`` if there is none."""
+    """Returns the package or module ``intarsia.name``. Raises ``AttributeError`` if there is
+    none.
+    """
     path = f"{__name__}.{name}"
     if name.startswith("_") or importlib.util.find_spec(path) is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = importlib.import_module(path)
-    if hasattr(found, "__path__"):  # the modules in it are attributes once they are imported
-        for public in _MODULE_OF:
-            _public(public)
-    return found
+    module = importlib.import_module(path)
+    if hasattr(module, "__path__"):  # its modules become attributes when they are imported
+        for public_name in _MODULE_OF:
+            _public(public_name)
+    return module
 
 
 def __dir__() -> list[str]:

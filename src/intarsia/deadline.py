@@ -1,9 +1,9 @@
-"""Work that is stopped before its end: at a time limit, or when its caller no longer waits for it.
+"""Stops work early: at a time limit, or when the caller no longer needs the result.
 
-A ``Stop`` is carried in a context variable, which tasks in threads inherit. Work calls ``check`` at
-the boundaries of files, units, reads and pages. ``parallel`` does so for everything that it hands
-out, and waits for results no longer than the limit. ``Stopped`` is no ``Exception``: code that
-goes on after an error must not go on after it. A public call turns it into ``QueryTimeoutError``.
+A context variable holds the current ``Stop``; tasks in threads inherit it. Work calls ``check``
+between files, units, reads and pages. ``threads`` checks before each task it starts, and waits for
+results until the limit at most. ``Stopped`` is not an ``Exception``, so code that continues after
+errors does not continue after it. Public calls turn it into ``QueryTimeoutError``.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from intarsia.limits import number_of_bytes
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_MAX_SHOWN = 200
-"""Characters of a query or path in a message."""
+_MAX_SHOWN_CHARACTERS = 200
+"""Characters of a query or path that a message shows."""
 
 
-class Stopped(BaseException):  # like KeyboardInterrupt, it is no error
+class Stopped(BaseException):  # like KeyboardInterrupt, not an error
     """Raised in work that has to stop."""
 
     def __init__(self, stop: Stop) -> None:
@@ -35,7 +35,7 @@ class Stopped(BaseException):  # like KeyboardInterrupt, it is no error
 
     @property
     def error(self) -> QueryTimeoutError:
-        """The error for the caller."""
+        """The error that the caller gets."""
         return QueryTimeoutError(
             f"stopped at the time limit of {self.stop.seconds:g} s while {self.stop.doing}; give a "
             "longer timeout, or ask for less"
@@ -43,13 +43,13 @@ class Stopped(BaseException):  # like KeyboardInterrupt, it is no error
 
 
 class Stop:
-    """Tells work when to stop: after ``seconds``, if given, once ``now`` is called, or with the
-    work that it is a part of.
+    """Stops work after ``seconds``, after a call of ``now``, or together with the ``outer`` work.
 
-    ``memory_limit`` is the number of bytes that the work may take, if it has a limit of its own.
+    ``doing`` describes the work in the error. ``memory_limit`` is the number of bytes that the work
+    may use; by default that of ``outer``.
     """
 
-    __slots__ = ("_is_now", "_outer", "_until", "doing", "memory_limit", "seconds")
+    __slots__ = ("_end", "_is_now", "_outer", "doing", "memory_limit", "seconds")
 
     def __init__(
         self,
@@ -62,37 +62,37 @@ class Stop:
         self.memory_limit: int | None = memory_limit
         if memory_limit is None and outer is not None:
             self.memory_limit = outer.memory_limit
-        self._until = math.inf if seconds is None else time.monotonic() + seconds
+        self._end = math.inf if seconds is None else time.monotonic() + seconds
         self._is_now = False
 
     def now(self) -> None:
-        """Has the work stop at its next check."""
+        """Stops the work at its next check."""
         self._is_now = True
 
     def check(self) -> None:
         """Raises ``Stopped`` if the work has to stop."""
         stop: Stop | None = self
         while stop is not None:
-            if stop._is_now or time.monotonic() >= stop._until:
+            if stop._is_now or time.monotonic() >= stop._end:
                 raise Stopped(stop)
             stop = stop._outer
 
     @property
     def seconds_left(self) -> float | None:
-        """How long the work may go on; None without a limit."""
-        until = self._soonest
-        return None if until == math.inf else max(until - time.monotonic(), 0.0)
+        """Seconds until the limit, or None without a limit."""
+        end = self._earliest_end
+        return None if end == math.inf else max(end - time.monotonic(), 0.0)
 
     @property
-    def _soonest(self) -> float:
-        return self._until if self._outer is None else min(self._until, self._outer._soonest)
+    def _earliest_end(self) -> float:
+        return self._end if self._outer is None else min(self._end, self._outer._earliest_end)
 
 
 _current: ContextVar[Stop | None] = ContextVar("_current", default=None)
 
 
 def current() -> Stop | None:
-    """Returns what tells the work of this context to stop. None if nothing does."""
+    """Returns the ``Stop`` of this context, or None."""
     return _current.get()
 
 
@@ -109,21 +109,23 @@ def is_limited() -> bool:
 
 
 def seconds_left() -> float | None:
-    """How long the work of this context may go on; None without a limit."""
+    """Returns the seconds until the limit of this context, or None without a limit."""
     stop = _current.get()
     return None if stop is None else stop.seconds_left
 
 
 def pause(seconds: float) -> None:
-    """Sleeps for ``seconds``, or until the limit; then raises ``Stopped`` if that has come."""
-    left = seconds_left()
-    time.sleep(seconds if left is None else min(seconds, left))
+    """Sleeps for ``seconds``, or until the limit. Raises ``Stopped`` at the limit."""
+    remaining = seconds_left()
+    time.sleep(seconds if remaining is None else min(seconds, remaining))
     check()
 
 
 @contextlib.contextmanager
 def active(stop: Stop | None) -> Iterator[None]:
-    """A context that ``stop`` stops. With None, nothing stops it, as tidying up needs."""
+    """Makes ``stop`` the ``Stop`` of the block. None lets the block run to its end, for cleaning
+    up.
+    """
     before = _current.set(stop)
     try:
         yield
@@ -132,7 +134,7 @@ def active(stop: Stop | None) -> Iterator[None]:
 
 
 def each_active(stop: Stop | None, items: Iterable[T]) -> Generator[T]:
-    """Yields ``items``, each of which is made in the context of ``stop``."""
+    """Yields ``items``. The code that makes each item runs with ``stop``."""
     iterator = iter(items)
     try:
         while True:
@@ -153,10 +155,10 @@ def each_active(stop: Stop | None, items: Iterable[T]) -> Generator[T]:
 def time_limit(
     timeout: float | None, doing: str, memory_limit: int | str | None = None
 ) -> Iterator[None]:
-    """A context that raises ``QueryTimeoutError`` after ``timeout`` seconds; None is no limit.
+    """Raises ``QueryTimeoutError`` if the block takes longer than ``timeout`` seconds.
 
-    ``memory_limit`` is as for ``set_memory_limit``. Raises ``TypeError`` or ``ValueError`` for a
-    limit that is no positive number.
+    None is no limit. ``memory_limit`` is as for ``set_memory_limit``. Raises ``TypeError`` or
+    ``ValueError`` for an invalid limit.
     """
     stop = stop_after(timeout, doing, memory_limit)
     if stop is None:
@@ -169,34 +171,36 @@ def time_limit(
 def stop_after(
     timeout: float | None, doing: str, memory_limit: int | str | None = None
 ) -> Stop | None:
-    """Returns the ``Stop`` of a call with these limits; None without one. As ``time_limit``."""
-    most = number_of_bytes(memory_limit)
+    """Returns a ``Stop`` with these limits, or None without a limit.
+
+    Raises ``TypeError`` or ``ValueError`` for an invalid limit, as ``time_limit`` does.
+    """
+    limit_bytes = number_of_bytes(memory_limit)
     if timeout is None:
-        return None if most is None else Stop(None, doing, _current.get(), most)
+        return None if limit_bytes is None else Stop(None, doing, _current.get(), limit_bytes)
     if isinstance(timeout, bool) or not isinstance(timeout, int | float):
         raise TypeError(f"timeout is a number of seconds, not {timeout!r}")
     if not 0 < timeout < math.inf:
         raise ValueError(f"timeout is a number of seconds above 0, not {timeout!r}")
-    return Stop(timeout, doing, _current.get(), most)
+    return Stop(timeout, doing, _current.get(), limit_bytes)
 
 
 @contextlib.contextmanager
 def telling_of(stop: Stop) -> Iterator[None]:
-    """A context in which ``Stopped`` by ``stop`` becomes ``QueryTimeoutError``."""
+    """Turns ``Stopped`` by ``stop`` into ``QueryTimeoutError``."""
     try:
         yield
     except Stopped as stopped:
-        if stopped.stop is not stop:  # a call around this one has the limit
+        if stopped.stop is not stop:  # an outer call has the limit
             raise
         raise stopped.error from None
 
 
 def time_limited(doing: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Gives effect to the arguments ``timeout`` and ``memory_limit`` of a function.
+    """Decorates a function: implements its arguments ``timeout`` and ``memory_limit``.
 
-    The function itself ignores them.
-
-    ``doing`` and the first argument, a path or query, name the work in the error.
+    The function itself ignores both. ``doing`` and its first argument, a path or query, describe
+    the work in the error.
     """
 
     def decorated(function: Callable[P, T]) -> Callable[P, T]:
@@ -206,8 +210,8 @@ def time_limited(doing: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
             memory_limit: Any = kwargs.pop("memory_limit", None)
             if timeout is None and memory_limit is None:
                 return function(*args, **kwargs)
-            what = args[0] if args else kwargs.get("path", "")
-            with time_limit(timeout, f"{doing} {shown(what)}", memory_limit):
+            subject = args[0] if args else kwargs.get("path", "")
+            with time_limit(timeout, f"{doing} {shown(subject)}", memory_limit):
                 return function(*args, **kwargs)
 
         return limited
@@ -216,10 +220,10 @@ def time_limited(doing: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 def shown(what: object) -> str:
-    """Returns a path, query or data set as a message names it."""
+    """Returns a path, query or data set as messages show it, on one line."""
     if isinstance(what, list | tuple) and what:
         others = f" and {len(what) - 1:,} more" if len(what) > 1 else ""
         return f"{shown(what[0])}{others}"
     text = os.fspath(what) if isinstance(what, str | os.PathLike) else repr(what)
     text = " ".join(text.split())
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
+    return text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]}…"

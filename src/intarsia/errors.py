@@ -1,21 +1,21 @@
-"""Every error and warning Intarsia raises, under one root.
+"""Every error and warning that Intarsia raises, under one root.
 
 ::
 
     IntarsiaError
-    ├── FormatError            the bytes are not (valid) Parquet; a ValueError
+    ├── FormatError            the bytes are not valid Parquet; a ValueError
     │   └── UnsupportedError   valid, but encrypted, signed or too new; a NotImplementedError
-    ├── OutOfMemoryError       memory is short, and the file perhaps sound; a MemoryError
-    ├── PredicateError         a filter names or compares what is not there; a ValueError
-    ├── IndexSpecError         an index cannot be built as asked; a ValueError
-    ├── PathError              nothing (readable, writable) at a path, or another file by now;
+    ├── OutOfMemoryError       memory is short, and the file perhaps valid; a MemoryError
+    ├── PredicateError         a filter does not fit the schema; a ValueError
+    ├── IndexSpecError         an index cannot be built as requested; a ValueError
+    ├── PathError              a path cannot be read or written, or its file was replaced;
     │                          a FileNotFoundError
     ├── QueryTimeoutError      a call took longer than its ``timeout``; a TimeoutError
-    └── MissingDependencyError an extra is not installed, or another version, or no Java;
+    └── MissingDependencyError an extra or Java is missing, or its version is not supported;
                                an ImportError
 
-    IntarsiaWarning            something to know of that is no error; a UserWarning
-    CorruptDataWarning         rows were left out, as asked for; a UserWarning
+    IntarsiaWarning            a notice that is not an error; a UserWarning
+    CorruptDataWarning         rows were left out, as the caller asked for; a UserWarning
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from intarsia.redaction import redacted, redacted_with
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A place in a file: as much as is known. ``offset`` is in bytes from the file's start.
+    """A position in a file, as far as it is known. ``offset`` is in bytes from the file's start.
 
-    ``file`` is shown to people: it lacks the credentials that a URI may have.
+    ``file`` is shown in messages, so credentials of a URI are removed from it.
     """
 
     file: str | None = None
@@ -71,24 +71,23 @@ class Where:
 
 
 class IntarsiaError(Exception):
-    """Root of all errors raised on purpose.
+    """Root of all errors that Intarsia raises on purpose.
 
     Control characters in the message are escaped. Credentials in URIs are redacted: in the message,
-    and in the error that is handled at the time, which becomes the cause of this one, and in all
-    that led to that.
+    and in the error that is being handled, which becomes the cause, and in its own causes.
     """
 
     def __init__(self, *args: Any) -> None:
         handled = sys.exception()
         shown = (
-            shown_in_text(redacted_with(one, handled)) if isinstance(one, str) else one
-            for one in args
+            shown_in_text(redacted_with(arg, handled)) if isinstance(arg, str) else arg
+            for arg in args
         )
         super().__init__(*shown)
 
 
 class _PlacedError(IntarsiaError):
-    """An error at a place in a file."""
+    """An error at a position in a file."""
 
     def __init__(self, message: str, where: Where | None = None) -> None:
         super().__init__(message, where)
@@ -100,7 +99,7 @@ class _PlacedError(IntarsiaError):
         return f"{place}: {self.message}" if place else self.message
 
     def at(self, where: Where) -> Self:
-        """The same error with the parts of ``where`` it did not know itself."""
+        """Returns the same error, completed by the parts of ``where`` that it lacks."""
         mine, other = self.where, where
         merged = Where(
             *(
@@ -112,92 +111,110 @@ class _PlacedError(IntarsiaError):
 
 
 class FormatError(_PlacedError, ValueError):
-    """The bytes at hand are not what the Parquet specification asks for."""
+    """The bytes do not follow the Parquet specification.
+
+    Attributes
+    ----------
+    where : Where
+        File, row group, column, page and offset, as far as they are known.
+    message : str
+        The message without the position.
+    """
 
 
 class OutOfMemoryError(_PlacedError, MemoryError):
-    """Memory is short. That is no damage, so nothing is skipped, and nothing is called torn."""
+    """Memory is short.
+
+    This is not damage: no rows are skipped, and no file is reported as torn.
+    """
 
 
 class UnsupportedError(FormatError, NotImplementedError):
-    """Valid Parquet that this version does not read or will not change."""
+    """Valid Parquet that this version cannot read, or does not change."""
 
 
 class PredicateError(IntarsiaError, ValueError):
-    """A filter that cannot be understood, or that does not fit the schema."""
+    """A filter or query that is invalid, or that does not fit the schema."""
 
 
-_GIVEN = ("__filename", "__row_number")
-"""Columns that are there to be asked for only."""
+_SCAN_COLUMNS = ("__filename", "__row_number")
+"""Columns that a scan provides. They can be selected, but not used in a filter."""
 
 
 def unknown_column(name: str, known: Iterable[str]) -> PredicateError:
-    """The error for a column that is not there."""
+    """Returns the error for a column that does not exist."""
     return PredicateError(f"column {name!r} is not there{instead(name, known)}")
 
 
 def name_of_several(names: Iterable[str]) -> str | None:
-    """Returns the first of ``names`` that occurs more than once; None if all differ."""
+    """Returns the first of ``names`` that occurs more than once, or None."""
     return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
 def instead(name: str, known: Iterable[str]) -> str:
-    """How a message goes on that says ``name`` is not there: what is like it, or what is there."""
-    if name in _GIVEN:
-        return ": scans give it, and filter by what files hold"
-    names = list(known)
-    alike = difflib.get_close_matches(name.lower(), [other.lower() for other in names], 1, 0.75)
-    meant = [other for other in names if other.lower() in alike and other != name]
-    return f", {meant[0]!r} is" if meant else f"; there are: {', '.join(names[:20])}"
+    """Returns the end of a message that ``name`` does not exist.
+
+    It suggests a similar name from ``known``, or else lists up to 20 of them.
+    """
+    if name in _SCAN_COLUMNS:
+        return ": scans add it, but files do not contain it"
+    known_names = list(known)
+    similar = difflib.get_close_matches(
+        name.lower(), [other.lower() for other in known_names], 1, 0.75
+    )
+    suggestions = [other for other in known_names if other.lower() in similar and other != name]
+    return (
+        f", {suggestions[0]!r} is" if suggestions else f"; there are: {', '.join(known_names[:20])}"
+    )
 
 
 def check_several(**named: object) -> None:
-    """Raise ``TypeError`` for one name where names are wanted; a text has letters."""
+    """Raises ``TypeError`` if an argument is one name instead of a list of names."""
     for what, names in named.items():
         if isinstance(names, str):
             raise TypeError(f"{what} is a list of names, not one name")
 
 
 class IndexSpecError(IntarsiaError, ValueError):
-    """An index that cannot be built as it was asked for."""
+    """An index that cannot be built as requested."""
 
 
 class PathError(IntarsiaError, FileNotFoundError):
-    """There is nothing, or nothing readable, where a path points, or no longer the same file."""
+    """A path cannot be read or written, or its file was replaced."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
 
 
 class QueryTimeoutError(IntarsiaError, TimeoutError):
-    """A call was stopped because it took longer than its ``timeout``. Calling it again is safe."""
+    """A call was stopped because it took longer than its ``timeout``. It can be repeated safely."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
 
 
 class MissingDependencyError(IntarsiaError, ImportError):
-    """A package is not installed, or has a major version that is not supported."""
+    """A package is not installed, or its version is not supported."""
 
 
-# --- memory that is short -------------------------------------------------------------------------
+# --- out of memory --------------------------------------------------------------------------------
 
-_SHORTAGES = (
+_SHORTAGE_MESSAGES = (
     "cannot allocate memory",
     "failed to map segment",
     "can't start new thread",
     "out of memory",
 )
-"""Parts of messages of errors that have no type of their own, in lower case."""
+"""Parts of messages, in lower case, of errors that have no type of their own."""
 _ADVICE = "ask for fewer columns or rows at a time, or give the process more memory"
-_MOST_CAUSES = 20
-"""Errors of one chain of causes that are looked at."""
+_MAX_CAUSES = 20
+"""Errors that are checked in one chain of causes."""
 T = TypeVar("T")
 
 
 def shortage_in(error: BaseException | None) -> BaseException | None:
-    """Returns the error that says memory is short: ``error`` or one that led to it, else None."""
-    for _ in range(_MOST_CAUSES):
+    """Returns the error that reports a lack of memory: ``error``, one of its causes, or None."""
+    for _ in range(_MAX_CAUSES):
         if error is None or _is_shortage(error):
             return error
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
@@ -212,22 +229,25 @@ def _is_shortage(error: BaseException) -> bool:
     if type(error).__name__ == "OutOfMemoryException":  # DuckDB's
         return True
     is_vague = isinstance(error, OSError | ImportError | RuntimeError)
-    return is_vague and any(part in str(error).lower() for part in _SHORTAGES)
+    return is_vague and any(part in str(error).lower() for part in _SHORTAGE_MESSAGES)
 
 
 def out_of_memory(error: BaseException) -> OutOfMemoryError | None:
-    """Returns what to raise if memory is short, else None; an error that says it best itself."""
-    found = shortage_in(error)
-    if found is None or isinstance(found, OutOfMemoryError):
-        return found
-    said = " ".join(str(found).split()).rstrip(".")
-    return OutOfMemoryError(f"out of memory{': ' * bool(said)}{said}; {_ADVICE}")
+    """Returns an ``OutOfMemoryError`` if ``error`` or a cause reports a lack of memory, else None.
+
+    If one of them is an ``OutOfMemoryError`` already, that one is returned.
+    """
+    shortage = shortage_in(error)
+    if shortage is None or isinstance(shortage, OutOfMemoryError):
+        return shortage
+    message = " ".join(str(shortage).split()).rstrip(".")
+    return OutOfMemoryError(f"out of memory{': ' * bool(message)}{message}; {_ADVICE}")
 
 
 class placed:  # noqa: N801 # used as a statement, like ``contextlib.suppress``
-    """A context whose errors name ``where`` as far as they do not name a place themselves.
+    """Adds ``where`` to errors in the block, as far as they do not name a position themselves.
 
-    These are ``FormatError`` and its like. Any error for lack of memory becomes
+    This applies to ``FormatError`` and its relatives. Errors from a lack of memory become
     ``OutOfMemoryError``.
     """
 
@@ -247,30 +267,29 @@ class placed:  # noqa: N801 # used as a statement, like ``contextlib.suppress``
     ) -> None:
         if not isinstance(error, Exception):
             return
-        known = out_of_memory(error) or error
-        if isinstance(known, _PlacedError):
-            raise _with_notes(known.at(self._where), error) from error
+        raised = out_of_memory(error) or error
+        if isinstance(raised, _PlacedError):
+            raise _with_notes(raised.at(self._where), error) from error
 
 
-def public(what: T) -> T:
+def public(decorated: T) -> T:
     """Decorates a public function, or a class with public methods.
 
-    Wherever memory is short, they raise ``OutOfMemoryError``, and so do generators that they
-    return.
+    When memory is short, they raise ``OutOfMemoryError``, as do generators that they return.
     """
-    if not isinstance(what, type):
-        return cast(T, _guarded(cast(Callable[..., Any], what)))
-    for name, member in list(vars(what).items()):
+    if not isinstance(decorated, type):
+        return cast(T, _guarded(cast(Callable[..., Any], decorated)))
+    for name, member in list(vars(decorated).items()):
         if name.startswith("_") and name not in _PUBLIC_METHODS:
             continue
         if isinstance(member, property):
             getter = None if member.fget is None else _guarded(member.fget)
-            setattr(what, name, property(getter, member.fset, member.fdel, member.__doc__))
+            setattr(decorated, name, property(getter, member.fset, member.fdel, member.__doc__))
         elif isinstance(member, classmethod | staticmethod):
-            setattr(what, name, type(member)(_guarded(member.__func__)))
+            setattr(decorated, name, type(member)(_guarded(member.__func__)))
         elif inspect.isfunction(member):
-            setattr(what, name, _guarded(member))
-    return what
+            setattr(decorated, name, _guarded(member))
+    return decorated
 
 
 _PUBLIC_METHODS = frozenset({"__init__", "__iter__", "__enter__", "__exit__"})
@@ -280,17 +299,17 @@ def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def guarded(*args: Any, **options: Any) -> Any:
         try:
-            found = function(*args, **options)
+            result = function(*args, **options)
         except Exception as error:
             _raise_if_short(error)
             raise
-        return guarded_items(found) if inspect.isgenerator(found) else found
+        return guarded_items(result) if inspect.isgenerator(result) else result
 
     return guarded
 
 
 def guarded_items(items: Iterable[T]) -> Generator[T]:
-    """Yields ``items``. Raises ``OutOfMemoryError`` wherever memory is short."""
+    """Yields ``items``. Raises ``OutOfMemoryError`` when memory is short."""
     try:
         yield from items
     except Exception as error:
@@ -299,27 +318,28 @@ def guarded_items(items: Iterable[T]) -> Generator[T]:
 
 
 def _raise_if_short(error: Exception) -> None:
-    """Raises ``OutOfMemoryError`` if memory is short, unless ``error`` is one."""
+    """Raises ``OutOfMemoryError`` if memory is short, unless ``error`` is one already."""
     short = out_of_memory(error)
     if short is not None and short is not error:
         raise _with_notes(short, error) from error
 
 
-def _with_notes(made: _PlacedError, error: BaseException) -> _PlacedError:
+def _with_notes(new_error: _PlacedError, error: BaseException) -> _PlacedError:
     for note in getattr(error, "__notes__", ()):
-        made.add_note(note)
-    return made
+        new_error.add_note(note)
+    return new_error
 
 
-# --- packages that are missing --------------------------------------------------------------------
+# --- missing packages -----------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def optional(message: str, *packages: str) -> Iterator[None]:
-    """A context of an import. Raises ``MissingDependencyError`` if one of ``packages`` is missing.
+    """Raises ``MissingDependencyError`` if one of ``packages`` is missing when the block imports
+    it.
 
-    Any other error of an import is raised as it is: a package that is there may lack memory, or
-    something that it needs itself.
+    Other import errors are raised unchanged: an installed package may lack memory, or one of its
+    own dependencies.
     """
     try:
         yield
@@ -330,13 +350,14 @@ def optional(message: str, *packages: str) -> Iterator[None]:
 
 
 OLDEST = {"duckdb": "2.0.1", "polars": "2.1", "pyarrow": "26"}
-"""The oldest supported version of each package. The next major version is not supported."""
+"""Oldest supported version of each package. The next major version is not supported."""
 
 
 def check_version(package: ModuleType) -> None:
     """Raises ``MissingDependencyError`` if the version of a package is not supported.
 
-    Others are not tested: they may give another meaning to a function, and wrong answers unnoticed.
+    Other versions are not tested: a function may have another meaning there, and give wrong
+    answers.
 
     Example::
 
@@ -356,45 +377,46 @@ def check_version(package: ModuleType) -> None:
 
 
 class IntarsiaWarning(UserWarning):
-    """Something to know of that is no error.
+    """A notice that is not an error.
 
-    An index that was ignored (answers stay right) or that some files cannot have, dates of an old
-    calendar, rows appended with other columns, a write that was interrupted.
+    Examples are an ignored index (answers stay right), an index that some files cannot have, and
+    dates of an old calendar. Others are appended rows with different columns, and an interrupted
+    write.
     """
 
 
 class CorruptDataWarning(UserWarning):
-    """Rows were left out because their bytes are damaged, as ``on_corrupt="skip"`` asks for."""
+    """Rows were left out because their bytes are damaged, as ``on_corrupt="skip"`` requests."""
 
 
-_WITHIN = (os.path.join(os.path.dirname(__file__), ""), contextlib.__file__)
-_OF_THREADS = (threading.__file__, os.path.dirname(concurrent.futures.__file__))
+_OWN_FILES = (os.path.join(os.path.dirname(__file__), ""), contextlib.__file__)
+_THREAD_FILES = (threading.__file__, os.path.dirname(concurrent.futures.__file__))
 _is_quiet = ContextVar("_is_quiet", default=False)
 
 
 def warn(message: str) -> None:
-    """Give an ``IntarsiaWarning``, unless quiet."""
+    """Issues an ``IntarsiaWarning``, unless the context is ``quiet``."""
     if not _is_quiet.get():
         tell(message)
 
 
 def tell(message: str, category: type[Warning] = IntarsiaWarning) -> None:
-    """Give a warning of the line outside of this package that led to it.
+    """Issues a warning for the line outside of this package that led to it.
 
-    Of a line in here where that is in another thread.
+    In a thread of a pool there is no such line; then the caller of this function is named.
     """
     level, frame = 1, sys._getframe()
-    while frame.f_code.co_filename.startswith(_WITHIN) and frame.f_back is not None:
+    while frame.f_code.co_filename.startswith(_OWN_FILES) and frame.f_back is not None:
         level, frame = level + 1, frame.f_back
-    is_known = not frame.f_code.co_filename.startswith((*_WITHIN, *_OF_THREADS))
-    warnings.warn(shown_in_text(redacted(message)), category, stacklevel=level if is_known else 2)
+    has_caller = not frame.f_code.co_filename.startswith((*_OWN_FILES, *_THREAD_FILES))
+    warnings.warn(shown_in_text(redacted(message)), category, stacklevel=level if has_caller else 2)
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """A context without ``IntarsiaWarning``: of this thread, and of tasks it has others do.
+    """Suppresses ``IntarsiaWarning`` in this thread and in tasks that it starts.
 
-    The filters of ``warnings`` are every thread's.
+    The filters of ``warnings`` would apply to all threads.
     """
     before = _is_quiet.set(True)
     try:

@@ -1,6 +1,6 @@
-"""The names of index kinds: those built in, and those that installed packages declare.
+"""Names of index kinds: built-in ones, and those that installed packages declare.
 
-Nothing here imports a kind.
+No kind is imported here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import importlib.metadata
 
 GROUP = "intarsia.index_kinds"
-"""The group of entry points by which packages declare kinds."""
+"""The entry point group where packages declare index kinds."""
 BUILT_IN = (
     "bloom",
     "distinct",
@@ -30,12 +30,12 @@ BUILT_IN = (
 
 @functools.cache
 def installed() -> Mapping[str, importlib.metadata.EntryPoint]:
-    """Returns the entry points of kinds that packages declare, by their names."""
-    import importlib.metadata  # takes as long as all else that help needs
+    """Returns the entry points of declared index kinds, by name."""
+    import importlib.metadata  # slow to import: as slow as all other imports of --help
 
     return {point.name: point for point in importlib.metadata.entry_points(group=GROUP)}
 
 
 def names() -> list[str]:
-    """Returns the names of all kinds that are built in or installed, sorted."""
+    """Returns the sorted names of all index kinds, built-in and installed."""
     return sorted({*BUILT_IN, *installed()})

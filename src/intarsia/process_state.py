@@ -1,8 +1,8 @@
-"""State that the threads of a process share: one place to drop it, and one hook for forks.
+"""State that all threads of a process share: one function drops it, one hook handles forks.
 
-A forked child has a copy of the state and only the thread that forked. A lock that another thread
-held stays locked in the child for ever, and what that thread was changing stays half changed. So
-the child opens every ``ForkLock`` and drops every ``SharedState``. Both register weakly.
+A forked child has a copy of the state, but only the thread that forked. A lock that another thread
+held stays locked in the child, and a change that it was making stays incomplete. So the child
+releases every ``ForkLock`` and drops every ``SharedState``. Both are registered by weak references.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 
 class ForkLock:
-    """A lock that is open in a forked child, whoever held it in the parent."""
+    """A lock that is released in a forked child, even if another thread of the parent held it."""
 
     __slots__ = ("__weakref__", "_lock")
 
@@ -31,19 +31,19 @@ class ForkLock:
         self.release()
 
     def acquire_now(self) -> bool:
-        """Acquires the lock if it is free, and says whether it did. ``release`` opens it."""
+        """Acquires the lock if it is free. Returns True if it was acquired."""
         return self._lock.acquire(blocking=False)
 
     def release(self) -> None:
         self._lock.release()
 
     def renew(self) -> None:
-        """Open the lock. Only a forked child may do so, which has no other threads."""
+        """Releases the lock. Only for a forked child, which has no other threads."""
         self._lock = threading.Lock()
 
 
 class SharedState:
-    """State that can be made again at any time: caches, pools, connections.
+    """State that can be rebuilt at any time: caches, pools, connections.
 
     Subclasses call ``super().__init__()`` last: from then on, a fork in another thread calls
     ``after_fork``.
@@ -53,14 +53,14 @@ class SharedState:
         _states.add(self)
 
     def clear(self) -> None:
-        """Drop the state. Threads may use it meanwhile."""
+        """Drops the state, which other threads may be using."""
         raise NotImplementedError
 
     def release_handles(self) -> None:
-        """Close handles of the operating system that can be opened again."""
+        """Closes handles of the operating system that can be opened again."""
 
     def after_fork(self) -> None:
-        """Drop the state in a forked child. All locks are open."""
+        """Drops the state in a forked child, where all locks are free."""
         self.clear()
 
 
@@ -68,30 +68,30 @@ _locks: weakref.WeakSet[ForkLock] = weakref.WeakSet()
 _states: weakref.WeakSet[SharedState] = weakref.WeakSet()
 _abandoned: list[object] = []
 importing = threading.RLock()
-"""Held while a module is imported late, so that no fork leaves a half-done import to the child."""
+"""Held during late imports, so that a forked child never has a half-finished import."""
 
 
 def clear() -> None:
-    """Drop all state that threads of this process share: later queries begin as a first one does.
+    """Drops all state that threads of this process share. Later queries start without caches.
 
-    Queries under way go on.
+    Running queries continue.
     """
     for state in list(_states):
         state.clear()
 
 
 def release_handles() -> None:
-    """Close what handles of the operating system can be opened again: there are too many."""
+    """Closes handles of the operating system that can be opened again. For too many open files."""
     for state in list(_states):
         state.release_handles()
 
 
-def abandon(thing: object) -> None:
-    """Keep what a forked child has from its parent, and never close it.
+def abandon(parent_object: object) -> None:
+    """Keeps an object of the parent process alive in a forked child, so that it is never closed.
 
     Closing might wait for threads that the child does not have.
     """
-    _abandoned.append(thing)
+    _abandoned.append(parent_object)
 
 
 def _after_fork() -> None:
@@ -111,10 +111,10 @@ if TYPE_CHECKING or sys.version_info >= (3, 12):
 else:
 
     class cached_property:  # noqa: N801 # as in functools
-        """``functools.cached_property`` without the lock that it has in Python 3.11.
+        """``functools.cached_property`` without the lock of Python 3.11.
 
-        All instances of a class share that lock, and threads hold it while they read files. Here
-        two threads may both compute the value; the first one stays.
+        In Python 3.11 all instances of a class share that lock, and threads hold it while they read
+        files. Here two threads may both compute the value; the first result is stored.
         """
 
         def __init__(self, function: Any) -> None:

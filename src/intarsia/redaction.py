@@ -1,17 +1,15 @@
-"""Credentials in text: found, and replaced by ``***``.
+"""Finds credentials in text and replaces them by ``***``.
 
-A URI can carry them as user and password, and in its query. Text that leaves the package for a
-person goes through ``redacted``: errors, warnings, ``repr``, plans, pages and reports.
-
-::
+A URI can contain credentials as user and password, and in its query. All text for people goes
+through ``redacted``: errors, warnings, ``repr``, plans, pages and reports. ::
 
     s3://AKIA…:SECRET@bucket/x?region=eu-1&session_token=T   is shown as
     s3://***@bucket/x?region=eu-1&session_token=***
 
-Only parameters known to be harmless keep their values, so that a mistyped name hides its value as
-well. Mistyped schemes (``s3x://``, ``s3:/``, ``s3//``), missing schemes, percent-encoded URIs and
-passwords with unescaped ``/`` or spaces are covered. The container in ``abfs://container@account``
-is no secret and stays.
+Only parameters known to be harmless keep their values, so a mistyped name hides its value as well.
+These are handled as well: mistyped schemes (``s3x://``, ``s3:/``, ``s3//``), missing schemes,
+percent-encoded URIs, and passwords with unescaped ``/`` or spaces. The container in
+``abfs://container@account`` is no secret and stays.
 """
 
 from __future__ import annotations
@@ -29,14 +27,14 @@ _SCHEME = r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,31}"
 _STORES = r"(?:s3[an]?|gc?s|abfss?|wasbs?|azure|az|adl|https?|hdfs|webhdfs|viewfs|s?ftp|smb)"
 _LEAD = rf"(?:{_SCHEME}(?::/{{1,8}}|[;.,\\]:?[/\\]{{1,8}})|\b{_STORES}(?::|/{{2,8}}))"
 _LOOSE_LEAD = rf"(?:{_LEAD}|\b{_STORES}/)"
-"""As ``_LEAD``, or what a mistyped one becomes in an absolute path."""
+"""``_LEAD``, or the form that a mistyped URI has within an absolute path."""
 _NO_PORT = r"""(?!\d{1,5}(?:[/?#\s'",;:)]|$))(?=[^\s'"])"""
-_ENCODED = re.compile(rf"""{_SCHEME}%3A(?:%2F){{1,8}}[^\s'"&]{{0,2048}}""", re.IGNORECASE)
+_ENCODED_URI = re.compile(rf"""{_SCHEME}%3A(?:%2F){{1,8}}[^\s'"&]{{0,2048}}""", re.IGNORECASE)
 _PASSWORD = re.compile(
     rf"""(?P<lead>{_LOOSE_LEAD})(?P<secret>[^/\s'"@?#:]{{0,256}}:{_NO_PORT}[^@\n]{{0,512}}?"""
     r"""(?:@[^\s'"@?]{0,512}){0,8})(?P<end>@)"""
 )
-_UNENDED = re.compile(
+_UNTERMINATED_PASSWORD = re.compile(
     rf"""(?P<lead>(?!file:){_LEAD})(?P<secret>[^/\s'"@?#:]{{0,256}}:{_NO_PORT}"""
     r"""[^\s'"/]{1,512})(?P<end>)"""
 )
@@ -47,7 +45,7 @@ _BARE_PASSWORD = re.compile(
     r"""(?P<lead>(?:^|[/\s'"]))(?P<secret>[^/\s'"@:*?]{1,256}:[^/\s'"@]{1,512})(?P<end>@)"""
     r"""(?=[\w.-])"""
 )
-"""User and password without a scheme, as where a local path was made of a mistyped URI."""
+"""User and password without a scheme, as in a local path made from a mistyped URI."""
 _QUERY = re.compile(rf"""(?P<lead>{_LEAD}[^\s'"?]{{0,2048}}\?)(?P<query>[^\s'"]*)""")
 _PARAMETER = re.compile(
     r"""(?<=[?&;#])(?P<name>[\w.-]{0,64}?(?:secret|token|passw|pwd|sig|sas|credential|key"""
@@ -66,54 +64,54 @@ _HARMLESS = {
     "scheme",
     "versionid",
 }
-"""Parameters whose values are shown."""
+"""Query parameters whose values are shown."""
 _HARMLESS_VALUE = re.compile(r"[\w.:/*-]{0,128}")
-_LEAST_PIECE = 4
-"""Characters of a secret that is looked for in the rest of a text; shorter ones are in words."""
-_MOST_PIECES = 32
-"""Secrets that are looked for in the rest of a text: each takes a pass over it."""
-_MARKS = ("@", "?", "&", "%3a", "%3A", "://")
-"""A text without any of these carries no credentials."""
+_MIN_SECRET_CHARACTERS = 4
+"""Shortest secret that is also replaced in the rest of a text. Shorter ones occur in words."""
+_MAX_REPEATED_SECRETS = 32
+"""Secrets that are also replaced in the rest of a text. Each takes a pass over it."""
+_CREDENTIAL_MARKS = ("@", "?", "&", "%3a", "%3A", "://")
+"""A text without any of these has no credentials."""
 
 
 def redacted(text: str) -> str:
-    """Returns ``text`` without the credentials of URIs in it."""
+    """Returns ``text`` with the credentials of URIs replaced."""
     return _redacted(text)[0]
 
 
 def _redacted(text: str) -> tuple[str, set[str]]:
-    """Returns the redacted text, and the secrets that were found."""
-    pieces: set[str] = set()
-    if not any(mark in text for mark in _MARKS):
-        return text, pieces
+    """Returns the redacted text and the set of secrets in it."""
+    secrets: set[str] = set()
+    if not any(mark in text for mark in _CREDENTIAL_MARKS):
+        return text, secrets
 
     def user(match: re.Match[str]) -> str:
         secret = match["secret"]
         if secret == _HIDDEN:
             return match[0]
         _, _, password = secret.partition(":")
-        pieces.update((secret, password))
+        secrets.update((secret, password))
         return f"{match['lead']}{_HIDDEN}{match['end']}"
 
     def parameter(match: re.Match[str]) -> str:
-        pieces.add(match["value"])
+        secrets.add(match["value"])
         return f"{match['name']}={_HIDDEN}"
 
     def query(match: re.Match[str]) -> str:
-        found = match["query"].rstrip(":,.;)]}")
-        shown = re.sub(r"[^&;?]+", lambda one: _pair(one[0], pieces), found)
-        return match["lead"] + shown + match["query"][len(found) :]
+        inner = match["query"].rstrip(":,.;)]}")
+        shown = re.sub(r"[^&;?]+", lambda pair: _redacted_parameter(pair[0], secrets), inner)
+        return match["lead"] + shown + match["query"][len(inner) :]
 
     def encoded(match: re.Match[str]) -> str:
         plain = unquote(match[0])
-        shown, found = _redacted(plain)
-        pieces.update(found)
+        shown, inner = _redacted(plain)
+        secrets.update(inner)
         return match[0] if shown == plain else shown
 
     steps: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
-        (_ENCODED, encoded),
+        (_ENCODED_URI, encoded),
         (_PASSWORD, user),
-        (_UNENDED, user),
+        (_UNTERMINATED_PASSWORD, user),
         (_USER, user),
         (_BARE_PASSWORD, user),
         (_QUERY, query),
@@ -121,39 +119,39 @@ def _redacted(text: str) -> tuple[str, set[str]]:
     )
     for pattern, replace in steps:
         text = pattern.sub(replace, text)
-    pieces.update([unquote(piece) for piece in pieces])
-    return _without(text, pieces), pieces
+    secrets.update([unquote(value) for value in secrets])
+    return _with_secrets_replaced(text, secrets), secrets
 
 
-def _pair(text: str, pieces: set[str]) -> str:
-    """Returns one parameter of a query as it is shown."""
+def _redacted_parameter(text: str, secrets: set[str]) -> str:
+    """Returns one query parameter as it is shown."""
     name, equals, value = text.partition("=")
     if not value.strip("="):
-        pieces.add(text)
+        secrets.add(text)
         return _HIDDEN
     if name.lower() in _HARMLESS and _HARMLESS_VALUE.fullmatch(value.replace(_HIDDEN + "@", "")):
         return text
     if name.lower() in _HARMLESS and _HARMLESS_VALUE.fullmatch(unquote(value)):
         return text
-    pieces.add(value)
+    secrets.add(value)
     return f"{name}{equals}{_HIDDEN}"
 
 
-def _without(text: str, pieces: set[str]) -> str:
-    """Returns ``text`` without secrets that were found elsewhere."""
-    for piece in sorted(pieces, key=len, reverse=True)[:_MOST_PIECES]:
-        if len(piece) >= _LEAST_PIECE and piece.strip("*"):
-            text = text.replace(piece, _HIDDEN)
+def _with_secrets_replaced(text: str, secrets: set[str]) -> str:
+    """Returns ``text`` with known secrets replaced."""
+    for secret in sorted(secrets, key=len, reverse=True)[:_MAX_REPEATED_SECRETS]:
+        if len(secret) >= _MIN_SECRET_CHARACTERS and secret.strip("*"):
+            text = text.replace(secret, _HIDDEN)
     return text
 
 
 def redacted_in(value: Any) -> Any:
-    """Returns a JSON value with the strings in it redacted."""
+    """Returns a JSON value with all strings in it redacted."""
     match value:
         case str():
             return redacted(value)
         case dict():
-            return {key: redacted_in(one) for key, one in value.items()}
+            return {key: redacted_in(item) for key, item in value.items()}
         case list() | tuple():
             return type(value)(map(redacted_in, value))
     return value
@@ -161,67 +159,67 @@ def redacted_in(value: Any) -> Any:
 
 def shown_redacted(kind: type[T]) -> type[T]:
     """Decorates a class: its ``repr``, ``str`` and ``to_dict`` show no credentials."""
-    for name, shown in (("__repr__", redacted), ("__str__", redacted), ("to_dict", redacted_in)):
-        own = vars(kind).get(name)
-        if own is not None:
-            setattr(kind, name, _shown_by(own, shown))
+    for name, redact in (("__repr__", redacted), ("__str__", redacted), ("to_dict", redacted_in)):
+        method = vars(kind).get(name)
+        if method is not None:
+            setattr(kind, name, _shown_by(method, redact))
     return kind
 
 
-def _shown_by(own: Callable[[Any], Any], shown: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    @functools.wraps(own)
+def _shown_by(original: Callable[[Any], Any], redact: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    @functools.wraps(original)
     def method(self: Any) -> Any:
-        return shown(own(self))
+        return redact(original(self))
 
     return method
 
 
 def redacted_with(message: str, cause: BaseException | None) -> str:
-    """Returns ``message`` redacted, and redacts ``cause`` and all that led to it in place.
+    """Returns ``message`` redacted. Also redacts ``cause`` and its own causes in place.
 
-    A traceback prints these errors as well. An error whose text cannot be changed is replaced by
-    one that has its name and its redacted text, wherever another error refers to it.
+    A traceback prints these errors, too. An error whose text cannot be changed is replaced in
+    ``__cause__`` and ``__context__`` by one with its name and its redacted text.
     """
-    shown, pieces = _redacted(message)
+    shown, secrets = _redacted(message)
     pending, seen = [cause], {id(None)}
     while pending:
         error = pending.pop()
         if error is None or id(error) in seen:
             continue
         seen.add(id(error))
-        _redact(error, pieces)
+        _redact(error, secrets)
         for name in ("__cause__", "__context__"):
             inner = getattr(error, name)
-            if inner is not None and not _redact(inner, pieces):
+            if inner is not None and not _redact(inner, secrets):
                 is_suppressed = error.__suppress_context__
-                setattr(error, name, _stand_in(inner, pieces))
+                setattr(error, name, _stand_in(inner, secrets))
                 error.__suppress_context__ = is_suppressed
             pending.append(getattr(error, name))
     return shown
 
 
-def _clean(text: str, pieces: set[str]) -> str:
-    shown, found = _redacted(text)
-    pieces.update(found)
-    return _without(shown, pieces)
+def _clean(text: str, secrets: set[str]) -> str:
+    shown, new_secrets = _redacted(text)
+    secrets.update(new_secrets)
+    return _with_secrets_replaced(shown, secrets)
 
 
-def _stand_in(error: BaseException, pieces: set[str]) -> Exception:
-    made = Exception(f"{type(error).__name__}: {_clean(str(error), pieces)}")
-    return made.with_traceback(error.__traceback__)
+def _stand_in(error: BaseException, secrets: set[str]) -> Exception:
+    replacement = Exception(f"{type(error).__name__}: {_clean(str(error), secrets)}")
+    return replacement.with_traceback(error.__traceback__)
 
 
-def _redact(error: BaseException, pieces: set[str]) -> bool:
-    """Redacts the text of one error in place. Returns False where that cannot be done."""
+def _redact(error: BaseException, secrets: set[str]) -> bool:
+    """Redacts the text of one error in place. Returns False if that is not possible."""
     text = str(error)
-    if _clean(text, pieces) == text:
+    if _clean(text, secrets) == text:
         return True
     with contextlib.suppress(Exception):  # errors of other packages may refuse to be changed
-        error.args = tuple(_clean(a, pieces) if isinstance(a, str) else a for a in error.args)
+        error.args = tuple(_clean(a, secrets) if isinstance(a, str) else a for a in error.args)
     if isinstance(error, OSError):
         for name in ("filename", "filename2", "strerror"):
             value = getattr(error, name)
             if isinstance(value, str):
-                setattr(error, name, _clean(value, pieces))
+                setattr(error, name, _clean(value, secrets))
     text = str(error)
-    return _clean(text, pieces) == text
+    return _clean(text, secrets) == text

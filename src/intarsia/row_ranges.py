@@ -1,4 +1,5 @@
-"""Row ranges: sorted, disjoint, half-open ``[start, stop)`` row numbers, and their algebra.
+"""Row ranges: sorted, disjoint, half-open ranges ``[start, stop)`` of row numbers, and set
+operations.
 
 ``RowRanges`` are immutable. Adjacent and overlapping ranges are merged on construction, so equal
 sets of rows are equal objects. Drawn over ten rows (``Y`` selected)::
@@ -23,8 +24,37 @@ BoolArray = NDArray[np.bool_]
 
 
 class RowRanges:
-    """An immutable set of row numbers, held as int64 arrays ``starts`` and ``stops``, shape
-    ``(n,)``.
+    """An immutable set of row numbers, stored as sorted half-open ranges.
+
+    Row numbers start at 0. The operators ``&``, ``|`` and ``-`` give the rows in both sets, in
+    either, and in the left one only. ``len`` is the number of ranges. Iteration yields pairs of
+    ints ``(start, stop)``.
+
+    Parameters
+    ----------
+    starts : array of int64, shape (n,)
+        First row of each range, in any order. Ranges may overlap; empty ones are dropped.
+    stops : array of int64, shape (n,)
+        End of each range, not included.
+
+    Attributes
+    ----------
+    starts, stops : array of int64, shape (n,)
+        The ranges: sorted, disjoint, not adjacent and not empty. Read-only.
+
+    Raises
+    ------
+    ValueError
+        If the arrays differ in length, are not one-dimensional, or have negative row numbers.
+
+    Examples
+    --------
+    >>> a = ia.RowRanges.of((0, 4), (8, 10))
+    >>> b = ia.RowRanges.of((2, 6), (9, 10))
+    >>> a & b
+    RowRanges([2, 4), [9, 10); 3 rows)
+    >>> (a | b).num_rows
+    8
     """
 
     __slots__ = ("starts", "stops")
@@ -33,17 +63,14 @@ class RowRanges:
     stops: Int64Array
 
     def __init__(self, starts: Int64Array, stops: Int64Array) -> None:
-        """Any half-open ranges, in any order; empty ones are dropped.
-
-        Raises ``ValueError`` for arrays of unequal length or negative rows.
-        """
+        """Sorts and merges the ranges. Raises ``ValueError`` for invalid arrays."""
         starts = np.array(starts, dtype=np.int64)
         stops = np.array(stops, dtype=np.int64)
         if starts.ndim != 1 or starts.shape != stops.shape:
             raise ValueError("starts and stops must be one-dimensional and of equal length")
-        keep = starts < stops
-        if not keep.all():
-            starts, stops = starts[keep], stops[keep]
+        is_not_empty = starts < stops
+        if not is_not_empty.all():
+            starts, stops = starts[is_not_empty], stops[is_not_empty]
         if len(starts) and starts.min() < 0:
             raise ValueError("row numbers start at 0")
         if len(starts) > 1 and (starts[1:] <= stops[:-1]).any():
@@ -53,13 +80,13 @@ class RowRanges:
         object.__setattr__(self, "stops", stops)
 
     @classmethod
-    def _normal(cls, starts: Int64Array, stops: Int64Array) -> RowRanges:
-        """Ranges that are sorted, disjoint and not empty already."""
-        made = object.__new__(cls)
+    def _from_sorted(cls, starts: Int64Array, stops: Int64Array) -> RowRanges:
+        """Returns ranges that are already sorted, disjoint and not empty, without a check."""
+        ranges = object.__new__(cls)
         starts.flags.writeable = stops.flags.writeable = False
-        object.__setattr__(made, "starts", starts)
-        object.__setattr__(made, "stops", stops)
-        return made
+        object.__setattr__(ranges, "starts", starts)
+        object.__setattr__(ranges, "stops", stops)
+        return ranges
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("RowRanges are immutable")
@@ -69,33 +96,59 @@ class RowRanges:
 
     @classmethod
     def of(cls, *ranges: tuple[int, int]) -> RowRanges:
-        """From pairs: ``RowRanges.of((0, 4), (8, 10))``."""
+        """Returns the rows of half-open ranges, given as pairs of ints.
+
+        Examples
+        --------
+        >>> ia.RowRanges.of((0, 4), (8, 10))
+        RowRanges([0, 4), [8, 10); 6 rows)
+        """
         pairs = np.array(ranges, dtype=np.int64).reshape(-1, 2)
         return cls(pairs[:, 0], pairs[:, 1])
 
     @classmethod
     def all(cls, num_rows: int) -> RowRanges:
-        """Every row of ``num_rows``."""
+        """Returns the rows from 0 to ``num_rows``, end not included."""
         if num_rows <= 0:
             return cls.of((0, num_rows))
-        return cls._normal(np.zeros(1, np.int64), np.array([num_rows], np.int64))
+        return cls._from_sorted(np.zeros(1, np.int64), np.array([num_rows], np.int64))
 
     @classmethod
     def none(cls) -> RowRanges:
-        """No row."""
+        """Returns an empty set of rows."""
         return cls.of()
 
     @classmethod
     def from_mask(cls, mask: BoolArray, start: int = 0) -> RowRanges:
-        """The rows ``start + i`` for which ``mask[i]``, ``mask`` of shape ``(n,)``."""
+        """Returns the rows ``start + i`` where ``mask[i]`` is true.
+
+        Parameters
+        ----------
+        mask : array of bool, shape (n,)
+            One value for each row.
+        start : int, default 0
+            The row number of the first value.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> ia.RowRanges.from_mask(np.array([True, False, True, True]), start=10)
+        RowRanges([10, 11), [12, 14); 3 rows)
+        """
         edges = np.flatnonzero(np.diff(np.concatenate(([False], mask, [False])).view(np.int8)))
         return cls(edges[0::2] + start, edges[1::2] + start)
 
     @classmethod
     def from_rows(cls, rows: Int64Array) -> RowRanges:
-        """From row numbers in any order, repeats allowed."""
+        """Returns a set of row numbers.
+
+        Parameters
+        ----------
+        rows : array of int64, shape (n,)
+            Row numbers in any order. They may repeat.
+        """
         rows = np.asarray(rows, dtype=np.int64)
-        if (rows[1:] <= rows[:-1]).any():  # np.unique takes longer than reading them did
+        if (rows[1:] <= rows[:-1]).any():  # np.unique is slow, so only if they are not sorted
             rows = np.unique(rows)
         if not len(rows):
             return cls.none()
@@ -107,7 +160,7 @@ class RowRanges:
 
     @classmethod
     def union(cls, parts: Iterable[RowRanges]) -> RowRanges:
-        """Rows in any of ``parts``."""
+        """Returns the rows that are in any of ``parts``."""
         parts = list(parts)
         if len(parts) < 2:
             return parts[0] if parts else cls.none()
@@ -118,13 +171,13 @@ class RowRanges:
 
     @property
     def num_rows(self) -> int:
-        """How many rows are selected."""
+        """The number of selected rows."""
         if len(self.starts) == 1:
             return int(self.stops[0] - self.starts[0])
         return int((self.stops - self.starts).sum())
 
     def __len__(self) -> int:
-        """How many ranges there are; see ``num_rows`` for rows."""
+        """Returns the number of ranges. ``num_rows`` is the number of rows."""
         return len(self.starts)
 
     def __bool__(self) -> bool:
@@ -149,7 +202,7 @@ class RowRanges:
         return f"RowRanges({shown}{more}; {self.num_rows:,} rows)"
 
     def __and__(self, other: RowRanges) -> RowRanges:
-        """Rows in both."""
+        """Returns the rows in both sets."""
         if not self or not other:
             return RowRanges.none()
         for one, many in ((self, other), (other, self)):
@@ -168,83 +221,102 @@ class RowRanges:
         )
 
     def __or__(self, other: RowRanges) -> RowRanges:
-        """Rows in either."""
+        """Returns the rows in either set."""
         return RowRanges.union((self, other))
 
     def __sub__(self, other: RowRanges) -> RowRanges:
-        """Rows of self that are not in ``other``."""
+        """Returns the rows of this set that are not in ``other``."""
         if not self:
             return self
         return self & other.complement(int(self.stops[-1]))
 
     def complement(self, num_rows: int) -> RowRanges:
-        """The rows of ``[0, num_rows)`` that are not selected."""
+        """Returns the rows from 0 to ``num_rows``, end not included, that are not selected."""
         starts = np.concatenate(([0], self.stops))
         stops = np.concatenate((self.starts, [num_rows]))
         return RowRanges(starts, np.minimum(stops, num_rows))
 
     def shift(self, by: int) -> RowRanges:
-        """The same ranges, ``by`` rows further."""
+        """Returns the set with ``by`` added to every row number.
+
+        Raises ``ValueError`` if a row number becomes negative.
+        """
         if not self or self.starts[0] + by < 0:
             return RowRanges(self.starts + by, self.stops + by)
-        return RowRanges._normal(self.starts + by, self.stops + by)
+        return RowRanges._from_sorted(self.starts + by, self.stops + by)
 
     def clip(self, start: int, stop: int) -> RowRanges:
-        """The selected rows within ``[start, stop)``."""
+        """Returns the selected rows in ``[start, stop)``."""
         first = int(self.stops.searchsorted(start, side="right"))
         last = int(self.starts.searchsorted(stop, side="left"))
         if first >= last or start >= stop:
             return RowRanges.none()
         starts, stops = self.starts[first:last].copy(), self.stops[first:last].copy()
         starts[0], stops[-1] = max(starts[0], start), min(stops[-1], stop)
-        return RowRanges._normal(starts, stops)
+        return RowRanges._from_sorted(starts, stops)
 
     def covers(self, starts: Int64Array, stops: Int64Array) -> BoolArray:
-        """For ``n`` half-open ranges: does each hold a selected row? Shape ``(n,)``, bool."""
+        """Returns for each half-open range whether it contains a selected row.
+
+        Parameters
+        ----------
+        starts, stops : array of int64, shape (n,)
+            The ranges, in any order.
+
+        Returns
+        -------
+        array of bool, shape (n,)
+            True where a row of this set lies in ``[starts[i], stops[i])``.
+        """
         first = self.stops.searchsorted(starts, side="right")
         last = self.starts.searchsorted(stops, side="left")
         return (last > first) & (starts < stops)
 
     def rows(self) -> Int64Array:
-        """Every selected row number, ascending. Shape ``(num_rows,)``, int64."""
+        """Returns the selected row numbers, ascending: an int64 array of shape ``(num_rows,)``."""
         counts = self.stops - self.starts
-        shifts = np.repeat(self.starts - self._before(), counts)
+        shifts = np.repeat(self.starts - self._rows_before(), counts)
         rows: Int64Array = np.arange(counts.sum()) + shifts
         return rows
 
     def at(self, positions: Int64Array) -> RowRanges:
-        """The rows that stand at ``positions``, ascending, when only this object's rows are kept.
+        """Returns the rows at the given positions among the selected rows.
 
         ::
 
-            self       NYYYNNYY      kept:   YYYYY
+            self       NYYYNNYY      selected rows: YYYYY
             positions  [1, 2, 4]     result: NNYYNNNY
+
+        Parameters
+        ----------
+        positions : array of int64, shape (n,)
+            Ascending positions, from 0 to ``num_rows``, end not included.
         """
         if len(self) == 1:
             return RowRanges.from_rows(positions + self.starts[0])
-        before = self._before()
-        part = before.searchsorted(positions, side="right") - 1
-        return RowRanges.from_rows(positions + (self.starts - before)[part])
+        rows_before = self._rows_before()
+        part = rows_before.searchsorted(positions, side="right") - 1
+        return RowRanges.from_rows(positions + (self.starts - rows_before)[part])
 
     def positions(self, inner: RowRanges) -> RowRanges:
-        """Where the rows of ``inner``, a subset, stand when only this object's rows are kept.
+        """Returns the positions of the rows of ``inner`` among the selected rows.
 
-        ::
+        ``inner`` must be a subset. This is the inverse of ``at``. ::
 
-            self       NYYYNNYY      kept:   YYYYY
+            self       NYYYNNYY      selected rows: YYYYY
             inner      NNYYNNYN      result: NYYYN
         """
         if len(self) == 1:
             return inner.shift(-int(self.starts[0]))
         part = self.starts.searchsorted(inner.starts, side="right") - 1
-        offset = (self._before() - self.starts)[part]
+        offset = (self._rows_before() - self.starts)[part]
         return RowRanges(inner.starts + offset, inner.stops + offset)
 
-    def _before(self) -> Int64Array:
-        """How many rows are selected before each range."""
+    def _rows_before(self) -> Int64Array:
+        """Returns the number of selected rows before each range."""
         counts = self.stops - self.starts
-        before: Int64Array = np.cumsum(counts) - counts
-        return before
+        rows_before: Int64Array = np.cumsum(counts) - counts
+        return rows_before
 
 
 def _merged(starts: Int64Array, stops: Int64Array) -> tuple[Int64Array, Int64Array]:

@@ -1,11 +1,11 @@
-"""Work in threads, results in order: pyarrow decodes and reads without the interpreter's lock.
+"""Runs tasks in threads and returns results in order: pyarrow releases the interpreter's lock.
 
-All scans share one pool for decoding, one for waiting on storage, and one for work on files that
-are far, which waits most of the time and uses the other two. Work that is itself done in a pool and
-divides its own work does so in its own thread: nothing in a pool waits for that pool.
+All scans share three pools. One decodes, and one waits for storage. The third works on remote
+files: its tasks mostly wait, and use the other two pools. A task in a pool that could divide its
+work does not: it does all of it in its own thread. So no task waits for its own pool.
 
-Work can be stopped: nothing is begun after a time limit, and nobody waits longer for a result.
-Tasks under way whose results nobody waits for any more stop at their next check (``deadline``).
+Work can be stopped: after a time limit, no task starts, and no thread waits longer for a result.
+Running tasks whose results are no longer needed stop at their next check (``deadline``).
 """
 
 from __future__ import annotations
@@ -30,18 +30,21 @@ from intarsia.process_state import ForkLock, SharedState
 T = TypeVar("T")
 Task = Callable[[], T]
 
-_OURS = "intarsia-"
-_COMPUTE, _FAR, _WAIT = f"{_OURS}compute", f"{_OURS}far", f"{_OURS}wait"
-_REQUEST = f"{_OURS}request"
-_LOOK_SECONDS = 0.25  # a signal that comes just before a wait does not end that wait
-_MAX_REQUESTS = 64  # of callers in threads of their own, so that these can be interrupted
+_PREFIX = "intarsia-"
+_COMPUTE, _REMOTE, _WAIT = f"{_PREFIX}compute", f"{_PREFIX}far", f"{_PREFIX}wait"
+_REQUEST = f"{_PREFIX}request"
+_WAIT_SECONDS = 0.25
+"""Longest single wait. A signal that arrives just before a wait would not end it."""
+_MAX_REQUESTS = 64
+"""Threads for requests of callers, which Ctrl-C and time limits can then interrupt."""
 THREADED_BYTES = 128 * 1024
-"""Less than this is decoded sooner than a thread is woken."""
-_HEAVY = 128 * 1024 * 1024
-_here = threading.local()
+"""Below this size the calling thread decodes; waking a thread takes longer."""
+_MAX_WEIGHT_BYTES = 128 * 1024 * 1024
+"""Total weight of running tasks, above which only one task per core runs."""
+_local = threading.local()
 
 
-def _weightless(_: object) -> float:
+def _no_weight(_: object) -> float:
     return 0.0
 
 
@@ -54,66 +57,75 @@ def in_order(
     ahead: int,
     *,
     is_far: bool = False,
-    weigh: Callable[[Any], float] = _weightless,
+    weigh: Callable[[Any], float] = _no_weight,
     is_little: Callable[[Any], bool] = _never,
 ) -> Generator[T]:
-    """What each of ``tasks`` returns, in their order.
+    """Yields the results of ``tasks`` in their order. The first exception ends the iteration.
 
-    Up to ``ahead`` tasks are under way besides the one whose result is due; with 0 of them, or a
-    lone task, all is done in the caller's thread. The first exception ends it. Tasks not begun when
-    the caller loses interest are not begun at all. Tasks that ``is_far`` says wait most of the time
-    are done in threads of their own; those that ``weigh`` together more than 128 MiB are under way
-    only as long as they are no more than pyarrow has cores, and one; with a memory limit, those
-    that weigh more than an eighth of it are under way alone. What ``is_little`` is done in
-    the caller's thread when it is due: to wake another takes longer.
+    Up to ``ahead`` tasks run besides the one whose result is next. If ``ahead`` is 0, or there is
+    only one task, the calling thread does the work. Tasks that have not started when the caller
+    stops iterating are never started.
+
+    ``is_far`` says that the tasks mostly wait for storage; they get a pool of their own. ``weigh``
+    returns the bytes of a task. If running tasks together exceed 128 MiB, only as many tasks as
+    pyarrow has cores, and one more, run at the same time. With a memory limit, tasks that together
+    exceed an eighth of it run one at a time. ``is_little`` says that a task is too small for a
+    thread; the caller's thread runs it when its result is next.
     """
-    left = _Tasks(iter(tasks))
-    few = [task for task in (left.next(), left.next()) if task is not None] if ahead else []
-    if len(few) < 2 or _is_in(_COMPUTE) or (is_far and (_is_in(_FAR) or _is_in(_WAIT))):
-        while (task := left.next(few)) is not None:
+    remaining = _Tasks(iter(tasks))
+    first_tasks = (
+        [task for task in (remaining.next(), remaining.next()) if task is not None] if ahead else []
+    )
+    if len(first_tasks) < 2 or _is_in(_COMPUTE) or (is_far and (_is_in(_REMOTE) or _is_in(_WAIT))):
+        while (task := remaining.next(first_tasks)) is not None:
             deadline.check()
             yield task()
-        left.check()
+        remaining.check()
         return
-    process, pool = os.getpid(), _pool(_FAR if is_far else _COMPUTE)
-    is_limited, heavy = memory.has_limit(), memory.share(_HEAVY, 8)
+    process, pool = os.getpid(), _pool(_REMOTE if is_far else _COMPUTE)
+    is_limited, max_weight = memory.has_limit(), memory.share(_MAX_WEIGHT_BYTES, 8)
     pending: deque[tuple[Future[T] | Task[T], float]] = deque()
-    weight, due = 0.0, left.next(few)
+    weight, next_task = 0.0, remaining.next(first_tasks)
     stop = Stop(outer=deadline.current())
     try:
-        while due is not None or pending:
-            while due is not None and len(pending) <= ahead:
-                own = weigh(due)
-                least = 0 if is_limited else pa.cpu_count()
-                if len(pending) > least and weight + own > heavy:
+        while next_task is not None or pending:
+            while next_task is not None and len(pending) <= ahead:
+                task_weight = weigh(next_task)
+                min_tasks = 0 if is_limited else pa.cpu_count()
+                if len(pending) > min_tasks and weight + task_weight > max_weight:
                     break
-                pending.append((due if is_little(due) else _submitted(pool, due, stop), own))
-                weight += own
-                due = left.next(few) if len(pending) <= ahead else None
+                pending.append(
+                    (
+                        next_task if is_little(next_task) else _submitted(pool, next_task, stop),
+                        task_weight,
+                    )
+                )
+                weight += task_weight
+                next_task = remaining.next(first_tasks) if len(pending) <= ahead else None
             check_process(process, "a scan")
-            first, own = pending.popleft()
+            first, task_weight = pending.popleft()
             deadline.check()
             yield result_of(first) if isinstance(first, Future) else first()
-            weight -= own
-            if due is None:
-                due = left.next(few)
+            weight -= task_weight
+            if next_task is None:
+                next_task = remaining.next(first_tasks)
     finally:
         stop.now()
-        for begun, _ in pending:
-            if isinstance(begun, Future) and process == os.getpid():
-                begun.cancel()
-    left.check()
+        for submitted, _ in pending:
+            if isinstance(submitted, Future) and process == os.getpid():
+                submitted.cancel()
+    remaining.check()
 
 
 class _Tasks(Generic[T]):
-    """Tasks, one after the other; what ends them is kept until those before it are done."""
+    """An iterator over tasks. It keeps an error of the underlying one until ``check``."""
 
     def __init__(self, tasks: Iterator[Task[T]]) -> None:
         self._tasks = tasks
         self._error: Exception | None = None
 
     def next(self, first: list[Task[T]] | None = None) -> Task[T] | None:
-        """The next task, after those of ``first``, which it takes; None where there is none."""
+        """Returns the next task, or None at the end. Tasks in ``first`` are taken first."""
         if first:
             return first.pop(0)
         if self._error is None:
@@ -124,51 +136,51 @@ class _Tasks(Generic[T]):
         return None
 
     def check(self) -> None:
-        """Raise what ended them, if it was not their end."""
+        """Raises the error that ended the tasks, if there was one."""
         if self._error is not None:
             raise self._error
 
 
 def waited_for(tasks: Iterable[Task[T]]) -> Generator[T]:
-    """As ``in_order``, of tasks that wait for storage: as many as pyarrow has threads for that."""
+    """Yields results of tasks that wait for storage. As many run as pyarrow has threads for I/O."""
     return in_order(tasks, pa.io_thread_count(), is_far=True)
 
 
 def all_of(tasks: Iterable[Task[T]]) -> list[T]:
-    """What each of ``tasks`` returns, on as many cores as pyarrow uses; one in ``one_thread``."""
+    """Returns the results of ``tasks``, using all cores, or this thread only in ``one_thread``."""
     return list(in_order(tasks, pa.cpu_count() - 1 if may_divide() else 0))
 
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """A context in which this thread does all of its work itself."""
+    """Makes this thread do all of its work itself while the block runs."""
     before = may_divide()
-    _here.may_divide = False
+    _local.may_divide = False
     try:
         yield
     finally:
-        _here.may_divide = before
+        _local.may_divide = before
 
 
 def each_in_one_thread(items: Iterable[T]) -> Iterator[T]:
-    """``items``, each of which is come by in ``one_thread``."""
-    left = iter(items)
+    """Yields ``items``. The code that makes each item runs in ``one_thread``."""
+    iterator = iter(items)
     while True:
         with one_thread():
             try:
-                item = next(left)
+                item = next(iterator)
             except StopIteration:
                 return
         yield item
 
 
 def may_divide() -> bool:
-    """May this thread have others do some of its work?"""
-    return getattr(_here, "may_divide", True)
+    """True if this thread may let other threads do some of its work."""
+    return getattr(_local, "may_divide", True)
 
 
 def all_awaited(tasks: Sequence[Task[T]]) -> list[T]:
-    """What each of ``tasks`` returns, which wait for storage: all under way at once, in effect."""
+    """Returns the results of tasks that wait for storage, and that run concurrently."""
     if len(tasks) < 2 or _is_in(_WAIT):
         return [task() for task in tasks]
     futures = [begin(task) for task in tasks]
@@ -180,39 +192,39 @@ def all_awaited(tasks: Sequence[Task[T]]) -> list[T]:
 
 
 def awaited(task: Task[T]) -> T:
-    """What a request to remote storage gives.
+    """Returns the result of a request to remote storage.
 
-    A thread of the caller's waits for it in such a way that Ctrl-C and a time limit end the wait.
-    The request itself goes on until storage answers, and its answer is dropped.
+    Another thread makes the request, so that Ctrl-C and a time limit can end the wait. The request
+    itself then goes on until storage answers, and the answer is dropped.
     """
     can_be_stopped = deadline.is_limited() or (
         threading.current_thread() is threading.main_thread()
     )
-    if not can_be_stopped or _is_in(_OURS):
+    if not can_be_stopped or _is_in(_PREFIX):
         return task()
     return result_of(_submitted(_pool(_REQUEST), task))
 
 
 def result_of(future: Future[T]) -> T:
-    """The result of a task, waited for up to the time limit. Raises ``Stopped`` after that."""
+    """Waits for the result of a task. Raises ``Stopped`` at the time limit."""
     while not future.done():
-        left = deadline.seconds_left()
+        remaining = deadline.seconds_left()
         concurrent.futures.wait(
-            [future], _LOOK_SECONDS if left is None else min(left, _LOOK_SECONDS)
+            [future], _WAIT_SECONDS if remaining is None else min(remaining, _WAIT_SECONDS)
         )
         deadline.check()
     return future.result()
 
 
 def begin(task: Task[T]) -> Future[T]:
-    """Start a task that waits for storage, and that a time limit does not stop once it runs."""
+    """Starts a task that waits for storage. A time limit does not stop it once it runs."""
     return _submitted(_pool(_WAIT), task)
 
 
 def _submitted(pool: ThreadPoolExecutor, task: Task[T], stop: Stop | None = None) -> Future[T]:
-    """``task``, done in the pool; at once where the interpreter exits and its threads are gone.
+    """Runs a task in the pool, under ``stop``.
 
-    ``stop`` may stop it.
+    At exit of the interpreter pools no longer accept tasks; then the calling thread runs it.
     """
     try:
         return pool.submit(contextvars.copy_context().run, _run, task, stop)
@@ -222,9 +234,9 @@ def _submitted(pool: ThreadPoolExecutor, task: Task[T], stop: Stop | None = None
         return done
 
 
-def check_process(number: int, what: str) -> None:
-    """Raise ``IntarsiaError`` unless ``number`` is this process: its parent began ``what``."""
-    if number != os.getpid():
+def check_process(process_id: int, what: str) -> None:
+    """Raises ``IntarsiaError`` unless this process, ``process_id``, began ``what``."""
+    if process_id != os.getpid():
         message = f"{what} cannot go on in a forked process: its threads are in the parent"
         raise IntarsiaError(f"{message}. Begin it again in the child")
 
@@ -240,7 +252,7 @@ def _is_in(name: str) -> bool:
 
 
 def _pool(name: str) -> ThreadPoolExecutor:
-    """The pool of that name, of as many threads as pyarrow has now for the same purpose."""
+    """Returns the pool ``name``, with as many threads as pyarrow uses for the same purpose."""
     size = pa.cpu_count() if name == _COMPUTE else pa.io_thread_count()
     if name == _REQUEST:
         size = _MAX_REQUESTS
@@ -248,24 +260,27 @@ def _pool(name: str) -> ThreadPoolExecutor:
 
 
 class _Pools(SharedState):
-    """Pools by name. A forked process has none of their threads."""
+    """Thread pools by name. A forked child has none of their threads."""
 
     def __init__(self) -> None:
         self._lock = ForkLock()
-        self._known: dict[str, tuple[int, ThreadPoolExecutor]] = {}
+        self._pools_by_name: dict[str, tuple[int, ThreadPoolExecutor]] = {}
         super().__init__()
 
     def pool(self, name: str, size: int) -> ThreadPoolExecutor:
-        """Returns the pool ``name``, which has ``size`` threads."""
+        """Returns the pool ``name`` with ``size`` threads."""
         with self._lock:
-            known = self._known.get(name)
-            if known is None or known[0] != size:
-                known = self._known[name] = size, ThreadPoolExecutor(size, thread_name_prefix=name)
-            return known[1]
+            sized_pool = self._pools_by_name.get(name)
+            if sized_pool is None or sized_pool[0] != size:
+                sized_pool = self._pools_by_name[name] = (
+                    size,
+                    ThreadPoolExecutor(size, thread_name_prefix=name),
+                )
+            return sized_pool[1]
 
     def clear(self) -> None:
         with self._lock:
-            self._known.clear()  # their threads end once they have done their work
+            self._pools_by_name.clear()  # the threads end when their work is done
 
 
 _pools = _Pools()

@@ -1,3 +1,3 @@
-"""The version, where both the build and the package find it."""
+"""The version. The build and the package both read it here."""
 
 __version__ = "0.1.0"

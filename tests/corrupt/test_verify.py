@@ -783,7 +783,7 @@ def test_a_chunk_of_an_unknown_codec_is_not_checked_and_said_so(verified, codec,
 @pytest.mark.parametrize(("encoding", "name"), [(Encoding.ALP, "10 (ALP)"), (55, "55")])
 def test_values_in_an_unknown_encoding_are_told_of_by_their_page(flat, encoding, name):
     data = with_header(flat, 1, "i64", 1, data_page_header={"encoding": encoding})
-    file, problem = ia.ParquetFile(BufferSource(data)), "which is not known here"
+    file, problem = ia.ParquetFile(BufferSource(data)), "which is not supported"
     with pytest.raises(ia.FormatError, match="encoding") as failed:
         file.read(["i64"])
     assert failed.value.message == f"values in encoding {name}, {problem}"

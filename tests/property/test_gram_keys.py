@@ -216,7 +216,7 @@ def test_a_long_text_has_the_keys_of_its_pieces(text, size, kind):
     expected = _pairs(values, np.arange(3))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("intarsia.strings.code_points.SLICE_BYTES", size)
-        patch.setattr("intarsia.strings.code_points._MANY_PAIRS", 8)
+        patch.setattr("intarsia.strings.code_points._MIN_DEDUPLICATED_PAIRS", 8)
         keys, at = keys_of_texts(values, np.arange(3))
     assert set(zip(keys.tolist(), at.tolist(), strict=True)) == expected
 

@@ -252,7 +252,7 @@ def test_children_of_one_name_are_told_apart():
 
 
 def test_many_chunks_are_merged_piece_by_piece(monkeypatch):
-    monkeypatch.setattr("intarsia.decode.nested_merge._JOINED_BYTES", 0)
+    monkeypatch.setattr("intarsia.decode.nested_merge._MAX_COMBINED_BYTES", 0)
     r = random.Random(1)
     kind = pa.struct([("a", pa.int32()), ("b", pa.list_(pa.string()))])
     table = pa.table({"r": array_of(kind, 3000, r)})

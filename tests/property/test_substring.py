@@ -74,7 +74,7 @@ def test_what_will_be_found_too_often_is_not_looked_for_to_the_end(most, asked):
     taken = []
 
     def found(*args):
-        for place in byte_search._places(data, b"a"):
+        for place in byte_search._exact_matches(data, b"a"):
             taken.append(place)
             yield place
 
@@ -88,7 +88,7 @@ def test_what_will_be_found_too_often_is_not_looked_for_to_the_end(most, asked):
 def test_letters_of_either_case_are_found_across_blocks(text, piece, block):
     values = np.frombuffer(text.encode(), np.uint8)
     places = [at for at in range(len(text)) if text.lower().startswith(piece, at)]
-    with mock.patch.object(byte_search, "_BLOCK", block):
+    with mock.patch.object(byte_search, "_BLOCK_BYTES", block):
         assert byte_search.places_of(values, piece.encode(), 99, any_case=True).tolist() == places
 
 

@@ -194,7 +194,7 @@ WRONG: dict[str, tuple[type[Exception], str, Call]] = {
     ),
     "pseudo_column": (
         PredicateError,
-        "column '__row_number' is not there: scans give it, and filter by what files hold",
+        "column '__row_number' is not there: scans add it, but files do not contain it",
         lambda path: ia.dataset(path).to_table(filter="__row_number < 5"),
     ),
     "function": (

@@ -1,4 +1,4 @@
-"""Merging: arrays of some leaves of one root each, zipped into one array of them all.
+"""Merges arrays of some leaves of a root into one array of all of them.
 
 ::
 
@@ -6,9 +6,9 @@
                                                      ├  list<struct<a, b>>
     list<struct<b>>   [{b: x}, {b: y}]  NULL  []     ┘
 
-Every array tells the same of what lies above its leaves: which structs are NULL, where lists begin
-and end. Leaves are counted through a type in order, as the schema of the file lists them, so that
-children of one name are told apart. Pure: arrays in, arrays out.
+All arrays must agree on the levels above their leaves: which structs are NULL, and where lists
+begin and end. Leaves are numbered through a type in the order of the file's schema, so children
+with the same name are distinguished. Pure: arrays in, arrays out.
 """
 
 from __future__ import annotations
@@ -21,24 +21,25 @@ import pyarrow as pa
 
 from intarsia.errors import FormatError
 
-_JOINED_BYTES = 1 << 27
-"""Chunks of up to this many bytes are joined before they are merged; no offset can overflow."""
+_MAX_COMBINED_BYTES = 1 << 27
+"""Columns of up to this many bytes are combined into one chunk: 32-bit offsets cannot overflow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some leaves of a root, by their positions among all of its leaves, and their values."""
+    """Values of some leaves of a root. ``leaves`` are positions among all leaves of the root."""
 
     leaves: tuple[int, ...]
     values: pa.ChunkedArray
 
 
 def merge(full: pa.DataType, parts: Sequence[Part]) -> pa.ChunkedArray:
-    """All leaves of ``parts`` in one array; every part has the same rows.
+    """Returns one array with all leaves of ``parts``, which all have the same rows.
 
-    ``full`` is the type of the root with all of its leaves. Parts have the types pyarrow gives when
-    it reads these leaves only, without extensions of more than one leaf; the result has them.
-    Raises ``FormatError`` where the parts contradict each other.
+    ``full`` is the type of the root with all of its leaves. Each part has the type that pyarrow
+    gives when it reads only these leaves, without extension types of more than one leaf. The result
+    has these extension types. Raises ``FormatError`` if parts disagree on NULLs or lengths of
+    lists.
     """
     ordered = sorted(parts, key=lambda part: part.leaves)
     merged = [
@@ -53,7 +54,9 @@ def merge(full: pa.DataType, parts: Sequence[Part]) -> pa.ChunkedArray:
 
 
 def as_storage(type_: pa.DataType) -> pa.DataType:
-    """The type with every extension of more than one leaf replaced by what stores it."""
+    """Returns the type with every extension type of more than one leaf replaced by its storage
+    type.
+    """
     if isinstance(type_, pa.BaseExtensionType):
         return as_storage(type_.storage_type) if num_leaves(type_) > 1 else type_
     if pa.types.is_struct(type_):
@@ -70,7 +73,7 @@ def _stored(field: pa.Field) -> pa.Field:
 
 
 def num_leaves(type_: pa.DataType) -> int:
-    """How many columns of a Parquet file hold values of this type."""
+    """Returns how many columns of a Parquet file hold values of this type."""
     if isinstance(type_, pa.BaseExtensionType):
         return num_leaves(type_.storage_type)
     if pa.types.is_struct(type_):
@@ -84,7 +87,7 @@ def num_leaves(type_: pa.DataType) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Leaves:
-    """One array of some leaves, within a node of the type."""
+    """An array of some leaves, within a node of the type."""
 
     leaves: tuple[int, ...]
     values: pa.Array
@@ -94,12 +97,12 @@ class _Leaves:
 
 
 def _aligned(columns: Sequence[pa.ChunkedArray]) -> Iterator[list[pa.Array]]:
-    """Arrays of the same rows of every column, one after the other; one of no rows, if none."""
+    """Yields arrays of the same rows of every column. Yields one of no rows if there are none."""
     lengths = {len(column) for column in columns}
     if len(lengths) > 1:
         raise FormatError(f"leaves of {' and '.join(map(str, sorted(lengths)))} rows")
     (length,) = lengths
-    if all(column.get_total_buffer_size() <= _JOINED_BYTES for column in columns):
+    if all(column.get_total_buffer_size() <= _MAX_COMBINED_BYTES for column in columns):
         yield [column.combine_chunks() for column in columns]
         return
     ends = {end for column in columns for end in np.cumsum([len(c) for c in column.chunks])}
@@ -113,9 +116,11 @@ def _aligned(columns: Sequence[pa.ChunkedArray]) -> Iterator[list[pa.Array]]:
 def _merge(
     full: pa.DataType, first: int, parts: Sequence[_Leaves], *, nullable: bool = True
 ) -> pa.Array:
-    """One array of all leaves of ``parts``, of which ``first`` is the first ``full`` may have.
+    """Returns one array of all leaves of ``parts``. ``first`` is the number of the first leaf of
+    ``full``.
 
-    Values that are not ``nullable`` may be NULL, in some parts only, where a struct around them is.
+    If not ``nullable``, values can only be NULL where a struct around them is, and maybe not in all
+    parts.
     """
     if len(parts) == 1 and as_storage(full) == full:
         return parts[0].values
@@ -129,7 +134,7 @@ def _merge(
     if pa.types.is_fixed_size_list(full):
         return _merge_fixed_size_lists(full, first, parts, nullable)
     if _is_list_view(full):
-        lists = [_without_views(part) for part in parts]
+        lists = [_as_lists(part) for part in parts]
         return _as_views(full, _merge_lists(full, first, lists, nullable))
     return _merge_lists(full, first, parts, nullable)
 
@@ -138,23 +143,23 @@ def _merge_structs(
     full: pa.DataType, first: int, parts: Sequence[_Leaves], nullable: bool
 ) -> pa.StructArray:
     children, fields = [], []
-    taken = [0] * len(parts)  # children of each part that are spoken for
+    next_child = [0] * len(parts)  # by part
     for field in full:
         leaves = range(first, first + num_leaves(field.type))
         first = leaves.stop
-        own = []
+        field_parts = []
         for i, part in enumerate(parts):
             if part.holds(leaves):
-                own.append(_Leaves(part.leaves, part.values.field(taken[i])))
-                taken[i] += 1
-        if own:
-            of_field = _within(leaves, own)
-            children.append(_merge(field.type, leaves.start, of_field, nullable=field.nullable))
+                field_parts.append(_Leaves(part.leaves, part.values.field(next_child[i])))
+                next_child[i] += 1
+        if field_parts:
+            field_leaves = _restricted_to(leaves, field_parts)
+            children.append(_merge(field.type, leaves.start, field_leaves, nullable=field.nullable))
             fields.append(field.with_type(children[-1].type))
     return pa.StructArray.from_arrays(children, fields=fields, mask=_nulls(parts, nullable))
 
 
-def _within(leaves: range, parts: Sequence[_Leaves]) -> list[_Leaves]:
+def _restricted_to(leaves: range, parts: Sequence[_Leaves]) -> list[_Leaves]:
     return [
         _Leaves(tuple(leaf for leaf in part.leaves if leaf in leaves), part.values)
         for part in parts
@@ -164,8 +169,8 @@ def _within(leaves: range, parts: Sequence[_Leaves]) -> list[_Leaves]:
 def _merge_lists(
     full: pa.DataType, first: int, parts: Sequence[_Leaves], nullable: bool
 ) -> pa.Array:
-    """Lists of either offset size; those of other kinds are made of them."""
-    offsets, values = _unlisted(parts)
+    """Merges lists with 32-bit or 64-bit offsets. List views are converted to these first."""
+    offsets, values = _offsets_and_items(parts)
     items = _merge(full.value_type, first, values)
     type_ = _list_of(parts[0].values.type, full.value_field.with_type(items.type))
     kind = pa.LargeListArray if pa.types.is_large_list(type_) else pa.ListArray
@@ -175,8 +180,12 @@ def _merge_lists(
 def _merge_maps(
     full: pa.DataType, first: int, parts: Sequence[_Leaves], nullable: bool
 ) -> pa.Array:
-    """Maps; without any leaf of the keys or of the values, lists, as pyarrow reads them."""
-    offsets, values = _unlisted(parts)
+    """Merges maps.
+
+    If no leaf of the keys, or none of the values, is read, the result is a list, as pyarrow reads
+    it.
+    """
+    offsets, values = _offsets_and_items(parts)
     entries = _merge(pa.struct([full.key_field, full.item_field]), first, values)
     mask = _nulls(parts, nullable)
     if entries.type.num_fields < 2:
@@ -188,23 +197,23 @@ def _merge_maps(
     return pa.MapArray.from_arrays(offsets, keys, items, type=type_, mask=mask)
 
 
-def _unlisted(parts: Sequence[_Leaves]) -> tuple[pa.Array, list[_Leaves]]:
-    """The offsets of lists or maps, counted from 0, and what the lists hold.
+def _offsets_and_items(parts: Sequence[_Leaves]) -> tuple[pa.Array, list[_Leaves]]:
+    """Returns the offsets of lists or maps, starting at 0, and the items of each part.
 
-    Raises ``FormatError`` where lists of one leaf are longer than those of another.
+    Raises ``FormatError`` if lists differ in length between leaves.
     """
-    found = None
+    common_offsets = None
     values = []
     for part in parts:
         lists = part.values
         offsets = lists.offsets.to_numpy()
         start, stop = int(offsets[0]), int(offsets[-1])
-        if found is None:
-            found = offsets - offsets[0]
-        elif not np.array_equal(found, offsets - offsets[0]):
+        if common_offsets is None:
+            common_offsets = offsets - offsets[0]
+        elif not np.array_equal(common_offsets, offsets - offsets[0]):
             raise FormatError("leaves of one list differ in its length")
         values.append(_Leaves(part.leaves, lists.values.slice(start, stop - start)))
-    return pa.array(found), values
+    return pa.array(common_offsets), values
 
 
 def _merge_fixed_size_lists(
@@ -224,8 +233,8 @@ def _merge_fixed_size_lists(
     return pa.FixedSizeListArray.from_arrays(items, type=type_, mask=mask)
 
 
-def _without_views(part: _Leaves) -> _Leaves:
-    """The same lists one after the other, as list views need not be."""
+def _as_lists(part: _Leaves) -> _Leaves:
+    """Converts list views, which may overlap or be in any order, to consecutive lists."""
     views = part.values
     mask = views.is_null()
     sizes = np.where(mask.to_numpy(zero_copy_only=False), 0, views.sizes.to_numpy())
@@ -246,7 +255,7 @@ def _as_views(full: pa.DataType, lists: pa.Array) -> pa.Array:
 
 
 def _nulls(parts: Sequence[_Leaves], nullable: bool) -> pa.Array | None:
-    """Which of the values are NULL, if any. Raises ``FormatError`` where parts differ in that."""
+    """Returns which values are NULL, or None. Raises ``FormatError`` if parts disagree."""
     if not nullable or not any(part.values.null_count for part in parts):
         return None
     nulls = parts[0].values.is_null()
@@ -276,7 +285,7 @@ _LISTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Field], pa.DataT
 
 
 def _list_of(type_: pa.DataType, field: pa.Field) -> pa.DataType:
-    """A list of the kind of ``type_`` that holds ``field``."""
+    """Returns a list type of the same kind as ``type_``, with ``field`` as its items."""
     if pa.types.is_fixed_size_list(type_):
         return pa.list_(field, type_.list_size)
     return next((make(field) for is_kind, make in _LISTS if is_kind(type_)), pa.list_(field))

@@ -1,7 +1,7 @@
 """Bodies of data pages: decompression, and the levels inside.
 
-In a V1 page levels and values are compressed together; in a V2 page the levels come first, as they
-are, and only the values may be compressed.
+A V1 page compresses levels and values together. In a V2 page the levels come first, uncompressed,
+and only the values may be compressed.
 """
 
 from __future__ import annotations
@@ -31,13 +31,16 @@ from intarsia.parquet.metadata import (
 from intarsia.parquet.schema import Leaf
 from intarsia.parquet.value_display import numbered
 
-_BLOCKS: dict[int, str] = {CompressionCodec.SNAPPY: "snappy", CompressionCodec.LZ4_RAW: "lz4_raw"}
-_STREAMS: dict[int, str] = {
+_BLOCK_CODECS: dict[int, str] = {
+    CompressionCodec.SNAPPY: "snappy",
+    CompressionCodec.LZ4_RAW: "lz4_raw",
+}
+_STREAM_CODECS: dict[int, str] = {
     CompressionCodec.GZIP: "gzip",
     CompressionCodec.BROTLI: "brotli",
     CompressionCodec.ZSTD: "zstd",
 }
-_HIGHEST_RATIO: dict[int, int] = {
+_MAX_COMPRESSION_RATIO: dict[int, int] = {
     CompressionCodec.SNAPPY: 22,
     CompressionCodec.GZIP: 1_032,
     CompressionCodec.LZ4: 256,
@@ -45,114 +48,123 @@ _HIGHEST_RATIO: dict[int, int] = {
     CompressionCodec.BROTLI: 1 << 20,
     CompressionCodec.ZSTD: 1 << 16,
 }
-"""What a byte can become at most; a page that claims more is not worth allocating for."""
-_SLACK = 1024
-_MOST_BYTES_A_LEVEL = 8
-"""A run of one level takes a header of up to five bytes, and two. Padding of a last run, which
-DuckDB fills up to 256 levels, comes on top."""
+"""Most bytes that one compressed byte can become. A page that claims more is rejected before memory
+is allocated for it.
+"""
+_SLACK_BYTES = 1024
+"""Bytes that are allowed in addition, for small pages."""
+_MAX_BYTES_PER_LEVEL = 8
+"""A run of one level takes seven bytes at most: a header of up to five, and two. DuckDB also pads
+the last run to 256 levels.
+"""
 
 
 def check_size(header: PageHeader, codec: int) -> None:
-    """Raise ``FormatError`` where a page claims to be longer than its bytes can be.
+    """Raises ``FormatError`` if a page claims more bytes than its compressed bytes can become.
 
-    Raises ``UnsupportedError`` for a codec not known here.
+    Raises ``UnsupportedError`` for an unknown codec.
     """
-    claimed, stored = header.uncompressed_page_size, header.compressed_page_size
-    if claimed != stored and not is_known(codec):
+    claimed_bytes, stored_bytes = header.uncompressed_page_size, header.compressed_page_size
+    if claimed_bytes != stored_bytes and not is_known(codec):
         raise unknown_codec(codec)
-    if claimed > most_bytes(codec, stored):
-        raise FormatError(f"a page of {stored:,} bytes claims to hold {claimed:,}")
+    if claimed_bytes > most_bytes(codec, stored_bytes):
+        raise FormatError(f"a page of {stored_bytes:,} bytes claims to hold {claimed_bytes:,}")
 
 
 def is_known(codec: int) -> bool:
-    """Can what is compressed by ``codec`` be decompressed here?"""
-    return codec == CompressionCodec.UNCOMPRESSED or codec in _HIGHEST_RATIO
+    """True if Intarsia can decompress ``codec``."""
+    return codec == CompressionCodec.UNCOMPRESSED or codec in _MAX_COMPRESSION_RATIO
 
 
 def unknown_codec(codec: int) -> UnsupportedError:
-    """What to raise of a codec that is not known here."""
+    """Returns the error for a codec that Intarsia cannot decompress."""
     name = numbered(CompressionCodec, codec)
-    return UnsupportedError(f"compression codec {name} is not known here")
+    return UnsupportedError(f"compression codec {name} is not supported")
 
 
 def most_bytes(codec: int, stored: int) -> int:
-    """What so many bytes can become at most, decompressed."""
-    return stored * _HIGHEST_RATIO.get(codec, 1) + _SLACK
+    """Returns the most bytes that ``stored`` compressed bytes can become."""
+    return stored * _MAX_COMPRESSION_RATIO.get(codec, 1) + _SLACK_BYTES
 
 
 def decompress(codec: int, data: memoryview, size: int) -> memoryview:
-    """The ``size`` bytes that ``data`` holds compressed.
+    """Returns ``data`` decompressed, which must give exactly ``size`` bytes.
 
-    Raises ``FormatError`` where it holds more or fewer, ``UnsupportedError`` for a codec not known
-    here.
+    Raises ``FormatError`` if it gives more or fewer, and ``UnsupportedError`` for an unknown codec.
     """
-    deadline.check()  # every page that is decoded here comes by
+    deadline.check()  # every decompressed page passes here
     if codec == CompressionCodec.UNCOMPRESSED:
-        found = data
+        decompressed = data
     elif size == 0:
         return memoryview(b"")
     elif codec == CompressionCodec.LZ4:
-        found = _lz4(data, size)
-    elif codec in _STREAMS:
-        found = memoryview(_stream(codec, data).read(size + 1))
+        decompressed = _lz4(data, size)
+    elif codec in _STREAM_CODECS:
+        decompressed = memoryview(_stream(codec, data).read(size + 1))
     else:
-        name = _BLOCKS.get(codec)
+        name = _BLOCK_CODECS.get(codec)
         if name is None:
             raise unknown_codec(codec)
-        found = _block(name, data, size)
-    if found.nbytes != size:
-        raise FormatError(f"{found.nbytes:,} bytes or more, decompressed, where {size:,} are due")
-    return found
+        decompressed = _block(name, data, size)
+    if decompressed.nbytes != size:
+        raise FormatError(
+            f"{decompressed.nbytes:,} bytes or more when decompressed, where {size:,} are expected"
+        )
+    return decompressed
 
 
 class _Stream:
-    """A compressed stream, decompressed as far as it is read."""
+    """A compressed stream that decompresses only what is read."""
 
     def __init__(self, name: str, data: memoryview) -> None:
         self._stream = pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), name)
 
     def read(self, size: int) -> bytes:
-        """The next bytes, ``size`` at most."""
+        """Returns the next bytes, at most ``size``."""
         try:
             return bytes(self._stream.read(size))
         except (pa.ArrowException, OSError) as error:
-            raise _failure(error) from error
+            raise _decompression_error(error) from error
 
 
-def _failure(error: Exception) -> FormatError | OutOfMemoryError:
+def _decompression_error(error: Exception) -> FormatError | OutOfMemoryError:
     kind = OutOfMemoryError if isinstance(error, MemoryError) else FormatError
     return kind(f"cannot decompress: {error}")
 
 
 def _stream(codec: int, data: memoryview) -> _Stream:
-    return _Stream(_STREAMS[codec], data)
+    return _Stream(_STREAM_CODECS[codec], data)
 
 
 def _block(name: str, data: memoryview, size: int) -> memoryview:
-    """A block of a codec that has no end of its own, if it holds exactly ``size`` bytes."""
+    """Returns a decompressed block of exactly ``size`` bytes. The codec has no end mark of its
+    own.
+    """
     codec = pa.Codec(name)
     try:
-        found = memoryview(codec.decompress(data, size)).cast("B")
+        decompressed = memoryview(codec.decompress(data, size)).cast("B")
     except (pa.ArrowException, OSError) as error:
-        raise _failure(error) from error
-    # Fewer bytes than asked for are no error to the codec: then they fit into less room as well.
+        raise _decompression_error(error) from error
+    # The codec accepts a block of fewer bytes, which then also fits into a smaller buffer.
     try:
         codec.decompress(data, size - 1)
     except (pa.ArrowException, OSError):
-        return found
-    raise FormatError(f"fewer than {size:,} bytes, decompressed")
+        return decompressed
+    raise FormatError(f"fewer than {size:,} bytes after decompression")
 
 
 def _lz4(data: memoryview, size: int) -> memoryview:
-    """The deprecated LZ4: Hadoop's frames of raw blocks, else one frame or block of LZ4's own."""
-    for undo in (_hadoop_blocks, _lz4_frame, _lz4_block):
+    """Decompresses the deprecated LZ4: Hadoop's framing of raw blocks, else an LZ4 frame or a raw
+    block.
+    """
+    for decompress_framing in (_hadoop_blocks, _lz4_frame, _lz4_block):
         try:
-            found = undo(data, size)
+            decompressed = decompress_framing(data, size)
         except FormatError:
             continue
-        if found.nbytes == size:
-            return found
-    raise FormatError(f"LZ4 in none of its three framings, or not of {size:,} bytes")
+        if decompressed.nbytes == size:
+            return decompressed
+    raise FormatError(f"not LZ4 in any of its three framings, or not of {size:,} bytes")
 
 
 def _lz4_frame(data: memoryview, size: int) -> memoryview:
@@ -164,29 +176,33 @@ def _lz4_block(data: memoryview, size: int) -> memoryview:
 
 
 def _hadoop_blocks(data: memoryview, size: int) -> memoryview:
-    """Blocks that each follow their lengths, whole and stored, as big-endian 32-bit integers."""
+    """Decompresses blocks that each follow two big-endian 32-bit lengths: decompressed,
+    compressed.
+    """
     out = bytearray()
-    at = 0
-    while at + 8 <= data.nbytes:
-        whole, stored = struct.unpack(">II", data[at : at + 8])
-        at += 8
-        if stored > data.nbytes - at or len(out) + whole > size:
+    position = 0
+    while position + 8 <= data.nbytes:
+        block_size, stored_size = struct.unpack(">II", data[position : position + 8])
+        position += 8
+        if stored_size > data.nbytes - position or len(out) + block_size > size:
             raise FormatError("not in Hadoop's framing")
-        out += _lz4_block(data[at : at + stored], whole) if whole else b""
-        at += stored
-    if at != data.nbytes:
+        out += (
+            _lz4_block(data[position : position + stored_size], block_size) if block_size else b""
+        )
+        position += stored_size
+    if position != data.nbytes:
         raise FormatError("not in Hadoop's framing")
     return memoryview(bytes(out))
 
 
 def page_levels(header: PageHeader, body: memoryview, leaf: Leaf, codec: int) -> PageLevels:
-    """The levels of a data page. Raises ``FormatError`` where they cannot be decoded."""
+    """Returns the levels of a data page. Raises ``FormatError`` if they cannot be decoded."""
     if header.type == PageType.DATA_PAGE_V2:
         return _levels_v2(header, body, leaf)
     v1 = _header_v1(header)
     if not (leaf.max_repetition_level or leaf.max_definition_level):
         return PageLevels(v1.num_values, None, None)
-    source = _start_v1(header, body, codec)
+    source = _open_v1(header, body, codec)
     levels: list[Levels | None] = []
     for encoding, highest in (
         (v1.repetition_level_encoding, leaf.max_repetition_level),
@@ -197,9 +213,9 @@ def page_levels(header: PageHeader, body: memoryview, leaf: Leaf, codec: int) ->
 
 
 def num_rows(header: PageHeader, body: memoryview, leaf: Leaf, codec: int) -> int:
-    """Rows of a data page of a repeated leaf, by its repetition levels.
+    """Returns the number of rows in a data page of a repeated leaf, from its repetition levels.
 
-    Raises ``FormatError`` where the page begins within a row, or levels cannot be decoded.
+    Raises ``FormatError`` if the page begins within a row, or its levels cannot be decoded.
     """
     if header.type == PageType.DATA_PAGE_V2:
         v2, (first, _) = _parts_v2(header, body)
@@ -208,7 +224,7 @@ def num_rows(header: PageHeader, body: memoryview, leaf: Leaf, codec: int) -> in
     else:
         v1 = _header_v1(header)
         count, encoding = v1.num_values, v1.repetition_level_encoding
-        source = _start_v1(header, body, codec)
+        source = _open_v1(header, body, codec)
         repetition = _levels_v1(source, encoding, leaf.max_repetition_level, count)
     levels = PageLevels(count, repetition, None)
     if not levels.begins_a_row:
@@ -222,10 +238,10 @@ def _header_v1(header: PageHeader) -> DataPageHeader:
     return header.data_page_header
 
 
-def _start_v1(header: PageHeader, body: memoryview, codec: int) -> _Stream | io.BytesIO:
-    """A V1 page from its start on, where its levels are."""
+def _open_v1(header: PageHeader, body: memoryview, codec: int) -> _Stream | io.BytesIO:
+    """Returns a readable V1 page, which starts with its levels."""
     check_size(header, codec)
-    if codec in _STREAMS:  # no more than the levels take is decompressed
+    if codec in _STREAM_CODECS:  # decompresses only the levels
         return _stream(codec, body)
     return io.BytesIO(decompress(codec, body, header.uncompressed_page_size))
 
@@ -238,7 +254,7 @@ def _levels_v1(
     else:
         data = source.read(4)
         length = int.from_bytes(data, "little")
-        if length > _MOST_BYTES_A_LEVEL * (count + 1) + _SLACK:
+        if length > _MAX_BYTES_PER_LEVEL * (count + 1) + _SLACK_BYTES:
             raise FormatError(f"{count:,} levels claim {length:,} bytes")
         data += source.read(length)
     return decode_levels(memoryview(data), -1 if encoding is None else encoding, max_level, count)[
@@ -247,7 +263,7 @@ def _levels_v1(
 
 
 def _parts_v2(header: PageHeader, body: memoryview) -> tuple[DataPageHeaderV2, tuple[int, int]]:
-    """The V2 header, and the bytes that repetition and definition levels take."""
+    """Returns the V2 header, and the bytes of its repetition and its definition levels."""
     v2 = header.data_page_header_v2
     if v2 is None:
         raise FormatError("a page of type DATA_PAGE_V2 without its header")

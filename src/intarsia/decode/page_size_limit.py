@@ -1,8 +1,7 @@
-"""A bound on what one page may hold, told by headers before anything is decompressed.
+"""Limits the size of one page, from headers, before anything is decompressed.
 
-A page of 100 KB can truthfully hold 2 GiB: zeros, compressed; or a run of NULLs. What it holds is
-its ``uncompressed_page_size`` or, where these are more, its values and levels as they are held in
-memory.
+A valid page of 100 KB can hold 2 GiB: compressed zeros, or a run of NULLs. The size of a page is
+its ``uncompressed_page_size``. It is the size of its values and levels in memory if that is larger.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from intarsia.parquet.metadata import DICTIONARY_ENCODINGS, PageHeader, SchemaEl
 from intarsia.parquet.page_header import num_values, read_page_header
 from intarsia.parquet.schema import Leaf
 
-_WIDTHS: dict[int, int] = {
+_VALUE_BYTES: dict[int, int] = {
     Type.INT32: 4,
     Type.INT64: 8,
     Type.INT96: 8,
@@ -27,24 +26,26 @@ _LEVEL_BYTES = 2
 
 
 def check_page_size_limit(value: object) -> None:
-    """Raise ``TypeError`` or ``ValueError`` for what is no limit: bytes, or None for none."""
+    """Raises ``TypeError`` or ``ValueError`` unless ``value`` is a number of bytes from 1, or
+    None.
+    """
     if value is None:
         return
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"page_size_limit is a number of bytes, not {value!r}")
     if value < 1:
-        raise ValueError(f"page_size_limit is 1 byte at least, not {value:,}")
+        raise ValueError(f"page_size_limit is at least 1 byte, not {value:,}")
 
 
 def value_bytes(element: SchemaElement) -> int:
-    """Bytes a value takes in Arrow; of a text, besides its own."""
+    """Returns the bytes of a value in Arrow. For strings, these come on top of the characters."""
     if element.type == Type.FIXED_LEN_BYTE_ARRAY:
         return element.type_length or 0
-    return 0 if element.type is None else _WIDTHS.get(element.type, 0)
+    return 0 if element.type is None else _VALUE_BYTES.get(element.type, 0)
 
 
 def mean_entry_bytes(header: PageHeader) -> float | None:
-    """Returns the mean bytes of a dictionary's entries. None for a page of another type."""
+    """Returns the mean bytes of a dictionary page's entries, or None for another type of page."""
     dictionary = header.dictionary_page_header
     if dictionary is None:
         return None
@@ -52,63 +53,64 @@ def mean_entry_bytes(header: PageHeader) -> float | None:
 
 
 def held_bytes(header: PageHeader, leaf: Leaf, entry_bytes: float) -> float:
-    """Returns about the bytes of a page's values in memory.
+    """Returns about how many bytes the values of a page take in memory.
 
-    ``entry_bytes`` are those of an entry of the dictionary, which values of the page may repeat.
+    ``entry_bytes`` is the mean size of a dictionary entry, which values of the page may repeat.
     """
     data = header.data_page_header or header.data_page_header_v2
     is_encoded = data is not None and data.encoding in DICTIONARY_ENCODINGS
-    width = max(_held_bytes(leaf), entry_bytes if is_encoded else 0)
-    return max(header.uncompressed_page_size, _entries(header) * width)
+    width = max(_bytes_per_value(leaf), entry_bytes if is_encoded else 0)
+    return max(header.uncompressed_page_size, _num_values(header) * width)
 
 
 def over_limit(header: PageHeader, leaf: Leaf, limit: int | None) -> str | None:
-    """How a page, or dictionary, holds more than ``limit`` bytes; None where it does not."""
+    """Returns a message if a page or dictionary holds more than ``limit`` bytes, else None."""
     if limit is None:
         return None
-    size = max(header.uncompressed_page_size, _entries(header) * _held_bytes(leaf))
+    size = max(header.uncompressed_page_size, _num_values(header) * _bytes_per_value(leaf))
     if size <= limit:
         return None
     return f"a page that holds {size:,} bytes, where page_size_limit is {limit:,}"
 
 
 def check_limit(header: PageHeader, leaf: Leaf, limit: int | None) -> None:
-    """Raise ``FormatError`` for a page, or dictionary, that holds more than ``limit`` bytes."""
+    """Raises ``FormatError`` if a page or dictionary holds more than ``limit`` bytes."""
     problem = over_limit(header, leaf, limit)
     if problem is not None:
         raise FormatError(problem)
 
 
 def is_within(stored: int, values: int, leaf: Leaf, codec: int, limit: int) -> bool:
-    """Can no page hold more, whatever it says, of chunks or pages that take ``stored`` bytes?
+    """True if no page can hold more than ``limit`` bytes, even if its header claims more.
 
-    ``values`` are all they hold.
+    ``stored`` and ``values`` are the compressed bytes and the number of values of all pages
+    together.
     """
-    return most_bytes(codec, stored) <= limit and values * _held_bytes(leaf) <= limit
+    return most_bytes(codec, stored) <= limit and values * _bytes_per_value(leaf) <= limit
 
 
 def pages_in(data: memoryview, values: int) -> Iterator[tuple[int, PageHeader]]:
-    """The pages that follow each other in ``data``, up to ``values`` in all: offset and header.
+    """Yields offset and header of consecutive pages in ``data``, until they have ``values`` values.
 
-    Those are the pages that pyarrow reads. Raises ``FormatError``, with the offset, for what is no
-    header.
+    These are the pages that pyarrow reads. Raises ``FormatError`` with the offset if a header
+    cannot be decoded.
     """
-    at = 0
-    while at < data.nbytes and values > 0:
+    offset = 0
+    while offset < data.nbytes and values > 0:
         try:
-            header, length = read_page_header(data[at:])
+            header, length = read_page_header(data[offset:])
         except FormatError as error:
-            raise error.at(Where(offset=at)) from error
-        yield at, header
+            raise error.at(Where(offset=offset)) from error
+        yield offset, header
         values -= max(num_values(header) or 0, 0)
-        at += length + header.compressed_page_size
+        offset += length + header.compressed_page_size
 
 
-def _entries(header: PageHeader) -> int:
+def _num_values(header: PageHeader) -> int:
     dictionary = header.dictionary_page_header
     return (num_values(header) or 0) if dictionary is None else dictionary.num_values
 
 
-def _held_bytes(leaf: Leaf) -> int:
-    kinds = (leaf.max_definition_level > 0) + (leaf.max_repetition_level > 0)
-    return value_bytes(leaf.element) + kinds * _LEVEL_BYTES
+def _bytes_per_value(leaf: Leaf) -> int:
+    level_kinds = (leaf.max_definition_level > 0) + (leaf.max_repetition_level > 0)
+    return value_bytes(leaf.element) + level_kinds * _LEVEL_BYTES

@@ -1,7 +1,7 @@
-"""Whether a page is as it was written, as far as it and its chunk's footer entry can tell.
+"""Checks pages for damage, using the page itself and its chunk's metadata in the footer.
 
-The body has a checksum, where the writer made one. The header has none: what it says is compared
-with the footer, with the body's length and, in a V2 page, with the levels.
+The body has a checksum if the writer made one. The header has none: it is compared with the footer,
+with the length of the body and, in a V2 page, with the levels.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ from intarsia.parquet.page_header import checksum_problem, num_values, read_page
 from intarsia.parquet.schema import Leaf
 from intarsia.parquet.value_display import numbered
 
-_OF_DICTIONARIES = {Encoding.PLAIN, Encoding.PLAIN_DICTIONARY}
-_KNOWN_ENCODINGS = set(Encoding) - {Encoding.ALP}
-"""Of values, those that pyarrow decodes."""
-_LEVELS = {Encoding.RLE, Encoding.BIT_PACKED}
-_DATA = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
+_DICTIONARY_PAGE_ENCODINGS = {Encoding.PLAIN, Encoding.PLAIN_DICTIONARY}
+_VALUE_ENCODINGS = set(Encoding) - {Encoding.ALP}
+"""Encodings of values that pyarrow can decode."""
+_LEVEL_ENCODINGS = {Encoding.RLE, Encoding.BIT_PACKED}
+_DATA_PAGE_TYPES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedPage:
-    """A page as it was found. Without a header it cannot be told where the next page begins."""
+    """The result of a check. Without a header, the start of the next page is unknown."""
 
     header: PageHeader | None
     size: int
-    """Header and body in bytes, as the header says; 0 where there is none."""
+    """Bytes of header and body, according to the header. 0 without a header."""
     problem: str | None
 
     @property
     def num_values(self) -> int | None:
-        """Values in a data page, NULLs included; None for a page of another type."""
+        """Values of a data page, NULLs included. None for a page of another type."""
         return None if self.header is None else num_values(self.header)
 
 
 def check_page(
     data: memoryview, leaf: Leaf, chunk: ColumnMetaData, limit: int | None = None
 ) -> CheckedPage:
-    """The page at the start of ``data``, which may go on behind it.
+    """Checks the page at the start of ``data``. Bytes after the page are ignored.
 
-    One that holds more than ``limit`` bytes has a problem.
+    A page of more than ``limit`` bytes is a problem.
     """
     try:
         header, length = read_page_header(data)
@@ -77,24 +77,24 @@ def check_page(
 def _header_problem(
     header: PageHeader, body: memoryview, leaf: Leaf, chunk: ColumnMetaData
 ) -> str | None:
-    """What the header says that cannot be so. Raises ``FormatError`` likewise."""
+    """Returns what is wrong with a header, or None. May raise ``FormatError`` instead."""
     check_size(header, chunk.codec)
     if header.type == PageType.DICTIONARY_PAGE:
         dictionary = header.dictionary_page_header
         if dictionary is None or dictionary.num_values < 0:
             return "a dictionary page without its header"
-        if dictionary.encoding not in _OF_DICTIONARIES:
+        if dictionary.encoding not in _DICTIONARY_PAGE_ENCODINGS:
             return f"a dictionary in encoding {dictionary.encoding}"
         return _size_problem(header, chunk.codec)
-    if header.type not in _DATA:
-        return None  # pages of types nobody knows yet are skipped
+    if header.type not in _DATA_PAGE_TYPES:
+        return None  # pages of unknown types are skipped
     count = num_values(header)
     if count is None or count < 0:
         return "a data page without a number of values"
     data = header.data_page_header or header.data_page_header_v2
     assert data is not None
-    if data.encoding not in _KNOWN_ENCODINGS:
-        return f"values in encoding {numbered(Encoding, data.encoding)}, which is not known here"
+    if data.encoding not in _VALUE_ENCODINGS:
+        return f"values in encoding {numbered(Encoding, data.encoding)}, which is not supported"
     if data.encoding not in data_encodings(chunk):
         return f"values in encoding {data.encoding}, which is none of the footer's"
     if header.data_page_header_v2 is not None and header.type == PageType.DATA_PAGE_V2:
@@ -103,31 +103,35 @@ def _header_problem(
 
 
 def data_encodings(chunk: ColumnMetaData) -> set[int]:
-    """The encodings that values of the chunk's pages are in, by the footer."""
-    told = told_encodings(chunk)
-    if told:
-        return told | DICTIONARY_ENCODINGS if told & DICTIONARY_ENCODINGS else told
-    if not chunk.encodings:  # as in files of older DuckDBs, and of fastparquet
+    """Returns the encodings that values in the chunk's pages may have, according to the footer."""
+    encodings = told_encodings(chunk)
+    if encodings:
+        return encodings | DICTIONARY_ENCODINGS if encodings & DICTIONARY_ENCODINGS else encodings
+    if not chunk.encodings:  # written by older versions of DuckDB, and by fastparquet
         return {int(encoding) for encoding in Encoding}
-    # Parquet.Net does not name dictionaries'; without a dictionary none decodes.
+    # Parquet.Net does not list dictionary encodings. Without a dictionary page, decoding fails.
     return set(chunk.encodings) | DICTIONARY_ENCODINGS
 
 
 def told_encodings(chunk: ColumnMetaData) -> set[int]:
-    """Those that the chunk's statistics of encodings name for data pages; none without any."""
-    return {s.encoding for s in chunk.encoding_stats or () if s.page_type in _DATA and s.count > 0}
+    """Returns the encodings of data pages in the chunk's ``encoding_stats``. Empty without any."""
+    return {
+        s.encoding
+        for s in chunk.encoding_stats or ()
+        if s.page_type in _DATA_PAGE_TYPES and s.count > 0
+    }
 
 
 def has_codes_only(chunk: ColumnMetaData) -> bool:
-    """Are all data pages said to be of a dictionary's codes?"""
-    told = told_encodings(chunk)
-    return bool(told) and told <= DICTIONARY_ENCODINGS
+    """True if ``encoding_stats`` says that all data pages are dictionary-encoded."""
+    encodings = told_encodings(chunk)
+    return bool(encodings) and encodings <= DICTIONARY_ENCODINGS
 
 
 def level_encodings(chunk: ColumnMetaData) -> set[int]:
-    """The encodings that levels may be in. Not every writer's footer tells that of today: RLE."""
-    told = set(chunk.encodings) & _LEVELS
-    return told or {Encoding.RLE}
+    """Returns the encodings that levels may have. Default: RLE, which not all writers list."""
+    encodings = set(chunk.encodings) & _LEVEL_ENCODINGS
+    return encodings or {Encoding.RLE}
 
 
 def _problem_v1(header: PageHeader, leaf: Leaf, chunk: ColumnMetaData) -> str | None:
@@ -155,11 +159,11 @@ def _problem_v2(
         (body[:first], leaf.max_repetition_level),
         (body[first : first + second], leaf.max_definition_level),
     ):
-        taken = hybrid_bytes(data, highest, v2.num_values) if highest else 0
-        if taken < data.nbytes:
-            return f"levels take {taken:,} bytes, the header says {data.nbytes:,}"
+        used_bytes = hybrid_bytes(data, highest, v2.num_values) if highest else 0
+        if used_bytes < data.nbytes:
+            return f"levels take {used_bytes:,} bytes, the header says {data.nbytes:,}"
     rows, present = levels.num_rows(), levels.num_present(leaf.max_definition_level)
-    # Some writers give the number of values for that of rows.
+    # Some writers store the number of values as the number of rows.
     if v2.num_rows not in (rows, v2.num_values) or v2.num_values - present != v2.num_nulls:
         nulls = v2.num_values - present
         return (
@@ -173,14 +177,14 @@ def _problem_v2(
 
 
 def _size_problem(header: PageHeader, codec: int) -> str | None:
-    stored, whole = header.compressed_page_size, header.uncompressed_page_size
-    if codec == CompressionCodec.UNCOMPRESSED and stored != whole:
-        return f"uncompressed_page_size is {whole:,} of {stored:,} bytes, uncompressed"
+    stored, uncompressed = header.compressed_page_size, header.uncompressed_page_size
+    if codec == CompressionCodec.UNCOMPRESSED and stored != uncompressed:
+        return f"uncompressed_page_size is {uncompressed:,} of {stored:,} bytes, uncompressed"
     return None
 
 
 def undoes(codec: int, header: PageHeader, body: memoryview) -> bool:
-    """Does ``codec`` give as many bytes of a page's body as its header says?"""
+    """True if decompressing the body with ``codec`` gives as many bytes as the header says."""
     size, v2 = header.uncompressed_page_size, header.data_page_header_v2
     levels = 0
     if v2 is not None:

@@ -1,7 +1,7 @@
-"""Whole row groups, read by pyarrow as they are in the file, under the file's own footer.
+"""Reads whole row groups with pyarrow, from the file's own bytes and under its own footer.
 
-Of small chunks that takes a fraction of the time that it takes to splice their pages: what a
-spliced file says of each has to be written, and read again.
+For small chunks this takes a fraction of the time of splicing. A spliced file needs new metadata
+for each chunk, which is written and then read again.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from intarsia.parquet.schema import Root
 
 
 def read_by_pyarrow(footer: bytes) -> pq.FileMetaData:
-    """A footer, from its thrift bytes, as pyarrow decodes it. Raises one of ``FAILURES``."""
+    """Returns a Thrift-encoded footer as pyarrow decodes it. Raises one of ``FAILURES``."""
     return pq.read_metadata(pa.BufferReader(MAGIC + framed(footer)))
 
 
 class PartsOfFile(io.RawIOBase):
-    """A file of which some ranges are in memory, in order, and nothing else can be read."""
+    """A file of which only some ranges, in order of offset, are in memory and can be read."""
 
     def __init__(self, size: int, ranges: Sequence[ByteRange], parts: Sequence[memoryview]) -> None:
-        self._size, self._parts, self._at = size, parts, 0
+        self._size, self._parts, self._position = size, parts, 0
         self._starts = [offset for offset, _ in ranges]
 
     def readable(self) -> bool:
@@ -38,26 +38,26 @@ class PartsOfFile(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = base + offset
-        return self._at
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = base + offset
+        return self._position
 
     def tell(self) -> int:
-        return self._at
+        return self._position
 
     def read(self, size: int = -1) -> memoryview:
-        found = self.part((self._at, max(size, 0)))
-        self._at += found.nbytes
-        return found
+        data = self.part((self._position, max(size, 0)))
+        self._position += data.nbytes
+        return data
 
     def part(self, range_: ByteRange) -> memoryview:
-        """The bytes of a range, as many as are in memory."""
+        """Returns the bytes of a range, as far as they are in memory."""
         offset, length = range_
-        number = bisect.bisect_right(self._starts, offset) - 1
-        if number < 0:
+        index = bisect.bisect_right(self._starts, offset) - 1
+        if index < 0:
             return memoryview(b"")
-        start = offset - self._starts[number]
-        return self._parts[number][start : start + length]
+        start = offset - self._starts[index]
+        return self._parts[index][start : start + length]
 
 
 def decode_groups(
@@ -69,9 +69,9 @@ def decode_groups(
     *,
     verify_checksums: bool,
 ) -> pa.Table:
-    """All rows of these row groups, and a column for each of ``roots``, in their order.
+    """Returns all rows of the row groups, with a column for each of ``roots``, in their order.
 
-    Raises one of ``FAILURES``. No thread but the caller's is left with the file's memory.
+    Raises one of ``FAILURES``. Only the calling thread holds the file's memory afterwards.
     """
     opened = templates.whole(roots, pa.PythonFile(file, mode="r"), metadata, verify_checksums)
     leaves = [leaf for root in roots for leaf in root.leaves]

@@ -1,17 +1,17 @@
-"""Splicing: wanted pages of a column, concatenated under a synthetic footer, read by pyarrow.
+"""Splices pages of a column under a synthetic footer, for pyarrow to read.
 
 ::
 
     file      PAR1 [dict][p0][p1][p2][p3] … footer     the chunk of one column
-    wanted         ^dict      ^p1     ^p3
+    needed         ^dict      ^p1     ^p3
     spliced   PAR1 [dict][p1][p3] footer'              a small Parquet file of that column alone
 
-The synthetic footer carries the schema elements of one root, bit for bit, so pyarrow makes the same
-Arrow type of it as it would reading the whole file. Several row groups become several row groups.
+The synthetic footer contains the schema elements of one root, bit for bit. So pyarrow gives it the
+same Arrow type as in the whole file. Several row groups become several row groups.
 
-Of a root with many leaves, some can be read: the elements of all stay in the footer, so that types
-come out as pyarrow prunes them, and the chunks of the others are there in name only. Leaves whose
-pages hold different rows are read by themselves and joined by ``merge``.
+Some leaves of a root can be read without the others. The footer then has the elements of all
+leaves, so that types are pruned as pyarrow does it. Chunks of the others only have placeholders.
+Leaves that need different pages are read separately and combined by ``nested_merge``.
 """
 
 from __future__ import annotations
@@ -33,13 +33,17 @@ from intarsia.parquet.metadata import ColumnChunk, ColumnMetaData
 from intarsia.parquet.thrift import encode
 
 _I64 = 6
-_WIDE_ROWS = 4096
-"""Casting texts back takes longer than what decoding fewer as large ones saves."""
+_MIN_WIDE_ROWS = 4096
+"""Below this row count, casting strings back to 32-bit offsets costs more than 64-bit offsets
+save.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkBytes:
-    """What is kept of one leaf's chunk: its dictionary page, if any, and whole data pages."""
+    """The bytes of one leaf's chunk that are read: its dictionary page, if any, and whole data
+    pages.
+    """
 
     metadata: ColumnMetaData
     dictionary: memoryview | None
@@ -49,7 +53,7 @@ class ChunkBytes:
 
 @dataclass(frozen=True, slots=True)
 class RowGroupBytes:
-    """The same ``num_rows`` rows of every leaf that is read of one root."""
+    """The pages of ``num_rows`` rows. Every leaf of one root that is read has the same rows."""
 
     num_rows: int
     chunks: Sequence[ChunkBytes]
@@ -58,9 +62,9 @@ class RowGroupBytes:
 def decode_root(
     template: RootTemplate, groups: Sequence[RowGroupBytes], *, verify_checksums: bool = False
 ) -> pa.ChunkedArray:
-    """All rows of ``groups``, in order, as pyarrow decodes them.
+    """Returns all rows of ``groups``, in order, as pyarrow decodes them.
 
-    Raises ``FormatError`` where pyarrow cannot decode the pages.
+    Raises ``FormatError`` if pyarrow cannot decode the pages.
     """
     column: pa.ChunkedArray = decode_roots(template, groups, verify_checksums).column(0)
     return column
@@ -72,20 +76,20 @@ def decode_roots(
     verify_checksums: bool = False,
     use_threads: bool = False,
 ) -> pa.Table:
-    """As ``decode_root``, of a template of several roots: a column each."""
+    """Returns a table with a column for each root of the template. See ``decode_root``."""
     wide = template.wide
-    if wide is not None and sum(group.num_rows for group in groups) >= _WIDE_ROWS:
-        # What is wrong with the pages, the other says. Of more bytes than offsets of 32 bits can
-        # tell, it makes several arrays.
+    if wide is not None and sum(group.num_rows for group in groups) >= _MIN_WIDE_ROWS:
+        # On failure the other template is used. It reports the error, or makes several arrays if
+        # the bytes exceed 32-bit offsets.
         with contextlib.suppress(FormatError, UnsupportedError, pa.ArrowInvalid):
             return narrowed(_decoded(wide, groups, verify_checksums, use_threads))
     try:
         return _decoded(template, groups, verify_checksums, use_threads)
     except FormatError:
-        kept = [_without_empty_pages(group) for group in groups]
-        if _num_bytes(kept) == _num_bytes(groups):
+        nonempty = [_without_empty_pages(group) for group in groups]
+        if _num_bytes(nonempty) == _num_bytes(groups):
             raise
-    return _decoded(template, kept, verify_checksums, use_threads)
+    return _decoded(template, nonempty, verify_checksums, use_threads)
 
 
 def _without_empty_pages(group: RowGroupBytes) -> RowGroupBytes:
@@ -107,29 +111,29 @@ def _decoded(
     verify_checksums: bool,
     use_threads: bool,
 ) -> pa.Table:
-    some = len(template.leaves) < template.num_leaves
+    is_partial = len(template.leaves) < template.num_leaves
     are_flat = template.num_leaves == template.num_roots
     if template.as_dictionaries and not are_flat and len(groups) > 1:
-        return _each_decoded(template, groups, verify_checksums)
+        return _decoded_separately(template, groups, verify_checksums)
     order = _largest_first(groups) if use_threads and are_flat else []
     try:
         file = template.opened(splice(template, groups), verify_checksums)
-        # By number: names that hold dots would stand for other leaves as well.
-        columns = list(template.leaves) if some else order or None
+        # By number: a name that contains dots could also select other leaves.
+        columns = list(template.leaves) if is_partial else order or None
         table = file.reader.read_all(column_indices=columns, use_threads=use_threads)
         if order:
             table = table.select(np.argsort(order).tolist())
     except FAILURES as error:
         if isinstance(error, pa.ArrowNotImplementedError) and len(groups) > 1:
-            return _each_decoded(template, groups, verify_checksums)
-        raise _failure(error) from error
+            return _decoded_separately(template, groups, verify_checksums)
+        raise _decoding_error(error) from error
     expected = sum(group.num_rows for group in groups)
     if table.num_rows != expected or table.num_columns != template.num_roots:
-        raise _other_rows(table.num_rows, expected)
+        raise _row_count_error(table.num_rows, expected)
     return table
 
 
-def _failure(error: Exception) -> FormatError | OutOfMemoryError:
+def _decoding_error(error: Exception) -> FormatError | OutOfMemoryError:
     """Returns what to raise for an error of pyarrow's reader."""
     if isinstance(error, MemoryError):
         return OutOfMemoryError(f"cannot decode: {error}")
@@ -137,25 +141,25 @@ def _failure(error: Exception) -> FormatError | OutOfMemoryError:
     return kind(f"cannot decode: {error}")
 
 
-def _other_rows(found: int, expected: int) -> FormatError:
-    return FormatError(f"pages hold {found:,} rows where {expected:,} were expected")
+def _row_count_error(actual: int, expected: int) -> FormatError:
+    return FormatError(f"pages hold {actual:,} rows where {expected:,} were expected")
 
 
-def _each_decoded(
+def _decoded_separately(
     template: RootTemplate, groups: Sequence[RowGroupBytes], verify_checksums: bool
 ) -> pa.Table:
-    """As ``_decoded``, one after the other.
+    """Decodes one row group after the other, as ``_decoded`` does.
 
-    Of dictionaries within structs or lists, pyarrow makes arrays of one part only.
+    pyarrow can only make one chunk from dictionaries within structs or lists.
     """
     tables = [_decoded(template, [group], verify_checksums, False) for group in groups]
     return pa.concat_tables(tables)
 
 
 def _largest_first(groups: Sequence[RowGroupBytes]) -> list[int]:
-    """The numbers of the chunks, in the order in which threads are best given them.
+    """Returns the numbers of the chunks, largest first, for threads to decode.
 
-    The last is then soon done, and no thread waits for long.
+    The last chunks are then small, and no thread waits long for another.
     """
     sizes = [0.0] * len(groups[0].chunks) if groups else []
     for group in groups:
@@ -167,59 +171,61 @@ def _largest_first(groups: Sequence[RowGroupBytes]) -> list[int]:
 
 
 def _is_beyond_pyarrow(error: Exception) -> bool:
-    """Is the file sound, as far as this tells, and pyarrow not up to it?"""
+    """True if the error says that pyarrow does not support the file, which may be valid."""
     codecs = ("Unsupported compression codec", "supported by the Parquet format in general")
-    known = ("too deeply nested", "Due to column pruning", *codecs)
-    return isinstance(error, pa.ArrowNotImplementedError) or any(t in str(error) for t in known)
+    messages = ("too deeply nested", "Due to column pruning", *codecs)
+    return isinstance(error, pa.ArrowNotImplementedError) or any(t in str(error) for t in messages)
 
 
 def leaf_batches(
     template: RootTemplate, group: RowGroupBytes, batch_rows: int
 ) -> Iterator[pa.Array]:
-    """Yields the values of a physically decoded leaf, of up to ``batch_rows`` rows at a time.
+    """Yields the values of a physically decoded leaf, at most ``batch_rows`` rows at a time.
 
-    NULLs are among them unless the leaf is repeated. Strings and bytes have offsets of 64 bits if
-    that is quicker. Pages are decompressed one after the other, so memory is bounded by the
-    largest page and by what ``batch_rows`` rows take. Raises as ``decode_root`` does.
+    NULLs are included unless the leaf is repeated. Strings and bytes have 64-bit offsets if that is
+    faster. Pages are decompressed one after the other. Memory is bounded by the largest page and
+    the size of ``batch_rows`` rows. Raises the same errors as ``decode_root``.
     """
-    found = 0
+    num_rows = 0
     try:
         file = (template.wide or template).opened(splice(template, [group]), False)
         for batch in file.iter_batches(batch_rows, use_threads=False):
-            found += batch.num_rows
+            num_rows += batch.num_rows
             yield leaf_array(batch.column(0))
     except FAILURES as error:
-        raise _failure(error) from error
-    if found != group.num_rows:
-        raise _other_rows(found, group.num_rows)
+        raise _decoding_error(error) from error
+    if num_rows != group.num_rows:
+        raise _row_count_error(num_rows, group.num_rows)
 
 
 def leaf_array(values: pa.Array) -> pa.Array:
-    """Returns the leaf within the lists and structs of a physically decoded root."""
+    """Returns the leaf values inside the lists and structs of a physically decoded root."""
     while pa.types.is_nested(values.type):
         values = values.flatten()[0] if pa.types.is_struct(values.type) else values.flatten()
     return values
 
 
 def splice(template: RootTemplate, groups: Sequence[RowGroupBytes]) -> pa.Buffer:
-    """The bytes of a Parquet file of one root that holds just ``groups``.
+    """Returns the bytes of a Parquet file that contains only ``groups``.
 
-    Their chunks are those of the template's leaves. The memory is Arrow's: its threads may be the
-    last to let go of it, and one that needs the interpreter for that while this exits ends the
-    process.
+    Their chunks are those of the template's leaves. The memory belongs to Arrow, as its threads may
+    be the last to release it. Releasing memory of Python objects while the interpreter exits would
+    abort the process.
     """
     parts: list[bytes | memoryview] = [MAGIC]
-    at = len(MAGIC)
+    position = len(MAGIC)
     encoded = []
     for group in groups:
-        some = len(template.leaves) < template.num_leaves
-        chunks: list[Any] = [_absent(group.num_rows) if some else None] * template.num_leaves
+        is_partial = len(template.leaves) < template.num_leaves
+        chunks: list[Any] = [
+            _placeholder(group.num_rows) if is_partial else None
+        ] * template.num_leaves
         for leaf, chunk in zip(template.leaves, group.chunks, strict=True):
             pieces = [*([chunk.dictionary] if chunk.dictionary else []), *chunk.pages]
             size = sum(piece.nbytes for piece in pieces)
-            chunks[leaf] = _relocated(chunk, at, size)
+            chunks[leaf] = _relocated(chunk, position, size)
             parts += pieces
-            at += size
+            position += size
         encoded.append(_row_group(chunks, group.num_rows))
     rows = sum(group.num_rows for group in groups)
     footer = replace_fields(template.fields, [Span(3, _I64, zigzag(rows)), list_span(4, encoded)])
@@ -228,39 +234,42 @@ def splice(template: RootTemplate, groups: Sequence[RowGroupBytes]) -> pa.Buffer
 
 def _joined(parts: Sequence[bytes | memoryview]) -> pa.Buffer:
     joined = pa.allocate_buffer(sum(map(len, parts)))
-    room, at = memoryview(joined).cast("B"), 0
+    target, position = memoryview(joined).cast("B"), 0
     for part in parts:
-        room[at : at + len(part)] = memoryview(part).cast("B")
-        at += len(part)
+        target[position : position + len(part)] = memoryview(part).cast("B")
+        position += len(part)
     return joined
 
 
 def _row_group(chunks: Sequence[ColumnChunk], num_rows: int) -> bytes:
-    """An encoded RowGroup."""
+    """Returns an encoded ``RowGroup``."""
     columns = list_span(1, [encode(chunk) for chunk in chunks])
     return replace_fields([columns, Span(2, _I64, zigzag(0)), Span(3, _I64, zigzag(num_rows))], [])
 
 
-def _relocated(chunk: ChunkBytes, at: int, size: int) -> ColumnChunk:
-    """The chunk's metadata with its bytes, ``size`` of them, at offset ``at``."""
+def _relocated(chunk: ChunkBytes, offset: int, size: int) -> ColumnChunk:
+    """Returns the metadata of the chunk when its ``size`` bytes are at ``offset``."""
     dictionary = chunk.dictionary.nbytes if chunk.dictionary else 0
-    old = chunk.metadata
+    original = chunk.metadata
     metadata = ColumnMetaData(
-        type=old.type,
-        encodings=old.encodings,
-        path_in_schema=old.path_in_schema,
-        codec=old.codec,
+        type=original.type,
+        encodings=original.encodings,
+        path_in_schema=original.path_in_schema,
+        codec=original.codec,
         num_values=chunk.num_values,
-        total_uncompressed_size=max(old.total_uncompressed_size, size),
+        total_uncompressed_size=max(original.total_uncompressed_size, size),
         total_compressed_size=size,
-        data_page_offset=at + dictionary,
-        dictionary_page_offset=at if dictionary else None,
+        data_page_offset=offset + dictionary,
+        dictionary_page_offset=offset if dictionary else None,
     )
     return ColumnChunk(file_offset=0, meta_data=metadata)
 
 
-def _absent(num_rows: int) -> ColumnChunk:
-    """A chunk that is not read. pyarrow reads a root until the values of its first chunk are up."""
+def _placeholder(num_rows: int) -> ColumnChunk:
+    """Returns metadata for a chunk that is not read.
+
+    It has ``num_rows`` values, as pyarrow reads a root until its first chunk has no more values.
+    """
     metadata = ColumnMetaData(
         type=0,
         encodings=[],

@@ -1,7 +1,7 @@
-"""Templates: the parts of a synthetic footer that are the same for whatever is spliced under it.
+"""Templates of synthetic footers: the parts that do not depend on the spliced pages.
 
-The schema elements of one root, or of several, bit for bit, the Arrow schema that the writer stored
-for them, and how pyarrow is to read them.
+These are the schema elements of one or more roots, bit for bit, and the Arrow schema that the
+writer stored for them. Further options say how pyarrow reads them.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ from intarsia.parquet.thrift import encode
 
 ARROW_SCHEMA = "ARROW:schema"
 _I32, _I64 = 5, 6
-_TEMPLATES = 256
-"""More of them than this are not kept: there is one for each combination of columns."""
+_MAX_CACHED_TEMPLATES = 256
+"""Templates that stay in the cache, one for each combination of columns."""
 FAILURES = (pa.ArrowException, OSError, UnicodeDecodeError)
-"""What comes of files that pyarrow cannot read."""
-_NARROW = [pa.string(), pa.binary()]
-_WIDE = [pa.large_string(), pa.large_binary()]
-"""Types of texts and bytes, with offsets of 32 bits and of 64."""
+"""Exceptions that pyarrow raises for files that it cannot read."""
+_TYPES_32 = [pa.string(), pa.binary()]
+_TYPES_64 = [pa.large_string(), pa.large_binary()]
+"""Types of strings and bytes, with 32-bit and with 64-bit offsets."""
 
 
 @dataclass(frozen=True, slots=True)
 class RootTemplate:
-    """The parts of a synthetic footer that are the same for all pages of one root, or of several.
+    """The parts of a synthetic footer that are the same for all pages of one or more roots.
 
-    ``leaves`` are those that are read, by their positions among the roots' ``num_leaves``.
+    ``leaves`` are the leaves that are read, as positions among the ``num_leaves`` of the roots.
     """
 
     fields: tuple[Span, ...]
@@ -62,16 +62,16 @@ class RootTemplate:
     leaves: tuple[int, ...] = (0,)
     num_roots: int = 1
     as_dictionaries: tuple[str, ...] = ()
-    """Columns of text to be read as Arrow dictionaries, by their dotted paths."""
+    """Dotted paths of string columns that are read as Arrow dictionaries."""
     int96_unit: str | None = None
-    """The unit of INT96; nanoseconds without one."""
+    """Unit of timestamps stored as INT96. None is nanoseconds."""
     binary_type: pa.DataType | None = None
-    """What texts and bytes are decoded as where no Arrow schema is stored."""
+    """Arrow type of strings and bytes if no Arrow schema is stored."""
     wide: RootTemplate | None = dataclasses.field(default=None, compare=False)
-    """The same roots with ``large_string`` and ``large_binary`` for types with offsets of 32 bits.
+    """The same roots, with ``large_string`` and ``large_binary`` for types with 32-bit offsets.
 
-    pyarrow decodes them in two thirds of the time, as it need not look out for offsets that are
-    full. None where there are no such columns, or it is not certain to give the same values.
+    pyarrow decodes these in two thirds of the time, as it need not check for offset overflow. None
+    if there are no such columns, or the values might differ.
     """
 
     def opened(
@@ -80,8 +80,9 @@ class RootTemplate:
         verify_checksums: bool,
         metadata: pq.FileMetaData | None = None,
     ) -> pq.ParquetFile:
-        """A file of these roots to pyarrow, which decodes its footer unless that is given as
-        ``metadata``. Raises one of ``FAILURES``.
+        """Returns a pyarrow file over bytes of these roots.
+
+        pyarrow decodes the footer unless ``metadata`` is given. Raises one of ``FAILURES``.
         """
         return pq.ParquetFile(
             data if isinstance(data, pa.NativeFile) else pa.BufferReader(data),
@@ -95,12 +96,12 @@ class RootTemplate:
         )
 
     def only(self, leaves: Sequence[int]) -> RootTemplate:
-        """The same root, of which just ``leaves`` are read."""
+        """Returns the same root with only ``leaves`` to read."""
         return replace(self, leaves=tuple(leaves))
 
 
 class SchemaTemplates:
-    """Templates for the roots of one file, cut from the bytes of its footer."""
+    """Templates for the roots of one file, made from the bytes of its footer."""
 
     def __init__(
         self,
@@ -109,10 +110,13 @@ class SchemaTemplates:
         read_dictionary: Iterable[str] = (),
         int96_unit: str | None = None,
     ) -> None:
-        """``footer`` is the encoded ``metadata``; ``read_dictionary`` are leaves of it."""
+        """Prepares the parts that all templates share.
+
+        ``footer`` is the encoded ``metadata``. ``read_dictionary`` has paths of leaves.
+        """
         self._as_dictionaries, self._int96_unit = tuple(read_dictionary), int96_unit
         self._version = Span(1, _I32, zigzag(metadata.version))
-        # Schema elements may carry fields this version does not know: their bytes are kept.
+        # The bytes are copied, as schema elements may have fields that are unknown here.
         self._elements = list_elements(field_value(footer, 2) or b"")
         self._schema = metadata.schema
         self._created_by = metadata.created_by
@@ -122,12 +126,12 @@ class SchemaTemplates:
 
     @property
     def stored_metadata(self) -> dict[bytes, bytes] | None:
-        """The metadata of the Arrow schema that the writer stored, pandas' own among it."""
+        """Metadata of the Arrow schema that the writer stored, which includes pandas' metadata."""
         return None if self._arrow_schema is None else self._arrow_schema.metadata
 
     @property
     def has_stored_schema(self) -> bool:
-        """Did the writer store an Arrow schema?"""
+        """Whether the writer stored an Arrow schema."""
         return self._arrow_schema is not None
 
     def whole(
@@ -137,110 +141,125 @@ class SchemaTemplates:
         metadata: pq.FileMetaData,
         verify_checksums: bool,
     ) -> pq.ParquetFile:
-        """The file itself to pyarrow, by its own footer, to read ``roots``. Raises one of
-        ``FAILURES``.
+        """Returns a pyarrow file over the file itself, with its own footer, to read ``roots``.
+
+        Raises one of ``FAILURES``.
         """
-        template = self._of_all(())
-        template = replace(template, as_dictionaries=template.as_dictionaries + _coded(roots))
+        template = self._all_roots_template(())
+        template = replace(
+            template, as_dictionaries=template.as_dictionaries + _dictionary_paths(roots)
+        )
         return template.opened(file, verify_checksums, metadata=metadata)
 
-    def _of_all(self, fields: tuple[Span, ...]) -> RootTemplate:
-        """How all roots are read, under a footer of such fields."""
+    def _all_roots_template(self, fields: tuple[Span, ...]) -> RootTemplate:
+        """Returns a template for all roots, under a footer with these fields."""
         return RootTemplate(
             fields, as_dictionaries=self._as_dictionaries, int96_unit=self._int96_unit
         )
 
     def arrow_schema(self) -> pa.Schema:
-        """The file's schema as pyarrow reads it, without its key/value metadata."""
+        """Returns the file's schema as pyarrow reads it, without key/value metadata."""
         orders = [list_span(7, self._orders)] if self._orders else []
         stored = self._key_values(self._arrow_schema)
         head = self._head(self._elements, stored, orders)
         footer = replace_fields(head, [Span(3, _I64, zigzag(0)), list_span(4, [])])
-        file = self._of_all(head).opened(MAGIC + framed(footer), False)
+        file = self._all_roots_template(head).opened(MAGIC + framed(footer), False)
         return file.schema_arrow.remove_metadata()
 
     def logical(self, root: Root, *, storage: bool = False) -> RootTemplate:
-        """Decodes a root to its Arrow type.
+        """Returns a template that decodes a root to its Arrow type.
 
-        ``storage`` leaves extensions of more than one leaf out of it: pyarrow makes no such type of
-        some of its leaves.
+        With ``storage``, extension types of more than one leaf are replaced by their storage types.
+        pyarrow cannot make such a type when only some of its leaves are read.
         """
-        return self._kept((root,), storage)
+        return self._cached_template((root,), storage)
 
     def together(self, roots: Sequence[Root]) -> RootTemplate | None:
-        """Decodes several roots at once, as ``logical`` does one.
+        """Returns a template that decodes several roots at once, as ``logical`` does for one.
 
-        None where the stored Arrow schema knows some of them only: pyarrow goes by one that has a
-        field for each, or by none.
+        Returns None if the stored Arrow schema has a field for some of them only. pyarrow only uses
+        a schema with a field for each root.
         """
-        known = sum(len(self._stored_field(root, False)) for root in roots)
-        return self._kept(tuple(roots), False) if known in (0, len(roots)) else None
+        num_stored = sum(len(self._stored_field(root, False)) for root in roots)
+        return self._cached_template(tuple(roots), False) if num_stored in (0, len(roots)) else None
 
-    def _kept(self, roots: tuple[Root, ...], storage: bool) -> RootTemplate:
-        known = self._logical.get((roots, storage))
-        if known is None:
-            if len(self._logical) >= _TEMPLATES:  # queries for ever other columns
+    def _cached_template(self, roots: tuple[Root, ...], storage: bool) -> RootTemplate:
+        template = self._logical.get((roots, storage))
+        if template is None:
+            if len(self._logical) >= _MAX_CACHED_TEMPLATES:  # queries of ever new combinations
                 self._logical.clear()
-            known = self._logical[roots, storage] = self._template_of(roots, storage)
-        return known
+            template = self._logical[roots, storage] = self._template_of(roots, storage)
+        return template
 
     def _template_of(self, roots: tuple[Root, ...], storage: bool) -> RootTemplate:
         elements = [_with_children(self._elements[0], len(roots))]
-        of_leaves: list[bytes] = []
+        leaf_orders: list[bytes] = []
         stored: list[pa.Field] = []
-        wanted: list[int] = []
+        leaves: list[int] = []
         num_leaves = 0
         for root in roots:
             elements += _slice(self._elements, root.elements)
-            of_leaves += _slice(self._orders, root.all_leaves)
+            leaf_orders += _slice(self._orders, root.all_leaves)
             stored += self._stored_field(root, storage)
-            wanted += (num_leaves + leaf - root.all_leaves.start for leaf in root.leaves)
+            leaves += (num_leaves + leaf - root.all_leaves.start for leaf in root.leaves)
             num_leaves += len(root.all_leaves)
-        orders = [list_span(7, of_leaves)] if of_leaves else []
-        starts = tuple(f"{root.name}." for root in roots)
-        texts = tuple(path for path in self._as_dictionaries if f"{path}.".startswith(starts))
-        texts += _coded(roots)
+        orders = [list_span(7, leaf_orders)] if leaf_orders else []
+        prefixes = tuple(f"{root.name}." for root in roots)
+        dictionary_paths = tuple(
+            path for path in self._as_dictionaries if f"{path}.".startswith(prefixes)
+        )
+        dictionary_paths += _dictionary_paths(roots)
 
         def head(fields: list[pa.Field]) -> tuple[Span, ...]:
             schema = self._key_values(pa.schema(fields) if fields else None)
             return self._head(elements, schema, orders)
 
-        shape = num_leaves, tuple(wanted), len(roots), texts, self._int96_unit
+        options = num_leaves, tuple(leaves), len(roots), dictionary_paths, self._int96_unit
         wide = None
-        if not texts and self._can_be_wide(roots, stored):
-            fields = [field.with_type(_changed(field.type, _NARROW, _WIDE)) for field in stored]
+        if not dictionary_paths and self._can_be_wide(roots, stored):
+            fields = [
+                field.with_type(_mapped_type(field.type, _TYPES_32, _TYPES_64)) for field in stored
+            ]
             binary_type = None if stored else pa.large_binary()
-            wide = RootTemplate(head(fields), *shape, binary_type)
-        return RootTemplate(head(stored), *shape, wide=wide)
+            wide = RootTemplate(head(fields), *options, binary_type)
+        return RootTemplate(head(stored), *options, wide=wide)
 
     def _can_be_wide(self, roots: tuple[Root, ...], stored: list[pa.Field]) -> bool:
-        """Are there flat texts or bytes among ``roots``, and nothing that would change with them?
+        """True if ``roots`` have flat strings or bytes, and 64-bit offsets change no other type.
 
-        ``stored`` are the fields of the stored Arrow schema, one a root or none.
+        ``stored`` has the fields of the stored Arrow schema, one for each root, or is empty.
         """
-        kinds = [_text_type(self._schema[root.elements.start]) for root in roots]
+        types = [_string_or_binary_type(self._schema[root.elements.start]) for root in roots]
         if stored:
-            pairs = [(field.type, kind) for field, kind in zip(stored, kinds, strict=True)]
-            agree = all(type_ == kind for type_, kind in pairs if type_ in [*_NARROW, *_WIDE])
-            return agree and any(type_ in _NARROW for type_, _ in pairs)
-        elements = [self._schema[at] for root in roots for at in root.elements]
+            pairs = [
+                (field.type, string_type) for field, string_type in zip(stored, types, strict=True)
+            ]
+            agree = all(
+                type_ == string_type
+                for type_, string_type in pairs
+                if type_ in [*_TYPES_32, *_TYPES_64]
+            )
+            return agree and any(type_ in _TYPES_32 for type_, _ in pairs)
+        elements = [self._schema[position] for root in roots for position in root.elements]
         num_bytes = sum(element.type == Type.BYTE_ARRAY for element in elements)
-        return num_bytes == sum(kind is not None for kind in kinds) > 0
+        return num_bytes == sum(string_type is not None for string_type in types) > 0
 
     def _stored_field(self, root: Root, storage: bool) -> list[pa.Field]:
-        """The field of the stored Arrow schema, if there is one."""
+        """Returns the field of the stored Arrow schema in a list, which is empty without one."""
         stored = self._arrow_schema
-        at = -1 if stored is None else stored.get_field_index(root.name)
-        if stored is None or at < 0:
+        index = -1 if stored is None else stored.get_field_index(root.name)
+        if stored is None or index < 0:
             return []
-        field = stored.field(at)
+        field = stored.field(index)
         return [field.with_type(as_storage(field.type)) if storage else field]
 
     def physical(self, schema: Schema, leaf: Leaf) -> RootTemplate:
-        """Decodes one leaf, without its siblings, to the values that PLAIN encoding would hold:
-        within plain lists and structs, where it is nested.
+        """Returns a template that decodes one leaf, without its siblings, to its physical type.
+
+        Values are those that PLAIN encoding stores. A nested leaf is inside plain lists and
+        structs.
         """
-        path = [schema.elements[at] for at in leaf.elements]
+        path = [schema.elements[position] for position in leaf.elements]
         bare = [
             SchemaElement(
                 type=element.type,
@@ -253,22 +272,29 @@ class SchemaTemplates:
         ]
         elements = [_with_children(self._elements[0], 1), *map(encode, bare)]
         head = self._head(elements, [], [])
-        wide = RootTemplate(head, binary_type=pa.large_binary()) if _text_type(bare[0]) else None
+        wide = (
+            RootTemplate(head, binary_type=pa.large_binary())
+            if _string_or_binary_type(bare[0])
+            else None
+        )
         return RootTemplate(head, wide=wide)
 
     def required(self, leaf: Leaf, *, physical: bool = False) -> RootTemplate:
-        """Decodes values of one leaf that stand alone, without levels, to their Arrow type.
+        """Returns a template that decodes values of one leaf, without levels, to their Arrow type.
 
-        With ``physical`` this is the type of what PLAIN encoding holds.
+        With ``physical`` this is the type that PLAIN encoding stores.
         """
-        alone = self._elements[leaf.elements[-1]]
+        encoded = self._elements[leaf.elements[-1]]
         if physical:
-            bare = leaf.element
-            alone = encode(
-                SchemaElement(type=bare.type, type_length=bare.type_length, name=bare.name)
+            element = leaf.element
+            encoded = encode(
+                SchemaElement(type=element.type, type_length=element.type_length, name=element.name)
             )
         required = [Span(3, _I32, zigzag(FieldRepetitionType.REQUIRED))]
-        elements = [_with_children(self._elements[0], 1), replace_fields(spans(alone)[0], required)]
+        elements = [
+            _with_children(self._elements[0], 1),
+            replace_fields(spans(encoded)[0], required),
+        ]
         return RootTemplate(self._head(elements, [], []))
 
     def _head(
@@ -279,20 +305,23 @@ class SchemaTemplates:
 
     @staticmethod
     def _key_values(schema: pa.Schema | None) -> list[Span]:
-        """Arrow's own type of the root; without it, time zones and dictionaries are lost."""
+        """Returns the stored Arrow schema as key/value metadata.
+
+        Without it, time zones and dictionaries are lost.
+        """
         if schema is None:
             return []
         text = base64.b64encode(schema.serialize().to_pybytes()).decode()
         return [list_span(5, [encode(KeyValue(key=ARROW_SCHEMA, value=text))])]
 
 
-def _coded(roots: Iterable[Root]) -> tuple[str, ...]:
-    """The paths of texts that are to come as Arrow dictionaries."""
+def _dictionary_paths(roots: Iterable[Root]) -> tuple[str, ...]:
+    """Returns the paths of string columns that are read as Arrow dictionaries."""
     return tuple(path for root in roots for path in root.coded)
 
 
 def _with_children(root: bytes, count: int) -> bytes:
-    """The schema's root element with ``count`` children instead of however many it has."""
+    """Returns the schema's root element with ``count`` children."""
     fields, _ = spans(root)
     return replace_fields(fields, [Span(5, _I32, zigzag(count))])
 
@@ -302,7 +331,7 @@ def _slice(items: list[bytes], where: range) -> list[bytes]:
 
 
 def _stored_arrow_schema(metadata: FileMetaData) -> pa.Schema | None:
-    """The Arrow schema that the writer stored, where it is there and readable."""
+    """Returns the Arrow schema that the writer stored, or None if it is absent or unreadable."""
     stored = metadata.key_value(ARROW_SCHEMA)
     if not stored:
         return None
@@ -315,24 +344,26 @@ def _stored_arrow_schema(metadata: FileMetaData) -> pa.Schema | None:
 
 
 def narrowed(table: pa.Table) -> pa.Table:
-    """What was decoded by a ``wide`` template, in the types of the other.
+    """Returns a table decoded by a ``wide`` template, with the types of the other template.
 
-    Raises ``pa.ArrowInvalid`` where an array has more bytes than these can hold.
+    Raises ``pa.ArrowInvalid`` if an array has more bytes than 32-bit offsets allow.
     """
     for number, field in enumerate(table.schema):
-        if field.type in _WIDE:
-            kind = _changed(field.type, _WIDE, _NARROW)
+        if field.type in _TYPES_64:
+            kind = _mapped_type(field.type, _TYPES_64, _TYPES_32)
             table = table.set_column(number, field.with_type(kind), table.column(number).cast(kind))
     return table
 
 
-def _changed(kind: pa.DataType, one: list[pa.DataType], other: list[pa.DataType]) -> pa.DataType:
-    """The type at the same place of ``other`` as ``kind`` is of ``one``; itself if it is not."""
-    return other[one.index(kind)] if kind in one else kind
+def _mapped_type(
+    type_: pa.DataType, source_types: list[pa.DataType], target_types: list[pa.DataType]
+) -> pa.DataType:
+    """Returns the type at the position of ``type_`` in ``target_types``, or ``type_`` itself."""
+    return target_types[source_types.index(type_)] if type_ in source_types else type_
 
 
-def _text_type(element: SchemaElement) -> pa.DataType | None:
-    """The Arrow type of a flat column of texts or bytes; None of any other column."""
+def _string_or_binary_type(element: SchemaElement) -> pa.DataType | None:
+    """Returns the Arrow type of a flat column of strings or bytes. None for any other column."""
     logical = element.logicalType
     if element.type != Type.BYTE_ARRAY or element.repetition_type == FieldRepetitionType.REPEATED:
         return None

@@ -1,1 +1,5 @@
-"""Texts as arrays of characters: their case folded, their words, and the search for words."""
+"""Strings as arrays of characters: case folding, words, and fast search.
+
+May import the root's modules only. Start with ``tokenizer`` (words and their keys), then
+``code_points``, which decodes UTF-8.
+"""

@@ -1,6 +1,6 @@
-"""Finding a text among bytes: in all values of a column at once, rather than one by one.
+"""Finds a byte string in all values of a column at once.
 
-Linux' C libraries search twice as fast as Python, which moreover keeps its lock and wants a copy.
+C libraries on Linux search twice as fast as Python, which would also hold its lock and need a copy.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from intarsia.row_ranges import Int64Array
 
 BytesArray = NDArray[np.uint8]
 
-_CASE = 0x20
-"""The bit by which letters of ASCII differ in case."""
-_BLOCK = 256 * 1024
-_LOOK = 1024
-"""After so many places, and as many again, it is asked how many there will be."""
+_CASE_BIT = 0x20
+"""The bit that differs between upper and lower case of ASCII letters."""
+_BLOCK_BYTES = 256 * 1024
+"""Bytes that are converted to lower case at a time."""
+_CHECK_INTERVAL = 1024
+"""Matches between two estimates of the final number of matches."""
 
 if sys.platform == "linux":
     _memmem = ctypes.CDLL(None).memmem
@@ -29,66 +30,68 @@ if sys.platform == "linux":
 
 
 def contains(data: BytesArray, text: bytes, *, any_case: bool = False) -> bool:
-    """Is ``text``, which is not empty, among ``data``, bytes side by side?
+    """True if the bytes ``text``, which are not empty, occur in ``data``.
 
-    With ``any_case``, letters of ASCII may be in either case, and digits and others be taken for
-    what differs by one bit.
+    With ``any_case``, ASCII letters match in either case. Digits and other characters then also
+    match those that differ from them in the same bit.
     """
-    return next(_found(data, text, any_case), None) is not None
+    return next(_matches(data, text, any_case), None) is not None
 
 
 def places_of(
     data: BytesArray, text: bytes, most: int, *, any_case: bool = False
 ) -> Int64Array | None:
-    """Where ``text`` begins in ``data``; None for more than ``most`` places, or where those at its
-    beginning promise twice as many. As ``contains``.
+    """Returns where ``text`` begins in ``data``: int64, shape ``(n,)``, ascending.
 
-    Shape ``(n,)``, ascending; places may overlap.
+    Matches may overlap. ``any_case`` is as for ``contains``. Returns None for more than ``most``
+    matches, or once the matches so far suggest twice as many.
     """
-    places: list[int] = []
-    for place in _found(data, text, any_case):
-        count = len(places)
+    matches: list[int] = []
+    for match in _matches(data, text, any_case):
+        count = len(matches)
         if count == most:
             return None
-        if count % _LOOK == _LOOK - 1 and count * len(data) > 2 * most * place:
+        if count % _CHECK_INTERVAL == _CHECK_INTERVAL - 1 and count * len(data) > 2 * most * match:
             return None
-        places.append(place)
-    return np.array(places, dtype=np.int64)
+        matches.append(match)
+    return np.array(matches, dtype=np.int64)
 
 
-def _found(data: BytesArray, text: bytes, any_case: bool) -> Iterator[int]:
+def _matches(data: BytesArray, text: bytes, any_case: bool) -> Iterator[int]:
     if any_case:
-        return _places_in_lower(data, bytes(byte | _CASE for byte in text))
-    return _places(data, text)
+        return _matches_in_lower_case(data, bytes(byte | _CASE_BIT for byte in text))
+    return _exact_matches(data, text)
 
 
-def _places_in_lower(data: BytesArray, text: bytes) -> Iterator[int]:
-    """Block by block, each going on far enough to hold a place that begins in it."""
-    lower = np.empty(min(_BLOCK + len(text) - 1, len(data)), dtype=np.uint8)
-    for start in range(0, len(data), _BLOCK):
-        block = data[start : start + _BLOCK + len(text) - 1]
+def _matches_in_lower_case(data: BytesArray, text: bytes) -> Iterator[int]:
+    """Yields matches block by block. Blocks overlap, so that every match lies inside one."""
+    lower = np.empty(min(_BLOCK_BYTES + len(text) - 1, len(data)), dtype=np.uint8)
+    for start in range(0, len(data), _BLOCK_BYTES):
+        block = data[start : start + _BLOCK_BYTES + len(text) - 1]
         yield from (
-            start + place
-            for place in _places(np.bitwise_or(block, _CASE, out=lower[: len(block)]), text)
+            start + match
+            for match in _exact_matches(
+                np.bitwise_or(block, _CASE_BIT, out=lower[: len(block)]), text
+            )
         )
 
 
-def _places(data: BytesArray, text: bytes) -> Iterator[int]:
+def _exact_matches(data: BytesArray, text: bytes) -> Iterator[int]:
     if sys.platform != "linux":
-        yield from _places_by_python(data.tobytes(), text)
+        yield from _matches_by_python(data.tobytes(), text)
         return
-    start = at = data.ctypes.data
+    start = position = data.ctypes.data
     stop = start + data.nbytes
-    while at < stop:
-        found = _memmem(at, stop - at, text, len(text))
-        if found is None:
+    while position < stop:
+        match = _memmem(position, stop - position, text, len(text))
+        if match is None:
             return
-        yield found - start
-        at = found + 1
+        yield match - start
+        position = match + 1
 
 
-def _places_by_python(data: bytes, text: bytes) -> Iterator[int]:
-    at = data.find(text)
-    while at >= 0:
-        yield at
-        at = data.find(text, at + 1)
+def _matches_by_python(data: bytes, text: bytes) -> Iterator[int]:
+    position = data.find(text)
+    while position >= 0:
+        yield position
+        position = data.find(text, position + 1)

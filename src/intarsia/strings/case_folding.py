@@ -1,11 +1,12 @@
-"""Characters without their case: one fixed table, so that an index means the same for ever.
+"""Case folding by a fixed table, so that an index keeps its meaning forever.
 
-Two characters are folded alike where ``utf8_lower``, ``utf8_upper`` or a search that ignores case
-takes one for the other (pyarrow 26: Unicode 16's simple mappings and RE2's orbits), and whatever
-follows from that: I, i, İ and ı are one, as are S, s and ſ, and K, k and the Kelvin sign. So what
-matches a pattern, with or without regard to case, holds the folded pattern once folded itself.
-``tests/unit/test_case_folding.py`` goes through all of Unicode. Where a later pyarrow knows more
-pairs, it fails, and ``FOLD_VERSION`` has to be raised with the table.
+Two characters are folded alike if ``utf8_lower``, ``utf8_upper`` or a search that ignores case
+equates them. The source is pyarrow 26: Unicode 16's simple mappings and RE2's orbits. The relation
+is transitive: I, i, İ and ı are equal, as are S, s and ſ, and K, k and the Kelvin sign. So if a
+string matches a pattern, with or without case, the folded string contains the folded pattern.
+
+``tests/unit/test_case_folding.py`` checks all of Unicode. It fails if a later pyarrow knows more
+pairs. Then extend the table, and raise ``FOLD_VERSION``.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 FOLD_VERSION = 1
+"""Version of the table, which indexes store."""
 CODE_POINTS = 0x110000
+"""Number of Unicode code points."""
 
-# "61-7A-32": U+0061 to U+007A are folded to what lies 32 below; "101/12F-1": every other one.
-_STEPS = """
+# "61-7A-32": U+0061 to U+007A are folded to the code point 32 below. "101/12F-1": every second one.
+_FOLDS = """
 61-7A-32 E0-F6-32 F8-FE-32 101/12F-1 130-231 131-232 133/137-1 13A/148-1 14B/177-1 178-121
 17A/17E-1 17F-300 183/185-1 188-1 18C-1 192-1 199-1 1A1/1A5-1 1A8-1 1AD-1 1B0-1 1B4/1B6-1 1B9-1
 1BD-1 1C5-1 1C6-2 1C8-1 1C9-2 1CB-1 1CC-2 1CE/1DC-1 1DD-79 1DF/1EF-1 1F2-1 1F3-2 1F5-1 1F6-97
@@ -47,30 +50,32 @@ FF41-FF5A-32 10428-1044F-40 104D8-104FB-40 10597-105A1-39 105A3-105B1-39 105B3-1
 105BB-105BC-39 10CC0-10CF2-64 10D70-10D85-32 118C0-118DF-32 16E60-16E7F-32 16EBB-16ED3-27
 1DF41-1 1DF49/1DF4B-1 1DF4E-1 1DF52-1 1DF69/1DF6F-1 1DF73/1DF7F-1 1E922-1E943-34
 """
-_STEP = re.compile(r"([0-9A-F]+)(?:([-/])([0-9A-F]+))?([-+][0-9]+)")
+_FOLD = re.compile(r"([0-9A-F]+)(?:([-/])([0-9A-F]+))?([-+][0-9]+)")
 
 
 @cache
 def fold_table() -> NDArray[np.uint32]:
-    """The folded code point of every code point. Shape ``(0x110000,)``; not to be written to."""
+    """Returns the folded code point of every code point. Shape ``(0x110000,)``, read-only."""
     table = np.arange(CODE_POINTS, dtype=np.uint32)
-    for step in _STEPS.split():
-        parts = _STEP.fullmatch(step)
+    for fold in _FOLDS.split():
+        parts = _FOLD.fullmatch(fold)
         assert parts is not None
-        first, every, last, by = parts.groups()
-        run = slice(int(first, 16), int(last or first, 16) + 1, 2 if every == "/" else 1)
-        table[run] += np.int64(by).astype(np.uint32)
+        first, separator, last, shift = parts.groups()
+        code_points = slice(
+            int(first, 16), int(last or first, 16) + 1, 2 if separator == "/" else 1
+        )
+        table[code_points] += np.int64(shift).astype(np.uint32)
     table.flags.writeable = False
     return table
 
 
 def folded(text: str) -> str:
-    """``text`` without its case: as many characters as before."""
+    """Returns ``text`` with case folded. The number of characters stays the same."""
     return text.translate(_translation())
 
 
 @cache
 def _translation() -> dict[int, int]:
     table = fold_table()
-    moved = np.flatnonzero(table != np.arange(CODE_POINTS, dtype=np.uint32))
-    return dict(zip(moved.tolist(), table[moved].tolist(), strict=True))
+    changed = np.flatnonzero(table != np.arange(CODE_POINTS, dtype=np.uint32))
+    return dict(zip(changed.tolist(), table[changed].tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""Texts as arrays of characters, value after value, each followed by a zero."""
+"""Strings as one array of characters: value after value, each followed by a zero."""
 
 from __future__ import annotations
 
@@ -16,51 +16,61 @@ BytesArray = NDArray[np.uint8]
 T = TypeVar("T", bound=np.generic)
 
 END = 0
-"""What follows each value; a text's own U+0000 is taken for U+0001."""
+"""Follows each value. U+0000 within a value is treated as U+0001."""
 SLICE_BYTES = 1 << 20
+"""Bytes of values that are processed at a time."""
 SLICE_VALUES = 1 << 15
-_LONGEST = 4
-"""Bytes of a character, at most."""
-_MANY_PAIRS = 1 << 22
-_WIDE = (pa.large_string(), pa.large_binary())
-_NARROW = (pa.string(), pa.binary())
+"""Most values that are processed at a time."""
+_MAX_CHARACTER_BYTES = 4
+"""Most bytes of one character in UTF-8."""
+_MIN_DEDUPLICATED_PAIRS = 1 << 22
+"""Below this number of pairs, duplicates are not removed."""
+_TYPES_64 = (pa.large_string(), pa.large_binary())
+"""Types with 64-bit offsets."""
+_TYPES_32 = (pa.string(), pa.binary())
+"""Types with 32-bit offsets."""
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Can values of this type be searched for texts?"""
+    """True if values of this type can be searched for strings. Dictionaries count by their
+    values.
+    """
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    return kind in (*_NARROW, *_WIDE, pa.string_view(), pa.binary_view())
+    return kind in (*_TYPES_32, *_TYPES_64, pa.string_view(), pa.binary_view())
 
 
 def is_bytes(kind: pa.DataType) -> bool:
-    """Are these values bytes, each of which counts as one character, as it does to pyarrow?"""
+    """True if values of this type are bytes. As in pyarrow, each byte counts as one character."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return kind in (pa.binary(), pa.large_binary(), pa.binary_view())
 
 
 def as_column(words: str, kind: pa.DataType) -> str:
-    """``words`` in the characters of a column: of a column of bytes, each byte is one."""
+    """Returns ``words`` in the characters of a column. In a binary column each byte is one."""
     return words.encode().decode("latin-1") if is_bytes(kind) else words
 
 
 def first_of_runs(runs: Int64Array) -> Int64Array:
-    """For each of ``n`` numbers, which ascend, where the first equal to it is. Shape ``(n,)``."""
-    first = np.ones(len(runs), dtype=bool)
-    first[1:] = runs[1:] != runs[:-1]
-    at = np.flatnonzero(first)
-    return np.repeat(at, np.diff(at, append=len(runs)))
+    """Returns for each of ``n`` ascending numbers the position of the first equal one.
+
+    Shape ``(n,)``.
+    """
+    starts_run = np.ones(len(runs), dtype=bool)
+    starts_run[1:] = runs[1:] != runs[:-1]
+    starts = np.flatnonzero(starts_run)
+    return np.repeat(starts, np.diff(starts, append=len(runs)))
 
 
 def present(values: pa.Array) -> tuple[pa.Array, NDArray[np.bool_] | None]:
-    """The texts that are not NULL, their bytes side by side, and which they are; ``None``: all.
+    """Returns the strings that are not NULL, consecutive in memory, and a mask of them.
 
-    Raises ``TypeError`` for values that are no texts.
+    The mask is None if no value is NULL. Raises ``TypeError`` for values that are not strings.
     """
     if not is_text(values.type):
-        raise TypeError(f"{values.type} is not a type of texts")
-    if values.type not in (*_NARROW, *_WIDE):
+        raise TypeError(f"{values.type} is not a string type")
+    if values.type not in (*_TYPES_32, *_TYPES_64):
         values = values.cast(pa.large_binary() if is_bytes(values.type) else pa.large_string())
     if not values.null_count:
         return values, None
@@ -69,11 +79,11 @@ def present(values: pa.Array) -> tuple[pa.Array, NDArray[np.bool_] | None]:
 
 
 def flat_texts(values: pa.Array) -> tuple[BytesArray, Int64Array]:
-    """The bytes of ``n`` texts as of ``present``, and where each begins, with the end.
+    """Returns the bytes of ``n`` strings from ``present``, and the offset of each, with the end.
 
-    The second has shape ``(n + 1,)``.
+    The offsets have shape ``(n + 1,)``.
     """
-    kind = np.int64 if values.type in _WIDE else np.int32
+    kind = np.int64 if values.type in _TYPES_64 else np.int32
     _, offset_buffer, data_buffer = values.buffers()
     if not len(values) or offset_buffer is None:
         return np.empty(0, np.uint8), np.zeros(1, np.int64)
@@ -84,54 +94,59 @@ def flat_texts(values: pa.Array) -> tuple[BytesArray, Int64Array]:
 
 
 def slices(offsets: Int64Array) -> Iterator[tuple[int, int]]:
-    """Runs of values of some 1 MB, or of one that is larger: the first, and the one after them."""
+    """Yields first and end position of runs of values.
+
+    A run has at most ``SLICE_BYTES`` bytes and ``SLICE_VALUES`` values, or is one longer value.
+    """
     first, count = 0, len(offsets) - 1
     while first < count:
         limit = offsets[first] + SLICE_BYTES
-        fitting = int(np.searchsorted(offsets, limit, side="right")) - 1
-        stop = min(max(fitting, first + 1), first + SLICE_VALUES, count)
+        last_fitting = int(np.searchsorted(offsets, limit, side="right")) - 1
+        stop = min(max(last_fitting, first + 1), first + SLICE_VALUES, count)
         yield first, stop
         first = stop
 
 
 class Characters:
-    """The characters of some texts, one text after the other, ``END`` after each.
+    """The characters of some strings, one string after the other, ``END`` after each.
 
-    Of a column of bytes, every byte is a character. Otherwise the texts are UTF-8; where they are
-    not, no character that is there as UTF-8 is lost.
+    In a binary column, every byte is a character. Other strings are UTF-8. In invalid UTF-8, all
+    valid characters are still included.
     """
 
     def __init__(self, data: BytesArray, offsets: Int64Array, *, latin: bool) -> None:
-        """``data`` and ``offsets`` as of ``flat_texts``, or a slice of them."""
+        """Takes ``data`` and ``offsets`` from ``flat_texts``, or a slice of them."""
         first, count = int(offsets[0]), len(offsets) - 1
-        self._raw = _with_ends(data[first : int(offsets[-1])], offsets - first)
+        self._raw = _with_end_marks(data[first : int(offsets[-1])], offsets - first)
         ends = offsets[1:] - first + np.arange(count)
-        self._keep: NDArray[np.bool_] | None = None
+        self._is_first_byte: NDArray[np.bool_] | None = None
         if not latin and (self._raw >= 0x80).any():
-            self._keep = (self._raw & 0xC0) != 0x80
+            self._is_first_byte = (self._raw & 0xC0) != 0x80
             self._leads = np.flatnonzero(self._raw >= 0xC0)
-            ends = np.cumsum(self._keep)[ends] - 1
+            ends = np.cumsum(self._is_first_byte)[ends] - 1
         self.ends = ends
         """Where each text ends: the places of ``END``."""
 
     def place_of(self, offset: int) -> int:
-        """How many characters begin before a byte of the first text."""
-        return offset if self._keep is None else int(self._keep[:offset].sum())
+        """Returns how many characters start before a byte offset in the first string."""
+        return offset if self._is_first_byte is None else int(self._is_first_byte[:offset].sum())
 
     def mapped(self, table: NDArray[T]) -> NDArray[T]:
-        """What ``table``, of a value for every code point, has for each character."""
-        found = table[:256][self._raw]
-        if self._keep is None:
-            return found
-        found[self._leads] = table[_decoded(self._raw, self._leads)]
-        return found[self._keep]
+        """Returns the value of ``table``, which has one for every code point, for each
+        character.
+        """
+        result = table[:256][self._raw]
+        if self._is_first_byte is None:
+            return result
+        result[self._leads] = table[_decoded(self._raw, self._leads)]
+        return result[self._is_first_byte]
 
 
 class Part(NamedTuple):
-    """Some texts, or a piece of a long one with a little of what is around it.
+    """Some strings, or a piece of a long one with a few characters around it.
 
-    Of its characters, those at ``[begin, stop)`` are not in any other part. The texts are those at
-    ``[first_value, stop_value)`` of the ones taken apart.
+    Characters in ``[begin, stop)`` belong to no other part. The strings are those at
+    ``[first_value, stop_value)`` of all strings.
     """
 
     characters: Characters
@@ -142,11 +157,10 @@ class Part(NamedTuple):
 
 
 def parts(data: BytesArray, offsets: Int64Array, *, latin: bool, ahead: int) -> Iterator[Part]:
-    """Texts in parts of some 1 MB, however long they are; ``data`` and ``offsets`` as of
-    ``flat_texts``.
+    """Yields strings in parts of about 1 MB. Longer strings are cut.
 
-    A piece of a long text has a character before it as well, and ``ahead`` after it, as far as
-    there are any.
+    ``data`` and ``offsets`` come from ``flat_texts``. A piece of a long string also has the
+    character before it, and ``ahead`` characters after it, if there are any.
     """
     for first, stop in slices(offsets):
         start, end = int(offsets[first]), int(offsets[stop])
@@ -156,33 +170,33 @@ def parts(data: BytesArray, offsets: Int64Array, *, latin: bool, ahead: int) -> 
             continue
         text = data[start:end]
         for at in range(0, len(text), SLICE_BYTES):
-            own, rest = (_begin(text, i, latin=latin) for i in (at, at + SLICE_BYTES))
-            low = _begin(text, own - 1, latin=latin)
-            high = _begin(text, rest + _LONGEST * (ahead + 1), latin=latin)
+            own, rest = (_character_start(text, i, latin=latin) for i in (at, at + SLICE_BYTES))
+            low = _character_start(text, own - 1, latin=latin)
+            high = _character_start(text, rest + _MAX_CHARACTER_BYTES * (ahead + 1), latin=latin)
             piece = Characters(text[low:high], np.array([0, high - low]), latin=latin)
             places = piece.place_of(own - low), piece.place_of(rest - low)
             yield Part(piece, first, stop, *places)
 
 
-def _begin(text: BytesArray, offset: int, *, latin: bool) -> int:
-    """Where the character at ``offset`` begins, within the text."""
-    at = min(max(offset, 0), len(text))
-    for i in range(at, max(at - _LONGEST, -1), -1):
+def _character_start(text: BytesArray, offset: int, *, latin: bool) -> int:
+    """Returns where the character at ``offset`` starts, within the string."""
+    position = min(max(offset, 0), len(text))
+    for i in range(position, max(position - _MAX_CHARACTER_BYTES, -1), -1):
         if latin or i == len(text) or text[i] & 0xC0 != 0x80:
             return i
-    return at
+    return position
 
 
 class Pairs:
-    """Pairs of key and position on their way: told apart once they are many."""
+    """Collects pairs of key and position. Removes duplicates when they are many."""
 
     def __init__(self) -> None:
         self._keys = [np.empty(0, np.uint32)]
         self._positions = [np.empty(0, np.int64)]
-        self._count, self._limit = 0, _MANY_PAIRS
+        self._count, self._limit = 0, _MIN_DEDUPLICATED_PAIRS
 
     def add(self, keys: NDArray[np.uint32], positions: Int64Array) -> None:
-        """Take more pairs."""
+        """Adds pairs."""
         self._keys.append(keys)
         self._positions.append(positions)
         self._count += len(keys)
@@ -190,43 +204,46 @@ class Pairs:
             keys, positions = self.found()
             order = np.lexsort((keys, positions))
             keys, positions = keys[order], positions[order]
-            new = np.ones(len(keys), dtype=bool)
-            new[1:] = (keys[1:] != keys[:-1]) | (positions[1:] != positions[:-1])
-            self._keys, self._positions = [keys[new]], [positions[new]]
-            self._count = int(new.sum())
-            self._limit = max(2 * self._count, _MANY_PAIRS)
+            is_new = np.ones(len(keys), dtype=bool)
+            is_new[1:] = (keys[1:] != keys[:-1]) | (positions[1:] != positions[:-1])
+            self._keys, self._positions = [keys[is_new]], [positions[is_new]]
+            self._count = int(is_new.sum())
+            self._limit = max(2 * self._count, _MIN_DEDUPLICATED_PAIRS)
 
     def found(self) -> tuple[NDArray[np.uint32], Int64Array]:
-        """All pairs; some may repeat."""
+        """Returns keys and positions of all pairs, some of which may repeat."""
         return np.concatenate(self._keys), np.concatenate(self._positions)
 
 
-def _with_ends(data: BytesArray, starts: Int64Array) -> BytesArray:
-    """The texts that begin at ``starts``, an ``END`` after each, and nowhere else."""
+def _with_end_marks(data: BytesArray, starts: Int64Array) -> BytesArray:
+    """Returns the strings that start at ``starts``, with an ``END`` after each, and nowhere
+    else.
+    """
     count = len(starts) - 1
-    out = np.empty(len(data) + count, dtype=np.uint8)
-    inside = np.ones(len(out), dtype=bool)
+    result = np.empty(len(data) + count, dtype=np.uint8)
+    is_character = np.ones(len(result), dtype=bool)
     ends = starts[1:] + np.arange(count)
-    inside[ends] = False
-    out[inside] = data
+    """Position of the ``END`` of each string."""
+    is_character[ends] = False
+    result[is_character] = data
     if not data.all():
-        np.maximum(out, 1, out=out)
-    out[ends] = END
-    return out
+        np.maximum(result, 1, out=result)
+    result[ends] = END
+    return result
 
 
-def _decoded(data: BytesArray, at: Int64Array) -> NDArray[np.uint32]:
-    """Code points of the sequences of two to four bytes that begin at ``at``."""
+def _decoded(data: BytesArray, starts: Int64Array) -> NDArray[np.uint32]:
+    """Returns the code points of UTF-8 sequences of two to four bytes at ``starts``."""
     padded = np.concatenate((data, np.zeros(3, np.uint8)))
-    lead = data[at].astype(np.uint32)
-    tails = [padded[at + i].astype(np.uint32) & 0x3F for i in (1, 2, 3)]
+    lead = data[starts].astype(np.uint32)
+    tails = [padded[starts + i].astype(np.uint32) & 0x3F for i in (1, 2, 3)]
     two = (lead & 0x1F) << 6 | tails[0]
     three = (lead & 0x0F) << 12 | tails[0] << 6 | tails[1]
     four = (lead & 0x07) << 18 | tails[0] << 12 | tails[1] << 6 | tails[2]
-    found = np.where(lead < 0xE0, two, np.where(lead < 0xF0, three, four))
-    return np.minimum(found, CODE_POINTS - 1).astype(np.uint32)
+    code_points = np.where(lead < 0xE0, two, np.where(lead < 0xF0, three, four))
+    return np.minimum(code_points, CODE_POINTS - 1).astype(np.uint32)
 
 
 def characters_of(text: str) -> NDArray[np.uint32]:
-    """The code points of ``text``, with U+0001 for U+0000. Shape ``(len(text),)``."""
+    """Returns the code points of ``text``, with U+0001 for U+0000. Shape ``(len(text),)``."""
     return np.array([ord(character) or 1 for character in text], dtype=np.uint32)

@@ -1,9 +1,9 @@
-"""Which characters words are made of: a fixed table, so that an index means the same for ever.
+"""Classifies characters for words, by a fixed table: an index keeps its meaning forever.
 
-A character belongs to words unless it is a separator, punctuation, a symbol, a control character or
-for private use (the general categories Z, P, S, Cc, Cs and Co of Unicode 14); connector punctuation
-such as the underscore does, and so does what was not assigned then. Ideographs and hiragana are
-words by themselves, as in Unicode's rules for word boundaries (UAX #29).
+A character is part of words unless it is a separator, punctuation, a symbol, a control character or
+for private use. These are the general categories Z, P, S, Cc, Cs and Co of Unicode 14. Connector
+punctuation such as the underscore is part of words, as are code points that were unassigned then.
+Ideographs and hiragana are words by themselves, as in Unicode's word boundary rules (UAX #29).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _ALONE = "3006-3007 3041-3096 309D-309F 3400-4DBF 4E00-9FFF F900-FAFF 1B000-1B11
 
 @cache
 def word_classes() -> NDArray[np.uint8]:
-    """``OUTSIDE``, ``JOINS`` or ``ALONE`` for every code point. Shape ``(0x110000,)``."""
+    """Returns ``OUTSIDE``, ``JOINS`` or ``ALONE`` for every code point. Shape ``(0x110000,)``."""
     table = np.full(CODE_POINTS, JOINS, dtype=np.uint8)
     for runs, kind in ((_ALONE, ALONE), (_OUTSIDE, OUTSIDE)):
         for run in runs.split():
