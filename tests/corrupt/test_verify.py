@@ -773,7 +773,7 @@ def test_a_chunk_of_an_unknown_codec_is_not_checked_and_said_so(verified, codec,
     data = with_metadata(stored, 1, "gaps", codec=codec)
     ((severity, where, message),) = verified(data)
     assert (severity, where.row_group, where.column) == (WARNING, 1, "gaps")
-    assert message.startswith(f"not checked: compression codec {name} is not known")
+    assert message.startswith(f"not checked: compression codec {name} is not supported")
     file = ia.ParquetFile(BufferSource(data))
     with pytest.raises(ia.UnsupportedError, match=r"column gaps: .* (LZO|codec value: \d+)"):
         file.read(["gaps"])

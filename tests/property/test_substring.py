@@ -78,7 +78,7 @@ def test_what_will_be_found_too_often_is_not_looked_for_to_the_end(most, asked):
             taken.append(place)
             yield place
 
-    with mock.patch.object(byte_search, "_found", found):
+    with mock.patch.object(byte_search, "_matches", found):
         places = byte_search.places_of(data, b"a", most)
     assert len(taken) == asked
     assert (places is None) == (most < 50_000)

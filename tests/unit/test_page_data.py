@@ -152,7 +152,7 @@ def test_pages_that_are_not_compressed_claim_no_more_than_they_are():
 def test_pages_in_a_codec_that_is_not_known_say_nothing_of_their_size(codec, name):
     check_size(header_of(5000, 5000), codec)  # they may not be compressed at all
     for claimed in (4000, 50_000, 2**31 - 1):
-        with pytest.raises(UnsupportedError, match=re.escape(f"codec {name} is not known")):
+        with pytest.raises(UnsupportedError, match=re.escape(f"codec {name} is not supported")):
             check_size(header_of(claimed, 5000), codec)
 
 
