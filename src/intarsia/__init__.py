@@ -223,9 +223,7 @@ def _public(name: str) -> object:
 
 
 def _submodule(name: str) -> object:
-    """Returns the package or module ``intarsia.name``. Raises ``AttributeError`` if there is
-    none.
-    """
+    """Returns the package or module ``intarsia.name``, or raises ``AttributeError``."""
     path = f"{__name__}.{name}"
     if name.startswith("_") or importlib.util.find_spec(path) is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -123,9 +123,7 @@ def pause(seconds: float) -> None:
 
 @contextlib.contextmanager
 def active(stop: Stop | None) -> Iterator[None]:
-    """Makes ``stop`` the ``Stop`` of the block. None lets the block run to its end, for cleaning
-    up.
-    """
+    """Makes ``stop`` the ``Stop`` of the block. With None nothing stops it, as for cleaning up."""
     before = _current.set(stop)
     try:
         yield

@@ -335,8 +335,7 @@ def _with_notes(new_error: _PlacedError, error: BaseException) -> _PlacedError:
 
 @contextlib.contextmanager
 def optional(message: str, *packages: str) -> Iterator[None]:
-    """Raises ``MissingDependencyError`` if one of ``packages`` is missing when the block imports
-    it.
+    """Raises ``MissingDependencyError`` if an import in the block lacks one of ``packages``.
 
     Other import errors are raised unchanged: an installed package may lack memory, or one of its
     own dependencies.

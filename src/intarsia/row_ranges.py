@@ -1,5 +1,4 @@
-"""Row ranges: sorted, disjoint, half-open ranges ``[start, stop)`` of row numbers, and set
-operations.
+"""Row ranges: sorted, disjoint, half-open ranges of row numbers, and set operations.
 
 ``RowRanges`` are immutable. Adjacent and overlapping ranges are merged on construction, so equal
 sets of rows are equal objects. Drawn over ten rows (``Y`` selected)::

@@ -110,7 +110,7 @@ def test_leaves_shifted_alike_are_noticed_by_their_lists(stored, table):
     """All entries but the first shifted: the pages read hold as many rows as the index says."""
     data = with_first_rows(stored, C, lambda rows: [0, *(row + 1 for row in rows[1:])])
     rows = RowRanges.of((4501, 4504))
-    with pytest.warns(ia.IntarsiaWarning, match="leaves of one group differ"):
+    with pytest.warns(ia.IntarsiaWarning, match="leaves of one group disagree"):
         found = ia.ParquetFile(BufferSource(data)).read(["s"], rows)
     assert found.equals(table.select(["s"]).slice(4501, 3))
 

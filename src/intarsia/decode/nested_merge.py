@@ -54,9 +54,7 @@ def merge(full: pa.DataType, parts: Sequence[Part]) -> pa.ChunkedArray:
 
 
 def as_storage(type_: pa.DataType) -> pa.DataType:
-    """Returns the type with every extension type of more than one leaf replaced by its storage
-    type.
-    """
+    """Returns the type with storage types in place of extension types of more than one leaf."""
     if isinstance(type_, pa.BaseExtensionType):
         return as_storage(type_.storage_type) if num_leaves(type_) > 1 else type_
     if pa.types.is_struct(type_):
@@ -100,7 +98,9 @@ def _aligned(columns: Sequence[pa.ChunkedArray]) -> Iterator[list[pa.Array]]:
     """Yields arrays of the same rows of every column. Yields one of no rows if there are none."""
     lengths = {len(column) for column in columns}
     if len(lengths) > 1:
-        raise FormatError(f"leaves of {' and '.join(map(str, sorted(lengths)))} rows")
+        raise FormatError(
+            f"leaves of one column have {' and '.join(map(str, sorted(lengths)))} rows"
+        )
     (length,) = lengths
     if all(column.get_total_buffer_size() <= _MAX_COMBINED_BYTES for column in columns):
         yield [column.combine_chunks() for column in columns]
@@ -116,11 +116,10 @@ def _aligned(columns: Sequence[pa.ChunkedArray]) -> Iterator[list[pa.Array]]:
 def _merge(
     full: pa.DataType, first: int, parts: Sequence[_Leaves], *, nullable: bool = True
 ) -> pa.Array:
-    """Returns one array of all leaves of ``parts``. ``first`` is the number of the first leaf of
-    ``full``.
+    """Returns one array of all leaves of ``parts``.
 
-    If not ``nullable``, values can only be NULL where a struct around them is, and maybe not in all
-    parts.
+    ``first`` is the number of the first leaf of ``full``. If not ``nullable``, values can only be
+    NULL where a struct around them is, and maybe not in all parts.
     """
     if len(parts) == 1 and as_storage(full) == full:
         return parts[0].values
@@ -211,7 +210,7 @@ def _offsets_and_items(parts: Sequence[_Leaves]) -> tuple[pa.Array, list[_Leaves
         if common_offsets is None:
             common_offsets = offsets - offsets[0]
         elif not np.array_equal(common_offsets, offsets - offsets[0]):
-            raise FormatError("leaves of one list differ in its length")
+            raise FormatError("leaves of one list disagree on its length")
         values.append(_Leaves(part.leaves, lists.values.slice(start, stop - start)))
     return pa.array(common_offsets), values
 
@@ -260,7 +259,7 @@ def _nulls(parts: Sequence[_Leaves], nullable: bool) -> pa.Array | None:
         return None
     nulls = parts[0].values.is_null()
     if not all(part.values.is_null().equals(nulls) for part in parts[1:]):
-        raise FormatError("leaves of one group differ in its NULLs")
+        raise FormatError("leaves of one group disagree on its NULLs")
     return nulls
 
 

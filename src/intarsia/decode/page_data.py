@@ -137,9 +137,7 @@ def _stream(codec: int, data: memoryview) -> _Stream:
 
 
 def _block(name: str, data: memoryview, size: int) -> memoryview:
-    """Returns a decompressed block of exactly ``size`` bytes. The codec has no end mark of its
-    own.
-    """
+    """Returns a decompressed block of exactly ``size`` bytes, by a codec without an end mark."""
     codec = pa.Codec(name)
     try:
         decompressed = memoryview(codec.decompress(data, size)).cast("B")
@@ -154,8 +152,9 @@ def _block(name: str, data: memoryview, size: int) -> memoryview:
 
 
 def _lz4(data: memoryview, size: int) -> memoryview:
-    """Decompresses the deprecated LZ4: Hadoop's framing of raw blocks, else an LZ4 frame or a raw
-    block.
+    """Decompresses the deprecated LZ4 codec.
+
+    The data has Hadoop's framing of raw blocks, or else is one LZ4 frame or one raw block.
     """
     for decompress_framing in (_hadoop_blocks, _lz4_frame, _lz4_block):
         try:
@@ -176,8 +175,9 @@ def _lz4_block(data: memoryview, size: int) -> memoryview:
 
 
 def _hadoop_blocks(data: memoryview, size: int) -> memoryview:
-    """Decompresses blocks that each follow two big-endian 32-bit lengths: decompressed,
-    compressed.
+    """Decompresses blocks in Hadoop's framing.
+
+    Two big-endian 32-bit integers precede each block: its decompressed and its compressed size.
     """
     out = bytearray()
     position = 0

@@ -26,9 +26,7 @@ _LEVEL_BYTES = 2
 
 
 def check_page_size_limit(value: object) -> None:
-    """Raises ``TypeError`` or ``ValueError`` unless ``value`` is a number of bytes from 1, or
-    None.
-    """
+    """Raises ``TypeError`` or ``ValueError`` if ``value`` is not a limit: None, or bytes from 1."""
     if value is None:
         return
     if not isinstance(value, int) or isinstance(value, bool):

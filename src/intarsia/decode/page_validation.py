@@ -96,7 +96,7 @@ def _header_problem(
     if data.encoding not in _VALUE_ENCODINGS:
         return f"values in encoding {numbered(Encoding, data.encoding)}, which is not supported"
     if data.encoding not in data_encodings(chunk):
-        return f"values in encoding {data.encoding}, which is none of the footer's"
+        return f"values in encoding {data.encoding}, which the footer does not list"
     if header.data_page_header_v2 is not None and header.type == PageType.DATA_PAGE_V2:
         return _problem_v2(header, header.data_page_header_v2, body, leaf, chunk)
     return _problem_v1(header, leaf, chunk)
@@ -142,7 +142,7 @@ def _problem_v1(header: PageHeader, leaf: Leaf, chunk: ColumnMetaData) -> str | 
         (v1.repetition_level_encoding, leaf.max_repetition_level),
     ):
         if highest and encoding not in level_encodings(chunk):
-            return f"levels in encoding {encoding}, which is none of the footer's"
+            return f"levels in encoding {encoding}, which the footer does not list"
     return _size_problem(header, chunk.codec)
 
 
@@ -167,8 +167,8 @@ def _problem_v2(
     if v2.num_rows not in (rows, v2.num_values) or v2.num_values - present != v2.num_nulls:
         nulls = v2.num_values - present
         return (
-            f"levels tell {rows:,} rows and {nulls:,} NULLs, "
-            f"the header {v2.num_rows:,} and {v2.num_nulls:,}"
+            f"levels have {rows:,} rows and {nulls:,} NULLs, "
+            f"the header says {v2.num_rows:,} and {v2.num_nulls:,}"
         )
     if not levels.begins_a_row:
         return "it begins within a row"

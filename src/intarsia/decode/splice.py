@@ -41,7 +41,7 @@ save.
 
 @dataclass(frozen=True, slots=True)
 class ChunkBytes:
-    """The bytes of one leaf's chunk that are read: its dictionary page, if any, and whole data
+    """Bytes that are read of one leaf's chunk: its dictionary page, if any, and whole data
     pages.
     """
 

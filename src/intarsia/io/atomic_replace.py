@@ -284,7 +284,7 @@ def _remove_if_dead(path: str) -> bool:
 
 
 def _temporary_name(name: str, *, holds_rows: bool = False) -> str:
-    """Returns a name that readers ignore, and that starts with ``name``, for people to recognize.
+    """Returns a name that readers ignore, with the start of ``name`` for people to recognize.
 
     It ends in eight hexadecimal digits. The last four are a checksum of the first four, unless the
     file ``holds_rows``.

@@ -9,8 +9,9 @@ from intarsia.io.source import ByteRange
 
 
 class Group(NamedTuple):
-    """One request: ``length`` bytes from ``offset``. ``members`` are positions of the ranges in
-    it.
+    """One request: ``length`` bytes from ``offset``.
+
+    ``members`` are the positions of the ranges that lie inside.
     """
 
     offset: int

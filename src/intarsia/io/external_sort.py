@@ -138,8 +138,9 @@ class Runs:
         yield from _filled(merged_blocks(runs) if self._runs else iter(runs))
 
     def whole(self) -> UInt64Array:
-        """Returns all entries as one array, on disk if they are many. Called once, not after
-        ``blocks``.
+        """Returns all entries as one array, on disk if they are many.
+
+        Called once, and not after ``blocks``.
         """
         if not self._runs:
             return _distinct(self._buffer[: self._count])

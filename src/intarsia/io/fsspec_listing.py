@@ -44,8 +44,9 @@ class ListingHandler(pafs.FSSpecHandler):  # type: ignore[misc]  # pyarrow is no
         return infos
 
     def get_file_info_selector(self, selector: pafs.FileSelector) -> list[pafs.FileInfo]:
-        """Returns all files and folders in a folder. Raises ``OSError`` if any part cannot be
-        listed.
+        """Returns all files and folders in a folder.
+
+        Raises ``OSError`` if any part of it cannot be listed.
         """
         with own_errors():
             self.fs.invalidate_cache()  # a listing may be cached
@@ -116,9 +117,7 @@ class _ForkedFileSystems(SharedState):
         super().__init__()
 
     def own(self, filesystem: Any) -> Any:
-        """Returns this process's copy of an fsspec file system of the parent, the same one at each
-        call.
-        """
+        """Returns this process's copy of a file system of the parent, the same one at each call."""
         copy = self._copies.get(id(filesystem))
         if copy is None:
             abandon(filesystem)

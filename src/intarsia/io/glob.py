@@ -109,9 +109,7 @@ def _is_folder(path: str) -> bool:
 
 
 def _stat(path: str, *, follow: bool) -> os.stat_result | None:
-    """Returns the status of ``path``, or None if nothing is there or a link is broken or
-    circular.
-    """
+    """Returns the status of ``path``. None if nothing is there, or a link is broken or circular."""
     try:
         return os.stat(path, follow_symlinks=follow)
     except _ABSENT:
@@ -135,8 +133,9 @@ def _remote_matches(
 
 
 def _matches_parts(parts: list[str], pattern: list[str]) -> bool:
-    """True if a path matches a glob, both split at slashes. ``**`` matches any number of
-    folders.
+    """True if a path matches a glob, both split at slashes.
+
+    ``**`` matches any number of folders.
     """
     if not pattern or not parts:
         return not parts and all(part == "**" for part in pattern)

@@ -69,7 +69,7 @@ class EndSource:
 
     def __init__(self, size: int, end: memoryview) -> None:
         if end.nbytes > size:
-            raise FormatError(f"the last {end.nbytes:,} of {size:,} bytes")
+            raise FormatError(f"the last {end.nbytes:,} bytes of a file of only {size:,} bytes")
         self._size, self._end = size, end
 
     @property
@@ -161,8 +161,9 @@ class AheadSource:
         return self._inner.size
 
     def expect(self, ranges: Iterable[ByteRange]) -> None:
-        """Fetches ``ranges`` with the next read that makes a request. Each is returned once, then
-        dropped.
+        """Fetches ``ranges`` with the next read that makes a request.
+
+        Each is returned once, then dropped.
         """
         with self._lock:
             known = {*self._expected, *self._cached}
@@ -199,8 +200,7 @@ class AheadSource:
         return [next(fetched) if data is None else data for data in cached]
 
     def _take(self, range_: ByteRange, lengths: Mapping[int, int]) -> memoryview | None:
-        """Removes and returns a cached range, or one that cached ranges add up to. Returns None if
-        absent.
+        """Removes and returns a range that is cached, or that cached ranges add up to, or None.
 
         ``lengths`` has the lengths of cached ranges by offset.
         """

@@ -38,7 +38,9 @@ SIDECAR_FOLDER = "_intarsia"
 LOCAL_GAP_BYTES = 16 * 1024
 """As ``REMOTE_GAP_BYTES``, on the local disk."""
 REMOTE_GAP_BYTES = 1024 * 1024
-"""Ranges at most this many bytes apart are read in one request: a further request costs as much."""
+"""Ranges at most this many bytes apart are read in one request. Another request would cost as much
+as these bytes: latency × bandwidth.
+"""
 LOCAL_TAIL_BYTES = 16 * 1024
 """As ``REMOTE_TAIL_BYTES``, on the local disk."""
 REMOTE_TAIL_BYTES = 256 * 1024
@@ -119,8 +121,9 @@ class FileSource:
 
     @property
     def version(self) -> Version:
-        """The version that is read. Taken before the first read, it is no newer than what is
-        read.
+        """The version that is read.
+
+        If taken before the first read, it is no newer than what is read.
         """
         return self._open().version
 
@@ -159,8 +162,7 @@ class FileSource:
             raise PathError(f"{self.path}: cannot be accessed: {error}") from error
 
     def confirm(self, is_current: Callable[[], bool]) -> None:
-        """Calls ``is_current`` after each read from now on, and raises ``FileReplaced`` if it is
-        False.
+        """Calls ``is_current`` after each later read, which raises ``FileReplaced`` if it is false.
 
         For storage where reads of an open file may return bytes of another version.
         """
@@ -194,8 +196,8 @@ class FileSource:
             self._lock.release()
 
     def pin(self) -> object:
-        """Returns an object that keeps a local file's handle open, despite ``rest``, while it
-        exists.
+        """Returns an object that keeps a local file's handle open while it exists, despite
+        ``rest``.
 
         Raises ``FileReplaced`` if the handle was closed, and the file replaced since.
         """
@@ -248,7 +250,7 @@ def _no_handle() -> None:
     return None
 
 
-_MAX_OPEN_FILES, _HANDLE_FRACTION = 128, 8
+_MAX_OPEN, _HANDLE_FRACTION = 128, 8
 """Most local files that stay open. They use at most one in ``_HANDLE_FRACTION`` of the file
 descriptors that the process may have. Running scans use further ones.
 """
@@ -296,11 +298,7 @@ def most_open() -> int:
     """Returns the limit of local files that are open at a time."""
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     is_unlimited = allowed == resource.RLIM_INFINITY
-    return (
-        _MAX_OPEN_FILES
-        if is_unlimited
-        else max(1, min(_MAX_OPEN_FILES, allowed // _HANDLE_FRACTION))
-    )
+    return _MAX_OPEN if is_unlimited else max(1, min(_MAX_OPEN, allowed // _HANDLE_FRACTION))
 
 
 open_sources = _OpenSources()
@@ -316,8 +314,8 @@ def resolve(path: PathLike, filesystem: Any = None) -> tuple[pafs.FileSystem, st
     """Returns the file system of a path or URI, and the path on it.
 
     ``filesystem`` may be a ``pyarrow.fs.FileSystem`` or an fsspec file system. Paths on the latter
-    have the form of its listings. Raises ``PathError`` if the path is empty, invalid or not
-    reachable.
+    have the form of its listings. Raises ``PathError`` if the path is empty, invalid or
+    cannot be resolved.
     """
     text = os.fspath(path)
     if not text:
@@ -396,7 +394,7 @@ def list_files(
       data folders that were listed and have no sidecars.
     - ``seen``: all entries that were listed, by path. Folders have the state from just before they
       were listed themselves.
-    - ``tables``: the tables of other formats. Only ``dataset.table_files`` decides whether these
+    - ``tables``: the tables of other formats. Only ``tables.data_files`` decides whether these
       may be read as plain files.
 
     Raises ``NoDataError`` if there is no data file, and ``PathError`` if a listing fails.

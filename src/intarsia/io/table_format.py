@@ -2,7 +2,7 @@
 
 A folder that contains such a log is a table. Its Parquet files alone do not give the rows of the
 table: they include deleted rows, old versions and files of deletes. This module only inspects
-listings; ``dataset.table_files`` makes requests to storage.
+listings; ``tables.data_files`` makes requests to storage.
 """
 
 from __future__ import annotations

@@ -32,9 +32,7 @@ _TYPES_32 = (pa.string(), pa.binary())
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """True if values of this type can be searched for strings. Dictionaries count by their
-    values.
-    """
+    """True if values of this type, or of the dictionary in it, can be searched for strings."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return kind in (*_TYPES_32, *_TYPES_64, pa.string_view(), pa.binary_view())
@@ -132,9 +130,7 @@ class Characters:
         return offset if self._is_first_byte is None else int(self._is_first_byte[:offset].sum())
 
     def mapped(self, table: NDArray[T]) -> NDArray[T]:
-        """Returns the value of ``table``, which has one for every code point, for each
-        character.
-        """
+        """Returns for each character the value of ``table``, which has one for every code point."""
         result = table[:256][self._raw]
         if self._is_first_byte is None:
             return result
@@ -216,9 +212,7 @@ class Pairs:
 
 
 def _with_end_marks(data: BytesArray, starts: Int64Array) -> BytesArray:
-    """Returns the strings that start at ``starts``, with an ``END`` after each, and nowhere
-    else.
-    """
+    """Returns the strings that start at ``starts``, each followed by ``END``."""
     count = len(starts) - 1
     result = np.empty(len(data) + count, dtype=np.uint8)
     is_character = np.ones(len(result), dtype=bool)

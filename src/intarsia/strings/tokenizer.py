@@ -205,9 +205,7 @@ def _word_bounds(classes: NDArray[np.uint8]) -> tuple[Int64Array, Int64Array]:
 
 
 def _keys(folds: NDArray[np.uint32], starts: Int64Array, stops: Int64Array) -> KeyArray:
-    """Returns the key of each word: a polynomial of its first folded characters, with bits
-    mixed.
-    """
+    """Returns the key of each word: a polynomial of its first folded characters, then mixed."""
     if not len(starts):
         return np.empty(0, np.uint32)
     lengths = np.minimum(stops - starts, LONGEST)
