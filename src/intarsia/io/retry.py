@@ -35,7 +35,7 @@ MOST_SECONDS = 30.0
 FIRST_SECONDS = 0.05
 """Longest pause before the first repetition. It doubles with each repetition."""
 LONGEST_SECONDS = 2.0
-"""Longest pause before any repetition."""
+"""Upper bound of the pause before any repetition."""
 _TRANSIENT_STATUSES = {408, 425, 429, 500, 502, 503, 504}
 _TRANSIENT_MESSAGE = re.compile(
     r"\b(?:HTTP(?:/[\d.]+)?(?: status| error| response)?(?: code)?:? ?|status(?: code)?[:=]? ?"

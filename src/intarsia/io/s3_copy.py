@@ -34,6 +34,7 @@ COPY_BYTES = 1024 * 1024 * 1024
 UPLOAD_BYTES = 16 * 1024 * 1024
 """Bytes of one uploaded part."""
 _READ_BYTES = 8 * 1024 * 1024
+"""Bytes that are read from the old object at a time."""
 _COMPARED_TAIL_BYTES = 64 * 1024
 """Bytes at the end that, with the length, identify an object."""
 _PRESERVED_PROPERTIES = (
@@ -56,7 +57,9 @@ _CONFLICT_CODES = {
     "409",
     "412",
 }
+"""Error codes if another writer has replaced the object."""
 _UNSUPPORTED_CODES = {"NotImplemented", "501"}
+"""Error codes of stores that reject conditional writes."""
 
 
 def replaced_by_store(

@@ -123,7 +123,7 @@ class Characters:
             self._leads = np.flatnonzero(self._raw >= 0xC0)
             ends = np.cumsum(self._is_first_byte)[ends] - 1
         self.ends = ends
-        """Where each text ends: the places of ``END``."""
+        """Position of the ``END`` of each string."""
 
     def place_of(self, offset: int) -> int:
         """Returns how many characters start before a byte offset in the first string."""
@@ -165,13 +165,24 @@ def parts(data: BytesArray, offsets: Int64Array, *, latin: bool, ahead: int) -> 
             yield Part(whole, first, stop, 0, int(whole.ends[-1]) + 1)
             continue
         text = data[start:end]
-        for at in range(0, len(text), SLICE_BYTES):
-            own, rest = (_character_start(text, i, latin=latin) for i in (at, at + SLICE_BYTES))
-            low = _character_start(text, own - 1, latin=latin)
-            high = _character_start(text, rest + _MAX_CHARACTER_BYTES * (ahead + 1), latin=latin)
-            piece = Characters(text[low:high], np.array([0, high - low]), latin=latin)
-            places = piece.place_of(own - low), piece.place_of(rest - low)
-            yield Part(piece, first, stop, *places)
+        for offset in range(0, len(text), SLICE_BYTES):
+            piece_start, piece_stop = (
+                _character_start(text, i, latin=latin) for i in (offset, offset + SLICE_BYTES)
+            )
+            start_with_context = _character_start(text, piece_start - 1, latin=latin)
+            stop_with_context = _character_start(
+                text, piece_stop + _MAX_CHARACTER_BYTES * (ahead + 1), latin=latin
+            )
+            piece = Characters(
+                text[start_with_context:stop_with_context],
+                np.array([0, stop_with_context - start_with_context]),
+                latin=latin,
+            )
+            bounds = (
+                piece.place_of(piece_start - start_with_context),
+                piece.place_of(piece_stop - start_with_context),
+            )
+            yield Part(piece, first, stop, *bounds)
 
 
 def _character_start(text: BytesArray, offset: int, *, latin: bool) -> int:
@@ -217,7 +228,6 @@ def _with_end_marks(data: BytesArray, starts: Int64Array) -> BytesArray:
     result = np.empty(len(data) + count, dtype=np.uint8)
     is_character = np.ones(len(result), dtype=bool)
     ends = starts[1:] + np.arange(count)
-    """Position of the ``END`` of each string."""
     is_character[ends] = False
     result[is_character] = data
     if not data.all():
