@@ -59,7 +59,7 @@ WRONG: dict[str, tuple[type[Exception], str, Call]] = {
     ),
     "fsspecs_uri": (
         PathError,
-        r"filesystem=fsspec.filesystem\('memory'\) does",
+        r"give filesystem=fsspec.filesystem\('memory'\)",
         lambda _: ia.dataset("memory://x/t.parquet"),
     ),
     "one_dictionary": (
