@@ -312,7 +312,7 @@ def test_no_bloom_filter_is_on_what_duckdb_looks_up_as_doubles(tmp_path):
     path = tmp_path / "t.parquet"
     wide, known = pa.array([1, 2], pa.decimal256(39, 2)), pa.array([1, 2], pa.decimal128(38, 2))
     pq.write_table(pa.table({"d": wide, "e": known}), path)
-    with pytest.raises(ia.IndexSpecError, match="no index d:bloom: DuckDB takes decimals of more"):
+    with pytest.raises(ia.IndexSpecError, match="no index d:bloom: DuckDB reads decimals of more"):
         ia.add_indexes(path, ia.Bloom("d"))
     ia.add_indexes(path, [ia.Lookup("d"), ia.Bloom("e")])
     assert ia.dataset(path).count_rows(pc.field("d") == decimal.Decimal(2)) == 1

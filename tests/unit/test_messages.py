@@ -184,7 +184,7 @@ WRONG: dict[str, tuple[type[Exception], str, Call]] = {
     ),
     "bloom_of_a_function": (
         IndexSpecError,
-        "it is of a column alone, not of a function",
+        "this index takes columns, not functions",
         lambda path: ia.add_indexes(path, ["bloom(lower(name))"]),
     ),
     "kind_first": (

@@ -165,7 +165,7 @@ def test_parts_of_another_layout_are_refused(tmp_path):
     path = write(tmp_path / "f.parquet")
     made = in_parts(path, indexes, [range(5), range(5, 8)], tmp_path)
     other = write(tmp_path / "g.parquet", [7, 0, 6, 1, 300, 41, 0, 150])
-    with pytest.raises(FormatError, match="key:minmax: parts have other granules"):
+    with pytest.raises(FormatError, match="key:minmax: a part has other granules"):
         sections(other, made, indexes)
 
 

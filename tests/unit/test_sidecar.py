@@ -160,7 +160,8 @@ def test_a_file_whose_sidecar_could_not_be_written_anew_stays(file, monkeypatch)
 
     monkeypatch.setattr("tempfile.TemporaryFile", failing)
     with pytest.raises(
-        ia.PathError, match=r"_intarsia: .*t\.parquet has a sidecar there: .*denied"
+        ia.PathError,
+        match=r"_intarsia: .*the sidecar of .*t\.parquet in it could not be rewritten: .*denied",
     ):
         ia.add_indexes(file, ["n:minmax"])
     assert file.read_bytes() == before
@@ -174,9 +175,7 @@ def test_what_is_lost_beside_a_file_is_named(file, monkeypatch):
         raise ia.PathError("_intarsia: no sidecar can be written: disk full")
 
     monkeypatch.setattr("intarsia.indexing.sidecar_writer._replace", failing)
-    with pytest.raises(
-        ia.PathError, match=r"disk full.* added beside it again are k:lookup, n:min"
-    ):
+    with pytest.raises(ia.PathError, match=r"disk full.* to its sidecar again: k:lookup, n:min"):
         ia.add_indexes(file, ["n:distinct"])
 
 

@@ -1,4 +1,5 @@
-"""Writing: indexes into files that exist, and new files with indexes.
+"""Adds indexes to Parquet files, drops them, lists them and exports them.
 
-Every change keeps the whole old file, appends to it, and takes its place at once.
+May import the reading of single files (``scan``, ``file``, ``index``) and what is below it. Start
+with ``add``; ``file_layout`` shows how the bytes of a changed file are laid out.
 """

@@ -1,10 +1,10 @@
-"""Adding indexes to files that exist, and listing them.
+"""Adds indexes to existing files, and lists the indexes of files.
 
 ::
 
     before    PAR1 … row groups … footer
     after     PAR1 … row groups … footer | sections, page indexes, filters | directory | footer'
-              └──── not a byte moved ───┘
+              └── no byte is moved ───┘
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from intarsia.index.directory import IndexEntry
 from intarsia.index.kinds.distinct_idx1 import DistinctIDX1
 from intarsia.index.parquet_indexes import Bloom, PageIndex, Standard
 from intarsia.index.registry import IndexSpec, kinds_of, make
-from intarsia.indexing.build import Builder, Told, names_of
+from intarsia.indexing.build import Builder, GroupProgress, names_of
 from intarsia.indexing.file_layout import compose
 from intarsia.indexing.missing_indexes import Choice, choose
 from intarsia.indexing.rewrite import check_changeable, rewrite, warn_of_names
@@ -43,18 +43,18 @@ from intarsia.scan.parquet_file import open_file
 from intarsia.tables.data_files import TableFormatOption, data_files
 
 Progress = Callable[[str, int, int], None]
-"""Called with a file's path, how many row groups are done, and how many there are in all files.
+"""Called with a file's path, the row groups that are done, and the row groups of all files.
 
-A file without any counts as one.
+A file without row groups counts as one.
 """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StandardReport:
-    """The format's own indexes of a name: on how many chunks, and their length in bytes.
+    """Parquet's own indexes of one name in a file: the number of chunks and the length in bytes.
 
-    ``distinct_idx1`` is the list of distinct values that another writer left, of a column that the
-    file does not name: on no chunk.
+    A list of distinct values that another writer left is reported with 0 chunks: the file does not
+    say which column it belongs to.
     """
 
     name: str
@@ -65,14 +65,32 @@ class StandardReport:
 @shown_redacted
 @dataclasses.dataclass(frozen=True, slots=True)
 class IndexReport:
-    """What one file's indexes are and take: lengths in bytes.
+    """The indexes of one file. Lengths are in bytes.
 
-    ``sidecar`` are those beside the file. ``problems`` say which are ignored as a whole, and why:
-    those in the file, or in its sidecar, where they are damaged or belong to what the file was
-    before it was rewritten. ``added`` are the names of those that it has just been given,
-    ``dropped`` of those just taken off, ``kept`` of those that were asked for and left as they
-    were: they were there before. ``unfit`` are those that were asked for, or that other files of a
-    list have, and that it cannot have; ``reasons`` say why, one for each of them.
+    Attributes
+    ----------
+    path : str
+        The file.
+    rows, file_bytes : int
+        The file's number of rows and its length.
+    indexes : tuple of IndexEntry
+        The user-defined indexes embedded in the file.
+    standard : tuple of StandardReport
+        Parquet's own indexes: page indexes and bloom filters.
+    sidecar : tuple of IndexEntry
+        The indexes in the file's sidecar.
+    problems : tuple of str
+        Why all embedded indexes, or all of the sidecar, are ignored: they are damaged, or belong to
+        an earlier version of the file.
+    added, dropped : tuple of str
+        The names of indexes that this call added or dropped.
+    kept : tuple of str
+        The names of requested indexes that this call left as they were.
+    unfit : tuple of str
+        The names of indexes that the file cannot have. They were requested, or other files have
+        them.
+    reasons : tuple of str
+        Why the file cannot have them, one reason for each name in ``unfit``.
     """
 
     path: str
@@ -89,21 +107,21 @@ class IndexReport:
     kept: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        held = [entry.name for entry in self.indexes] + [kind.name for kind in self.standard]
-        beside = [f"{entry.name} beside it" for entry in self.sidecar]
-        names = ", ".join([*held, *beside]) or "no index"
+        embedded = [entry.name for entry in self.indexes] + [kind.name for kind in self.standard]
+        in_sidecar = [f"{entry.name} in its sidecar" for entry in self.sidecar]
+        names = ", ".join([*embedded, *in_sidecar]) or "no index"
         return f"<IndexReport of {self.path}: {self.rows:,} rows; {names}>"
 
     @property
     def entries(self) -> tuple[IndexEntry, ...]:
-        """The indexes of our own, in the file and beside it."""
+        """The user-defined indexes, embedded and in the sidecar."""
         return (*self.indexes, *self.sidecar)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, as JSON takes it."""
+        """Returns all attributes as values that JSON can represent."""
         entries = {
-            place: [{"name": entry.name, **dataclasses.asdict(entry)} for entry in held]
-            for place, held in (("indexes", self.indexes), ("sidecar", self.sidecar))
+            place: [{"name": entry.name, **dataclasses.asdict(entry)} for entry in place_entries]
+            for place, place_entries in (("indexes", self.indexes), ("sidecar", self.sidecar))
         }
         return dataclasses.asdict(self) | entries
 
@@ -122,87 +140,126 @@ def add_indexes(
     timeout: float | None = None,
     memory_limit: int | str | None = None,
 ) -> list[IndexReport]:
-    """Add ``indexes`` to every Parquet file under ``path``: a file, folder, glob or URI.
+    """Adds indexes to every Parquet file under a path.
 
-    An index is an object, ``Lookup("trace_id")``, ``Bloom("user_id")``, ``PageIndex()``, or text,
-    ``"trace_id:lookup"``. Page indexes and bloom filters are the format's own: other readers use
-    them as well. A chunk that has a page index keeps it; one with pages that begin within a row can
-    have none, nor bounds where its values have no order, or a NaN among them.
+    All indexes of a file are built in one pass over it, in bounded memory. No byte of the file is
+    moved: the new parts are appended to a copy, which then replaces the file in one step. On S3 the
+    store itself makes the copy if boto3 is installed (extra ``s3``). Otherwise the bytes are
+    downloaded and uploaded again.
 
-    All indexes of a file are built in one pass over it, in bounded memory. A file keeps all its
-    bytes; what is new is appended to a copy that then takes its place at once. On S3 the store
-    makes the copy, where boto3 is installed (the extra ``s3``); elsewhere what is kept is
-    downloaded and uploaded. An index of the same name is replaced, and its space returned; with
-    ``replace=False`` one that is there with the same parameters (a bloom filter with any), whole
-    and not stale, stays, and a file that has them all is left alone: so are files indexed that are
-    new in a folder. ``progress`` is called with a path, and how many of its row groups are done, of
-    how many. A file that cannot have an index, as it lacks the column, goes without, which is
-    warned of. Every file's footer is checked before the first file is changed; where values turn
-    out to be such that an index cannot be built, files before theirs keep what they were given.
+    The footers of all files are checked before the first file is changed. A file that lacks a
+    column goes without its index, and a warning is issued. If an index cannot be built because of a
+    file's values, the files before it keep their new indexes.
 
-    With ``sidecar=True`` no file is changed: the indexes go into a file beside each, in a folder
-    ``_intarsia`` that other readers pass over, and are found there by whatever reads it; with a
-    folder, a path or URI, they go there, and whatever reads is told so. They serve as long as the
-    file stays as it is: its length, its footer, and its entity tag or time of last change. Where
-    the file has an index of the same name in itself, that one is used.
+    Page indexes and bloom filters are Parquet's own: other readers use them as well. A chunk that
+    has a page index keeps it. A chunk gets none if one of its pages begins within a row. It gets no
+    bounds if its values have no order or include a NaN.
 
-    Files of a table of another format are changed if their own paths are given, or with
-    ``table_format="ignore"``, as for ``intarsia.dataset``: its log says how long they are.
+    Parameters
+    ----------
+    path : str, path-like or sequence of them
+        Files, folders, globs or URIs.
+    indexes : sequence of index or str
+        Indexes such as ``Lookup("trace_id")``, ``Bloom("user_id")`` or ``PageIndex()``, or strings
+        such as ``"trace_id:lookup"``.
+    filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
+        The file system of ``path``. By default it is taken from the URI; other paths are local.
+    sidecar : bool or path-like, default False
+        True writes the indexes to sidecars in a folder ``_intarsia`` beside the files, which are
+        not changed. Readers discover these sidecars automatically. A folder puts the sidecars
+        there; pass the same folder to readers. A sidecar is used until the file changes: its
+        length, its footer, or its entity tag or time of last change. An index embedded in the file
+        is preferred to one of the same name in the sidecar.
+    replace : bool, default True
+        True builds an index anew if the file has one of that name, and frees the space of the old
+        one. False leaves an index that has the same parameters, is whole and is not stale. A bloom
+        filter counts with any parameters. Files that have all indexes are then not touched.
+    progress : callable, optional
+        Called with a file's path, the row groups that are done, and the row groups of all files.
+    table_format : {"auto", "ignore"}, default "auto"
+        Files of a Delta Lake, Iceberg or Hudi table are changed only if their own paths are given,
+        or with ``"ignore"``: the table's log records their lengths.
+    timeout : float, optional
+        Seconds after which ``QueryTimeoutError`` is raised. Files that are done keep their indexes;
+        the current file stays as it was.
+    memory_limit : int or str, optional
+        The memory limit in bytes, or a string such as ``"2GB"``, as for
+        ``intarsia.set_memory_limit``.
 
-    After ``timeout`` seconds ``QueryTimeoutError`` is raised, and ``OutOfMemoryError`` if a page
-    does not fit into ``memory_limit``, which is as for ``intarsia.set_memory_limit``: files that
-    are done keep their indexes, the one that was being worked on is as it was.
+    Returns
+    -------
+    list of IndexReport
+        One report per file, in order.
 
-    Raises ``IndexSpecError`` for an index that cannot be built or no file can have, ``FormatError``
-    for a file that is not Parquet or must not be changed, ``PathError`` where there is none, or
-    none can be written.
+    Raises
+    ------
+    IndexSpecError
+        If no index is given, or one cannot be built, or no file can have it.
+    FormatError
+        If a file is not Parquet or must not be changed.
+    PathError
+        If there is no file, or one cannot be written.
+    QueryTimeoutError
+        If ``timeout`` has passed.
+    OutOfMemoryError
+        If a page does not fit into ``memory_limit``.
+
+    Examples
+    --------
+    >>> reports = ia.add_indexes("lake", [ia.Lookup("trace_id"), "status:bloom"])
+    >>> [report.added for report in reports]
+    [('trace_id:lookup', 'status:bloom'), ('trace_id:lookup', 'status:bloom')]
+    >>> ia.add_indexes("lake", ["trace_id:lookup"], replace=False)[0].kept
+    ('trace_id:lookup',)
     """
     indexes = kinds_of(indexes)
     if not indexes:
         raise IndexSpecError("no index was asked for")
-    found, files = data_files(path, filesystem, table_format)
-    places = None if sidecar is False else Sidecars(found, None if sidecar is True else sidecar)
+    file_system, files = data_files(path, filesystem, table_format)
+    places = (
+        None if sidecar is False else Sidecars(file_system, None if sidecar is True else sidecar)
+    )
     if places is not None:
         only_embedded(indexes)
         places.check_apart(path, filesystem)
-    remove_leftovers_of(files, found)
+    remove_leftovers_of(files, file_system)
     steps, unfit = [], {}
     for file in files:
-        opened = open_file(file, found)
+        opened = open_file(file, file_system)
         choice = choose(opened, indexes, anew=True, beside=False)
-        check_may_write(found, file)
+        check_may_write(file_system, file)
         if places is None:
             check_changeable(opened)
         steps.append(max(1, len(opened.metadata.row_groups)))
         unfit[file] = choice.unfit
     _check_unfit(unfit)
-    told = _Steps(progress, files, steps)
+    steps_done = _Steps(progress, files, steps)
     reports = []
     for at, file in enumerate(files):
-        told.begin(at)
-        version = version_of(file, found)
+        steps_done.begin(at)
+        version = version_of(file, file_system)
         with quiet(), _naming(file):
-            opened = open_file(file, found, sidecar=places)
+            opened = open_file(file, file_system, sidecar=places)
             choice = choose(opened, indexes, anew=replace, beside=places is not None)
             names = names_of(opened, choice.due)
             has_standard = any(isinstance(index, Standard) for index in choice.due)
-            before = _of_format(opened) if has_standard else []
+            before = _parquet_reports(opened) if has_standard else []
         if choice.due:
             if places is None:
-                warn_of_names(file, found)
+                warn_of_names(file, file_system)
             with quiet(), _naming(file):
-                add_to(opened, choice.due, found, version, places, told)
-        now = report_of(open_file(file, found, sidecar=places))
+                add_to(opened, choice.due, file_system, version, places, steps_done)
+        now = report_of(open_file(file, file_system, sidecar=places))
         added = _added(names, before, now.standard)
-        there = {one.name for one in now.standard} - {*added}
-        kept = (*choice.there, *(name for name in names if name in there))
-        reports.append(_with_unfit(dataclasses.replace(now, added=added, kept=kept), choice))
-    told.end()
+        present = {one.name for one in now.standard} - {*added}
+        untouched = (*choice.there, *(name for name in names if name in present))
+        reports.append(_with_unfit(dataclasses.replace(now, added=added, kept=untouched), choice))
+    steps_done.end()
     return reports
 
 
 def _with_unfit(report: IndexReport, choice: Choice) -> IndexReport:
-    """The report of a file that cannot have some of the indexes, and why."""
+    """Returns the report with the names of indexes that the file cannot have, and the reasons."""
     reasons = tuple(map(choice.reason, choice.unfit))
     return dataclasses.replace(report, unfit=tuple(choice.unfit), reasons=reasons)
 
@@ -210,29 +267,34 @@ def _with_unfit(report: IndexReport, choice: Choice) -> IndexReport:
 def _added(
     names: Iterable[str], before: Sequence[StandardReport], now: Sequence[StandardReport]
 ) -> tuple[str, ...]:
-    """Those of ``names`` that a file has now and had not, of which the format's own are told.
+    """Returns those of ``names`` that were added to the file.
 
-    One without rows gets none of these; page indexes that are there stay.
+    Page indexes and bloom filters count only if the file has them now: a file without rows gets
+    none. Page indexes that the file already had do not count.
     """
-    there = {one.name for one in now}
-    kept = {one.name for one in before if one.name == PageIndex.kind and one in now}
-    of_format = (PageIndex.kind, Bloom.kind)
-    own = {name for name in names if name.rpartition(":")[2] in of_format}
-    return tuple(name for name in names if name not in own or name in there - kept)
+    names_now = {one.name for one in now}
+    unchanged = {one.name for one in before if one.name == PageIndex.kind and one in now}
+    parquet_kinds = (PageIndex.kind, Bloom.kind)
+    parquet_names = {name for name in names if name.rpartition(":")[2] in parquet_kinds}
+    return tuple(
+        name for name in names if name not in parquet_names or name in names_now - unchanged
+    )
 
 
 def _check_unfit(unfit: Mapping[str, Mapping[str, str]]) -> None:
-    """Warn of indexes that some files cannot have, which are given with the reasons.
+    """Warns of indexes that some files cannot have. ``unfit`` maps file to index name to reason.
 
-    Raises ``IndexSpecError`` where that is all files.
+    Raises ``IndexSpecError`` if no file can have an index.
     """
     messages = []
-    for name in dict.fromkeys(name for whys in unfit.values() for name in whys):
-        (first, why), *others = [(file, whys[name]) for file, whys in unfit.items() if name in whys]
+    for name in dict.fromkeys(name for reasons in unfit.values() for name in reasons):
+        (first, reason), *others = [
+            (file, reasons[name]) for file, reasons in unfit.items() if name in reasons
+        ]
         if len(others) + 1 == len(unfit):
-            raise IndexSpecError(f"{first}: {why}")
+            raise IndexSpecError(f"{first}: {reason}")
         share = f"{len(others) + 1:,} of {len(unfit):,} files"
-        messages.append(f"index {name}: {share} cannot have it; {first}: {why}")
+        messages.append(f"index {name}: {share} cannot have it; {first}: {reason}")
     for message in messages:
         warn(message)
 
@@ -243,16 +305,16 @@ def add_to(
     filesystem: Any,
     version: Version,
     places: Sidecars | None = None,
-    told: Told | None = None,
+    on_group_done: GroupProgress | None = None,
     builder: Builder | None = None,
 ) -> None:
-    """Add ``indexes`` to one file of that ``version``, or to its sidecar, if told of ``places``."""
+    """Adds ``indexes`` to one file of that ``version``, or to its sidecar, given ``places``."""
     if places is not None:
         check = partial(check_unchanged, file.name, filesystem, version)
-        write_sidecar(file, only_embedded(indexes), (), places, check, told, builder)
+        write_sidecar(file, only_embedded(indexes), (), places, check, on_group_done, builder)
         return
     with Workspace() as work:
-        rewrite(file, compose(file, indexes, (), work, told, builder), filesystem, version)
+        rewrite(file, compose(file, indexes, (), work, on_group_done, builder), filesystem, version)
 
 
 @public
@@ -263,15 +325,43 @@ def list_indexes(
     sidecar: PathLike | None = None,
     table_format: TableFormatOption = "auto",
 ) -> list[IndexReport]:
-    """The indexes of every Parquet file under ``path``, in it and beside it, or in ``sidecar``.
+    """Lists the indexes of every Parquet file under a path.
 
-    A report's ``unfit`` are the indexes that other files have and this one cannot have.
-    ``table_format`` is as for ``intarsia.dataset``. Raises as
-    ``add_indexes`` does.
+    Parameters
+    ----------
+    path : str, path-like or sequence of them
+        Files, folders, globs or URIs.
+    filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
+        The file system of ``path``. By default it is taken from the URI; other paths are local.
+    sidecar : path-like, optional
+        The folder of the sidecars, if it is not the usual ``_intarsia`` beside the files.
+    table_format : {"auto", "ignore"}, default "auto"
+        How files of Delta Lake, Iceberg and Hudi tables are treated, as for ``intarsia.dataset``.
+
+    Returns
+    -------
+    list of IndexReport
+        One report per file, in order. ``unfit`` names the indexes that other files have and this
+        one cannot have.
+
+    Raises
+    ------
+    FormatError
+        If a file is not Parquet.
+    PathError
+        If there is no file.
+
+    Examples
+    --------
+    >>> (report,) = ia.list_indexes("logs.parquet")
+    >>> [entry.name for entry in report.indexes]
+    ['trace_id:lookup']
+    >>> [index.name for index in report.standard]
+    ['page_index']
     """
-    found, files = data_files(path, filesystem, table_format)
-    places = places_of(found, sidecar)
-    reports = [report_of(open_file(file, found, sidecar=places)) for file in files]
+    file_system, files = data_files(path, filesystem, table_format)
+    places = places_of(file_system, sidecar)
+    reports = [report_of(open_file(file, file_system, sidecar=places)) for file in files]
     known = {entry.name: entry for report in reports for entry in report.entries}
     names = {report.path: frozenset(entry.name for entry in report.entries) for report in reports}
     lacking = {path for paths in missing_in(names).values() for path in paths}
@@ -280,7 +370,7 @@ def list_indexes(
         if report.path in lacking:
             others = [spec for name, spec in specs.items() if name not in names[report.path]]
             with quiet():
-                file = open_file(report.path, found, sidecar=places)
+                file = open_file(report.path, file_system, sidecar=places)
                 choice = choose(file, others, anew=True, beside=False)
             unknown = known.keys() - specs.keys() - names[report.path]
             reports[at] = _with_unfit(report, choice.without(unknown))
@@ -288,7 +378,9 @@ def list_indexes(
 
 
 def _spec(entry: IndexEntry) -> IndexSpec | None:
-    """The index that a directory describes; None if its kind is not known here."""
+    """Returns the index that a directory entry describes. Returns None if its kind is not
+    registered.
+    """
     try:
         return make(entry.kind, entry.on, entry.params)
     except IndexSpecError:
@@ -296,7 +388,9 @@ def _spec(entry: IndexEntry) -> IndexSpec | None:
 
 
 class _Steps:
-    """Tells ``Progress`` of the steps of all files, given those of the file that is under way."""
+    """Calls ``Progress`` with the row groups done in all files, given those done in the current
+    file.
+    """
 
     def __init__(
         self, progress: Progress | None, files: Sequence[str], steps: Sequence[int]
@@ -306,26 +400,29 @@ class _Steps:
         self._at = self._last = -1
 
     def begin(self, at: int) -> None:
-        """The next file, whose number is ``at``, is begun."""
+        """Starts the file with the number ``at``."""
         self._at = at
         self(0)
 
     def __call__(self, done: int) -> None:
-        """So many steps of the file are done; the last one is when the file is."""
+        """Reports that ``done`` row groups of the current file are done.
+
+        The last row group is reported only when the next file begins.
+        """
         now = min(self._before[self._at] + done, self._before[self._at + 1] - (done > 0))
         if self._progress and now != self._last:
             self._last = now
             self._progress(self._files[self._at], now, self._before[-1])
 
     def end(self) -> None:
-        """All files are done."""
+        """Reports that all files are done."""
         if self._progress:
             self._progress(self._files[-1], self._before[-1], self._before[-1])
 
 
 @contextlib.contextmanager
 def _naming(path: str) -> Iterator[None]:
-    """A context whose errors say which file they are of."""
+    """Adds the file to the errors of a ``with`` block."""
     try:
         with placed(Where(path)):
             yield
@@ -336,58 +433,65 @@ def _naming(path: str) -> Iterator[None]:
 
 
 def report_of(file: OpenedFile) -> IndexReport:
-    """What a file's indexes are."""
+    """Returns the report of a file's indexes."""
     with quiet():
-        directory, beside = file.directory, file.sections.beside
+        directory, sidecar = file.directory, file.sections.beside
     entries = directory.indexes if directory else ()
-    others = beside.directory.indexes if beside else ()
+    sidecar_entries = sidecar.directory.indexes if sidecar else ()
     size, problems = file.source.size, tuple(file.ignored)
-    return IndexReport(file.name, file.num_rows, size, entries, standard_of(file), others, problems)
+    return IndexReport(
+        file.name, file.num_rows, size, entries, standard_of(file), sidecar_entries, problems
+    )
 
 
 def standard_of(file: OpenedFile) -> tuple[StandardReport, ...]:
-    """The format's own indexes of a file, by their names, and the list that another writer left."""
-    return (*_of_format(file), *strays(file))
+    """Returns the reports of Parquet's own indexes of a file, and of another writer's list of
+    distinct values.
+    """
+    return (*_parquet_reports(file), *strays(file))
 
 
-def _of_format(file: OpenedFile) -> list[StandardReport]:
+def _parquet_reports(file: OpenedFile) -> list[StandardReport]:
     columns = [_index_places(group.columns) for group in file.metadata.row_groups]
-    found: dict[str, list[int]] = {}
+    lengths_of: dict[str, list[int]] = {}
     for leaf in file.schema.leaves:
         for group in columns:
             chunk = group[leaf.index]
             if chunk is None:
                 continue
             if chunk.offset_index_offset is not None:
-                lengths = (chunk.offset_index_length or 0) + (chunk.column_index_length or 0)
-                found.setdefault(PageIndex.kind, []).append(lengths)
+                num_bytes = (chunk.offset_index_length or 0) + (chunk.column_index_length or 0)
+                lengths_of.setdefault(PageIndex.kind, []).append(num_bytes)
             if chunk.meta_data and chunk.meta_data.bloom_filter_offset is not None:
                 name = index_name(leaf.name, Bloom.kind)
-                found.setdefault(name, []).append(chunk.meta_data.bloom_filter_length or 0)
-    return [StandardReport(name, len(bytes_), sum(bytes_)) for name, bytes_ in found.items()]
+                lengths_of.setdefault(name, []).append(chunk.meta_data.bloom_filter_length or 0)
+    return [StandardReport(name, len(bytes_), sum(bytes_)) for name, bytes_ in lengths_of.items()]
 
 
 def _index_places(
     columns: Sequence[ColumnChunk],
 ) -> Sequence[ColumnChunk | IndexPlaces | None]:
-    """Where the indexes of a row group's chunks are; None for a chunk that cannot be decoded.
+    """Returns where the indexes of a row group's chunks are. A chunk that cannot be decoded gives
+    None.
 
-    ``verify`` says why it cannot.
+    ``verify`` says why a chunk cannot be decoded.
     """
     with contextlib.suppress(FormatError):
         return all_as(columns, IndexPlaces)
-    found: list[ColumnChunk | None] = []
+    decoded: list[ColumnChunk | None] = []
     for at in range(len(columns)):
-        found.append(None)
+        decoded.append(None)
         with contextlib.suppress(FormatError):
-            found[at] = columns[at]
-    return found
+            decoded[at] = columns[at]
+    return decoded
 
 
 def strays(file: OpenedFile) -> tuple[StandardReport, ...]:
-    """The list of distinct values that another writer left, where there is one to be read."""
+    """Returns the report of the list of distinct values that another writer left, if it is
+    readable.
+    """
     try:
-        found = stray_list(file)
+        value_list = stray_list(file)
     except FormatError:
         return ()  # ``verify`` says what is wrong
-    return (StandardReport(DistinctIDX1.kind, 0, found.place[1]),) if found else ()
+    return (StandardReport(DistinctIDX1.kind, 0, value_list.place[1]),) if value_list else ()

@@ -1,4 +1,4 @@
-"""Building the sections of a file's indexes from its own pages, in one pass over them."""
+"""Builds the sections of a file's indexes from its own pages, in one pass over them."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ from intarsia.pruning.term import Term
 from intarsia.row_ranges import Int64Array
 
 _BLOCK_BYTES = 512 * 1024
-"""Values of a block of granules: of more, too many would be read for one that is there."""
-Told = Callable[[int], None]
+"""Bytes of values in a block of granules. A larger block would be read for a single match."""
+GroupProgress = Callable[[int], None]
 """Called with the number of row groups of a file that are done."""
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A section, and the index it is of."""
+    """A section, and the index that it belongs to."""
 
     kind: EmbeddedIndex
     section: BuiltSection
     of: Term | None = None
 
     def entry(self, offset: int) -> IndexEntry:
-        """What the directory says of it when it starts at ``offset``."""
+        """Returns the directory entry of the section if it starts at ``offset``."""
         return IndexEntry(
             self.kind.kind,
             self.kind.kind_version,
@@ -73,12 +73,16 @@ class Built:
 
 
 def on_of(index: EmbeddedIndex, term: Term | None) -> str:
-    """What an index is on, as the directory says it: of a function, the one text it has."""
+    """Returns what an index is on, as the directory says it. A function has one canonical SQL
+    string.
+    """
     return index.on if term is None or term.path else term.sql
 
 
 def names_of(file: OpenedFile, indexes: Sequence[IndexSpec]) -> list[str]:
-    """What indexes are called once they are in ``file``."""
+    """Returns the names that indexes have once they are in ``file``. Raises ``IndexSpecError`` if
+    two are equal.
+    """
     names = []
     for index in indexes:
         if isinstance(index, Standard):
@@ -93,9 +97,10 @@ def names_of(file: OpenedFile, indexes: Sequence[IndexSpec]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """An index that is to be built, and the first rows of its granules, then the number of rows.
+    """An index that is to be built.
 
-    ``blocks`` are those of granules that frequent keys are stored for.
+    ``starts`` are the first rows of its granules, followed by the row where the last one ends.
+    ``blocks`` are the blocks of granules that frequent keys are stored for.
     """
 
     index: EmbeddedIndex
@@ -105,12 +110,14 @@ class Due:
 
 
 def new_file_id() -> str:
-    """A random name for a file, which its sections repeat."""
+    """Returns a random name for a file. Its sections repeat the name."""
     return secrets.token_hex(16)
 
 
 def check_index(file: OpenedFile, index: EmbeddedIndex) -> Subject:
-    """What ``index`` is to be on. Raises ``IndexSpecError`` where it cannot be."""
+    """Returns the values that ``index`` is on. Raises ``IndexSpecError`` if the file cannot have
+    it.
+    """
     try:
         return subject_of(file.columns, index)
     except FormatError as error:
@@ -120,7 +127,7 @@ def check_index(file: OpenedFile, index: EmbeddedIndex) -> Subject:
 
 
 def check_indexes(file: OpenedFile, indexes: Sequence[IndexSpec]) -> None:
-    """Raise ``IndexSpecError`` unless ``file`` can be given all of ``indexes``."""
+    """Raises ``IndexSpecError`` unless ``file`` can have all of ``indexes``."""
     for index in indexes:
         if isinstance(index, Standard):
             check_standard(file, index)
@@ -129,14 +136,14 @@ def check_indexes(file: OpenedFile, indexes: Sequence[IndexSpec]) -> None:
 
 
 class Builder(Protocol):
-    """What makes a file's indexes."""
+    """Makes the indexes of a file."""
 
     @property
     def file_id(self) -> str | None:
-        """What its sections call a file that has no name yet; None where any will do."""
+        """The name for a file that has none yet. None if any name will do."""
 
     def standard(self, file: OpenedFile, index: Standard) -> Iterable[ChunkPart[bytes]]:
-        """As ``build_standard`` does."""
+        """Yields page indexes or bloom filters, as ``build_standard`` does."""
 
     def sections(
         self,
@@ -144,13 +151,13 @@ class Builder(Protocol):
         indexes: Sequence[EmbeddedIndex],
         file_id: str,
         work: Workspace,
-        told: Told | None,
+        on_group_done: GroupProgress | None,
     ) -> list[Built]:
-        """A section of each index."""
+        """Returns a section of each index."""
 
 
 class FromPages:
-    """Makes them from the file's own pages."""
+    """Builds indexes from the file's own pages."""
 
     file_id = None
 
@@ -163,9 +170,9 @@ class FromPages:
         indexes: Sequence[EmbeddedIndex],
         file_id: str,
         work: Workspace,
-        told: Told | None,
+        on_group_done: GroupProgress | None,
     ) -> list[Built]:
-        return build(file, indexes, file_id, work, told)
+        return build(file, indexes, file_id, work, on_group_done)
 
 
 def build(
@@ -173,29 +180,30 @@ def build(
     indexes: Sequence[EmbeddedIndex],
     file_id: str,
     work: Workspace,
-    told: Told | None = None,
+    on_group_done: GroupProgress | None = None,
 ) -> list[Built]:
-    """Read what is to be indexed, each column once, and make a section of each index."""
+    """Reads each indexed column once and returns a section of each index."""
     due = due_of(file, indexes, groups_of(file))
-    return sections_of(due, gather(file, due, work, told), file_id, work)
+    return sections_of(due, gather(file, due, work, on_group_done), file_id, work)
 
 
 def due_of(file: OpenedFile, indexes: Sequence[EmbeddedIndex], groups: range) -> list[Due]:
-    """``indexes`` of some row groups that follow each other, with their granules in these."""
-    found = []
+    """Returns ``indexes`` with their granules in some consecutive row groups."""
+    due_indexes = []
     for index in indexes:
         of = check_index(file, index)
         starts = starts_of(file, index, of, groups)
-        found.append(Due(index, of, starts, blocks_of(file, index, of, starts, groups)))
-    return found
+        due_indexes.append(Due(index, of, starts, blocks_of(file, index, of, starts, groups)))
+    return due_indexes
 
 
 def blocks_of(
     file: OpenedFile, index: EmbeddedIndex, of: Subject, starts: Int64Array, groups: range
 ) -> Blocks | None:
-    """Of so many granules as have ``granule_rows`` or ``_BLOCK_BYTES``.
+    """Returns the blocks of granules of an index, each of ``granule_rows`` rows or
+    ``_BLOCK_BYTES``.
 
-    None where that is one, or all.
+    Returns None if a block would have one granule, or all.
     """
     if not (isinstance(index, Inverted) and index.has_blocks) or index.exact:
         return None
@@ -211,10 +219,10 @@ def blocks_of(
 def sections_of(
     due: Sequence[Due], gathered: Sequence[Gatherer], file_id: str, work: Workspace
 ) -> list[Built]:
-    """A section of what was gathered of each index."""
+    """Returns the section of each index from its gathered values."""
     return [
-        Built(one.index, _section(found, one, file_id, work), one.of.term)
-        for one, found in zip(due, gathered, strict=True)
+        Built(one.index, _section(gatherer, one, file_id, work), one.of.term)
+        for one, gatherer in zip(due, gathered, strict=True)
     ]
 
 
@@ -222,30 +230,35 @@ def gather(
     file: OpenedFile,
     due: Sequence[Due],
     work: Workspace,
-    told: Told | None = None,
+    on_group_done: GroupProgress | None = None,
     groups: range | None = None,
 ) -> list[Gatherer]:
-    """The rows of the sections of all indexes that are ``due``, of all or some row groups."""
+    """Reads all row groups, or some, and gathers the values of all indexes that are ``due``.
+
+    Returns one gatherer for each index.
+    """
     stops = file.row_group_starts[1:]
     groups = groups_of(file) if groups is None else groups
-    found = [gatherer_for(one.index, one.of, one.starts, work) for one in due]
+    gatherers = [gatherer_for(one.index, one.of, one.starts, work) for one in due]
     leaves = {leaf.index for one in due for leaf in leaves_of(file, one.of)}
     done = groups.start
     for piece in pieces(file, sorted(leaves), groups):
-        for one, gatherer in zip(due, found, strict=True):
+        for one, gatherer in zip(due, gatherers, strict=True):
             with placed(Where(file.name, column=one.index.on)):
                 for values in piece.values(one.index, one.of):
                     deadline.check()
                     gatherer.add(values)
         before, done = done, int(np.searchsorted(stops, piece.stop, side="right"))
-        if told is not None:
+        if on_group_done is not None:
             for number in range(before, done):
-                told(number + 1)
-    return found
+                on_group_done(number + 1)
+    return gatherers
 
 
 def starts_of(file: OpenedFile, index: EmbeddedIndex, of: Subject, groups: range) -> Int64Array:
-    """First rows of an index's granules in some row groups, and the row where these end."""
+    """Returns the first rows of an index's granules in some row groups, and the row where these
+    end.
+    """
     if isinstance(index, DistinctIDX1):
         return file.row_group_starts[[groups.start, groups.stop]]
     leaf = leaves_of(file, of)[0] if of.term.path else None
@@ -255,10 +268,11 @@ def starts_of(file: OpenedFile, index: EmbeddedIndex, of: Subject, groups: range
 def granule_starts(
     file: OpenedFile, leaf: Leaf | None, granule_rows: int, groups: range | None = None
 ) -> Int64Array:
-    """First rows of granules, and the number of rows: a column's pages, long ones divided evenly.
+    """Returns the first rows of granules, followed by the row where the last one ends.
 
-    Without a ``leaf``, row groups are divided. Of some ``groups``, the last is the row where they
-    end. Raises ``IndexSpecError`` for more granules than are taken.
+    A granule is a page of the column ``leaf``; pages longer than ``granule_rows`` are divided
+    evenly. Without a ``leaf``, row groups are divided. Raises ``IndexSpecError`` for more than
+    ``MOST_GRANULES``.
     """
     parts: list[Int64Array] = []
     total = 0
@@ -286,13 +300,13 @@ def _section(gathered: Gatherer, due: Due, file_id: str, work: Workspace) -> Bui
     with on_disk():
         path = work.new_path()
         write_built(path, gathered, due, file_id)
-        found = mapped_section(path, due.index)
+        section = mapped_section(path, due.index)
         work.release(path)
-        return found
+        return section
 
 
 def write_built(path: Path, gathered: Gatherer, due: Due, file_id: str) -> None:
-    """Write what was gathered of an index to a file of its own."""
+    """Writes the section of one index to a file of its own."""
     with pa.OSFile(str(path), "wb") as sink:
         if isinstance(due.index, DistinctIDX1):
             keys = pa.concat_tables(list(gathered.blocks()))["key"]
@@ -305,13 +319,16 @@ def write_built(path: Path, gathered: Gatherer, due: Due, file_id: str) -> None:
 
 
 def cell_tables(tables: Iterable[pa.Table], blocks: Blocks) -> Iterator[pa.Table]:
-    """Rows of granules, as a gatherer gives them, as rows of cells."""
+    """Yields the rows of a gatherer's granules as rows of cells."""
     for table in tables:
         yield entry_table(blocks.cells_of(entries_of(table)), CELL_SCHEMA)
 
 
 def mapped_section(path: Path, index: EmbeddedIndex) -> BuiltSection:
-    """A section that ``write_built`` wrote: it is mapped into memory, and read as it is copied."""
+    """Returns a section that ``write_built`` wrote, mapped into memory.
+
+    Its bytes are read when they are copied.
+    """
     with pa.memory_map(str(path)) as mapped:
         data = memoryview(mapped.read_buffer())
     return (

@@ -1,4 +1,4 @@
-"""The values that indexes are built of: each column of a file read once, piece by piece."""
+"""Reads the values that indexes are built of: each column of a file once, piece by piece."""
 
 from __future__ import annotations
 
@@ -27,28 +27,30 @@ from intarsia.scan.integrity.page_guard import PageIndexMistrust
 from intarsia.scan.units import decoded_chunk_bytes, page_starts
 
 PIECE_BYTES = 64 * 1024 * 1024
-"""Decoded bytes read at a time, where pages can be told apart."""
+"""Decoded bytes that are read at a time from a row group whose pages can be located."""
 _TOGETHER_BYTES = 4 * 1024 * 1024
-"""Decoded bytes of small row groups that are read together: each read takes a millisecond."""
+"""Decoded bytes of small row groups that are read together. Each read takes about a millisecond."""
 
 
 class Values(NamedTuple):
-    """Values, and the row of the file that each is of: ``(n,)`` each, rows ascending."""
+    """Values, and the row of the file that each belongs to. Shape ``(n,)`` each, rows ascending."""
 
     values: pa.Array
     rows: Int64Array
 
 
 class Piece:
-    """Some rows of a file: what was read of them is kept as long as the piece is."""
+    """Some rows of a file. Columns that were read are cached as long as the piece exists."""
 
     def __init__(self, file: OpenedFile, start: int, stop: int) -> None:
         self.file, self.start, self.stop = file, start, stop
-        self._source = _Remembered(file.source)
+        self._source = _CachedSource(file.source)
         self._columns: dict[tuple[str, tuple[int, ...], bool], pa.ChunkedArray] = {}
 
     def values(self, index: EmbeddedIndex, of: Subject) -> Iterator[Values]:
-        """What ``index`` is built of. Raises ``IndexSpecError`` where it cannot be computed."""
+        """Yields the values that ``index`` is built of. Raises ``IndexSpecError`` if they cannot be
+        computed.
+        """
         row = self.start
         for chunk in self._values(index, of).chunks:
             rows = np.arange(row, row + len(chunk), dtype=np.int64)
@@ -66,20 +68,20 @@ class Piece:
             root = schema.root(term.path[0])
             assert root is not None
             leaves = [leaf.index for leaf in leaves_of(self.file, of)]
-            found = self._read(root.pruned(leaves))
+            values = self._read(root.pruned(leaves))
             for name in term.path[1:]:
-                found = pc.struct_field(found, name)
-            return found
+                values = pc.struct_field(values, name)
+            return values
         if not term.path:
-            found = plain_values(self._computed(of))
-            return _as_stored(found) if index.reads is Reads.PHYSICAL else found
+            values = plain_values(self._computed(of))
+            return _as_stored(values) if index.reads is Reads.PHYSICAL else values
         leaf = schema.leaf(term.path)
-        assert leaf is not None  # as the index's subject was found by it
+        assert leaf is not None  # the index's subject was resolved with it
         root = schema.roots[leaf.root].pruned([leaf.index])
-        found = self._read(root, physical=index.reads is Reads.PHYSICAL)
+        values = self._read(root, physical=index.reads is Reads.PHYSICAL)
         for name in leaf.path[1:]:
-            found = pc.struct_field(found, name)
-        return plain_values(found)
+            values = pc.struct_field(values, name)
+        return plain_values(values)
 
     def _computed(self, of: Subject) -> pa.ChunkedArray:
         schema = self.file.schema
@@ -87,8 +89,8 @@ class Piece:
         for name in sorted({path[0] for path in of.term.fields}):
             root = schema.root(name)
             assert root is not None
-            found = self._read(root)
-            columns[name] = found.cast(without_extension(found.type))
+            column = self._read(root)
+            columns[name] = column.cast(without_extension(column.type))
         try:
             return evaluated(of.term, columns)
         except PredicateError as error:
@@ -104,30 +106,30 @@ class Piece:
                     self.file, [root], rows, physical=physical, source=self._source
                 )
             except PageIndexMistrust:
-                continue  # the index was dropped: this time, pages are found without it
+                continue  # the page index was dropped: the next try locates pages without it
         return self._columns[key]
 
 
 def pieces(file: OpenedFile, leaves: Sequence[int], groups: range) -> Iterator[Piece]:
-    """The rows of some row groups: small ones together, large ones in parts, where all ``leaves``
-    have pages that can be told apart.
+    """Yields the rows of some row groups: small row groups together, large ones in parts.
 
-    A part ends where a page of the largest column does.
+    A row group is divided only if the pages of all ``leaves`` can be located. A part ends where a
+    page of the largest column ends.
     """
-    begun, held = 0, 0  # the first row of the row groups that are together, and what these hold
-    most, most_together = memory.share(PIECE_BYTES, 16), memory.share(_TOGETHER_BYTES, 16)
+    first_row, num_bytes = 0, 0  # of the small row groups that are read together
+    most_bytes, most_together = memory.share(PIECE_BYTES, 16), memory.share(_TOGETHER_BYTES, 16)
     for group in groups:
         first, stop = file.row_group_starts[group : group + 2].tolist()
         sizes = {leaf: decoded_chunk_bytes(file, group, leaf) for leaf in leaves}
         size = max(sum(sizes.values()), 1)
-        if held and held + size > most_together:
-            yield Piece(file, begun, first)
-            held = 0
-        begun = begun if held else first
+        if num_bytes and num_bytes + size > most_together:
+            yield Piece(file, first_row, first)
+            num_bytes = 0
+        first_row = first_row if num_bytes else first
         if size <= most_together:
-            held += size
+            num_bytes += size
             continue
-        parts = min(-(-size // most), stop - first)
+        parts = min(-(-size // most_bytes), stop - first)
         edges = None if parts < 2 else page_starts(file, group, sizes, learns=True)
         if edges is None:
             yield Piece(file, first, stop)
@@ -137,44 +139,44 @@ def pieces(file: OpenedFile, leaves: Sequence[int], groups: range) -> Iterator[P
         starts = np.unique(edges[np.searchsorted(edges, even, side="right") - 1])
         for low, high in itertools.pairwise([*starts.tolist(), stop - first]):
             yield Piece(file, first + low, first + high)
-    if held:
-        yield Piece(file, begun, stop)
+    if num_bytes:
+        yield Piece(file, first_row, stop)
 
 
 def leaves_of(file: OpenedFile, of: Subject) -> list[Leaf]:
-    """The leaves an index is built of; those of the first field come first."""
-    found = []
+    """Returns the leaves that an index is built of. The leaves of the first field come first."""
+    leaves = []
     for path in [of.term.path] if of.term.path else sorted(of.term.fields):
-        under = [leaf for leaf in file.schema.leaves if leaf.path[: len(path)] == path]
-        found += under
-    return found
+        field_leaves = [leaf for leaf in file.schema.leaves if leaf.path[: len(path)] == path]
+        leaves += field_leaves
+    return leaves
 
 
-class _Remembered:
-    """A source that gives what it gave before without reading it again."""
+class _CachedSource:
+    """A source that caches every range it has read."""
 
     def __init__(self, inner: Source) -> None:
         self._inner = inner
-        self._known: dict[ByteRange, memoryview] = {}
+        self._cached: dict[ByteRange, memoryview] = {}
 
     @property
     def size(self) -> int:
         return self._inner.size
 
     def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
-        missing = [r for r in dict.fromkeys(ranges) if r not in self._known]
-        self._known.update(zip(missing, self._inner.read(missing), strict=True))
-        return [self._known[range_] for range_ in ranges]
+        missing = [r for r in dict.fromkeys(ranges) if r not in self._cached]
+        self._cached.update(zip(missing, self._inner.read(missing), strict=True))
+        return [self._cached[range_] for range_ in ranges]
 
 
 def _elements(lists: pa.Array, rows: Int64Array) -> Values:
-    """The elements of lists, or the keys of maps, at the rows of their lists."""
+    """Returns the elements of lists, or the keys of maps, with the rows of their lists."""
     elements, positions_of = elements_of(lists)
     return Values(elements, rows[positions_of(np.arange(len(elements), dtype=np.int64))])
 
 
 def _entries(maps: pa.Array, rows: Int64Array) -> Values:
-    """The entries of maps, likewise: each key with its value as Parquet stores it."""
+    """Returns the entries of maps with their rows: each key, and its value as Parquet stores it."""
     keys, rows_of_keys = _elements(maps, rows)
     start = maps.offsets[0].as_py() if len(maps) else 0
     values = plain_values(maps.items.slice(start, len(keys)))
@@ -183,7 +185,7 @@ def _entries(maps: pa.Array, rows: Int64Array) -> Values:
 
 
 def _as_stored(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Values as the physical ones that Parquet stores them as."""
+    """Returns values as the physical type that Parquet stores them as."""
     sink = pa.BufferOutputStream()
     pq.write_table(
         pa.table({"value": values}), sink, compression="none", use_dictionary=False,
@@ -191,5 +193,5 @@ def _as_stored(values: pa.ChunkedArray) -> pa.ChunkedArray:
     )  # fmt: skip
     stored = OpenedFile(BufferSource(memoryview(sink.getvalue())), "<values>")
     rows = RowRanges.all(stored.num_rows)
-    (found,) = read_rows(stored, list(stored.schema.roots), rows, physical=True)
-    return found
+    (physical,) = read_rows(stored, list(stored.schema.roots), rows, physical=True)
+    return physical

@@ -1,4 +1,4 @@
-"""Taking indexes off files again."""
+"""Drops indexes from files and from sidecars."""
 
 from __future__ import annotations
 
@@ -30,63 +30,108 @@ def drop_indexes(
     path: PathLike | Sequence[PathLike],
     indexes: Sequence[IndexSpec | str] | IndexSpec | str | None = None,
     *,
-    all: bool = False,  # noqa: A002 # as the command line says it
+    all: bool = False,  # noqa: A002 # the name of the command's option
     filesystem: Any = None,
     sidecar: bool | PathLike = False,
     progress: Progress | None = None,
     table_format: TableFormatOption = "auto",
 ) -> list[IndexReport]:
-    """Take ``indexes`` off every Parquet file under ``path``: a file, folder, glob or URI.
+    """Drops indexes from every Parquet file under a path.
 
-    An index is named as it is listed, ``"trace_id:lookup"``, or given as for ``add_indexes``. Those
-    of kinds unknown here can be dropped as well, and so can page indexes and bloom filters that
-    were added; those that a file was written with are part of it and stay, as the report's ``kept``
-    says. A file that loses all that was added is, byte for byte, what it was before. Files that
-    have none of them stay as they are. With ``all=True``, instead of ``indexes``, every index that
-    was added is taken off.
-    With ``sidecar=True``, or the folder of sidecars, they are taken off these, which are removed
-    where nothing is left. ``progress`` is called with a path, and how many files are done, of how
-    many. ``table_format`` is as for ``add_indexes``.
+    Indexes of unregistered kinds can be dropped as well. Page indexes and bloom filters can be
+    dropped if they were added with ``add_indexes``. They stay if the file was written with them. A
+    file that loses all added indexes becomes, byte for byte, what it was before.
+    Files that have none of the indexes are not touched. A sidecar is removed when its last index is
+    dropped.
 
-    Raises ``IndexSpecError`` where no file has an index of a name, before any file is changed;
-    otherwise errors as of ``add_indexes``.
+    Parameters
+    ----------
+    path : str, path-like or sequence of them
+        Files, folders, globs or URIs.
+    indexes : index, str or sequence of them, optional
+        Indexes by the names that ``list_indexes`` gives, such as ``"trace_id:lookup"``, or as for
+        ``add_indexes``.
+    all : bool, default False
+        Drops every index that was added. Pass either ``indexes`` or ``all=True``.
+    filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
+        The file system of ``path``. By default it is taken from the URI; other paths are local.
+    sidecar : bool or path-like, default False
+        True drops the indexes from the sidecars of the files; a folder, from the sidecars in it.
+    progress : callable, optional
+        Called with a file's path, the number of files that are done, and the number of files.
+    table_format : {"auto", "ignore"}, default "auto"
+        How files of Delta Lake, Iceberg and Hudi tables are treated, as for ``add_indexes``.
+
+    Returns
+    -------
+    list of IndexReport
+        One report per file, in order. ``dropped`` names the indexes that were dropped. ``kept``
+        names the page indexes and bloom filters that the file was written with.
+
+    Raises
+    ------
+    IndexSpecError
+        If no file has an index of a given name. No file has been changed then.
+    FormatError
+        If a file is not Parquet or must not be changed.
+    PathError
+        If there is no file, or one cannot be written.
+
+    Examples
+    --------
+    >>> (report,) = ia.drop_indexes("logs.parquet", "trace_id:lookup")
+    >>> report.dropped
+    ('trace_id:lookup',)
     """
-    asked = asked_of(indexes, all=all)
-    found, files = data_files(path, filesystem, table_format)
-    places = None if sidecar is False else Sidecars(found, None if sidecar is True else sidecar)
-    with quiet():  # what is stale can be dropped as well
-        held = {file: _held(open_file(file, found, sidecar=places), places) for file in files}
-    everywhere = set().union(*held.values())
-    first = open_file(files[0], found)
-    with_pages = next((file for file in files if PageIndex.kind in held[file]), files[0])
-    paged = first if with_pages == files[0] else open_file(with_pages, found)
-    if asked is None:
+    specs = asked_of(indexes, all=all)
+    file_system, files = data_files(path, filesystem, table_format)
+    places = (
+        None if sidecar is False else Sidecars(file_system, None if sidecar is True else sidecar)
+    )
+    with quiet():  # stale indexes can be dropped as well
+        names_in = {
+            file: _names_to_drop(open_file(file, file_system, sidecar=places), places)
+            for file in files
+        }
+    everywhere = set().union(*names_in.values())
+    first = open_file(files[0], file_system)
+    with_pages = next((file for file in files if PageIndex.kind in names_in[file]), files[0])
+    paged = first if with_pages == files[0] else open_file(with_pages, file_system)
+    if specs is None:
         names = sorted(everywhere)
     else:
-        names = [name_of(index, everywhere, first, paged) for index in asked]
+        names = [name_of(index, everywhere, first, paged) for index in specs]
     for name in names:
-        if name not in everywhere and not _is_own(name, files, found, places):
+        if name not in everywhere and not _is_own(name, files, file_system, places):
             known = ", ".join(sorted(everywhere)) or "none"
             raise IndexSpecError(
                 f"no {'file' if places is None else 'sidecar'} has an index {name} that was added "
-                f"to it; those added are: {known}{_elsewhere(name, files, found, places)}"
+                f"to it; those added are: {known}{_sidecar_hint(name, files, file_system, places)}"
             )
-    remove_leftovers_of(files, found)
+    remove_leftovers_of(files, file_system)
     reports = []
     for done, file in enumerate(files):
         if progress:
             progress(file, done, len(files))
-        gone = tuple(name for name in names if name in held[file])
-        if gone:
-            version = version_of(file, found)
+        dropped = tuple(name for name in names if name in names_in[file])
+        if dropped:
+            version = version_of(file, file_system)
             if places is None:
-                warn_of_names(file, found)
+                warn_of_names(file, file_system)
             with quiet():
-                drop_from(open_file(file, found, sidecar=places), names, found, version, places)
-        now = report_of(open_file(file, found, sidecar=places))
-        own = {one.name for one in now.standard if places is None and is_standard(one.name)}
-        kept = tuple(name for name in names if name in own - {*gone})
-        reports.append(replace(now, dropped=gone, kept=kept))
+                drop_from(
+                    open_file(file, file_system, sidecar=places),
+                    names,
+                    file_system,
+                    version,
+                    places,
+                )
+        now = report_of(open_file(file, file_system, sidecar=places))
+        parquet_names = {
+            one.name for one in now.standard if places is None and is_standard(one.name)
+        }
+        untouched = tuple(name for name in names if name in parquet_names - {*dropped})
+        reports.append(replace(now, dropped=dropped, kept=untouched))
     if progress:
         progress(files[-1], len(files), len(files))
     return reports
@@ -97,9 +142,9 @@ def asked_of(
     *,
     all: bool = False,  # noqa: A002 # the name of the command's option
 ) -> list[IndexSpec | str] | None:
-    """Returns one index or several as a list; None for ``all``.
+    """Returns one index or several as a list. Returns None for ``all``.
 
-    Raises ``IndexSpecError`` for what is no index, or if neither or both are given.
+    Raises ``IndexSpecError`` for an object that is not an index, or if neither or both are given.
     """
     if all == (indexes is not None):
         raise IndexSpecError(
@@ -108,12 +153,12 @@ def asked_of(
     if indexes is None:
         return None
     single = isinstance(indexes, str) or hasattr(indexes, "kind")
-    asked: Any = [indexes] if single else indexes
-    found = list(asked)
-    for index in found:
+    items: Any = [indexes] if single else indexes
+    specs = list(items)
+    for index in specs:
         if not isinstance(index, str):
             check_is_index(index)
-    return found
+    return specs
 
 
 def drop_from(
@@ -123,7 +168,7 @@ def drop_from(
     version: Version,
     places: Sidecars | None = None,
 ) -> None:
-    """Take indexes off one file of that ``version``, or its sidecar, if told of ``places``."""
+    """Drops indexes from one file of that ``version``, or its sidecar if there are ``places``."""
     if places is not None:
         check = partial(check_unchanged, file.name, filesystem, version)
         write_sidecar(file, (), names, places, check)
@@ -132,27 +177,29 @@ def drop_from(
         rewrite(file, compose(file, (), names, work), filesystem, version)
 
 
-def _held(file: OpenedFile, places: Sidecars | None) -> set[str]:
-    """As ``held_names``. Raises ``FormatError`` where they cannot be taken off."""
+def _names_to_drop(file: OpenedFile, places: Sidecars | None) -> set[str]:
+    """Returns the same as ``held_names``. Raises ``FormatError`` if they cannot be dropped."""
     if places is None and file.directory is not None:
         check_changeable(file)
     return held_names(file, places)
 
 
 def is_standard(name: str) -> bool:
-    """Is it the name of one of the format's own indexes, as a page index or a bloom filter?"""
+    """True if a page index or a bloom filter has this name."""
     return name.rpartition(":")[2] in (PageIndex.kind, Bloom.kind)
 
 
 def own_names(file: OpenedFile) -> set[str]:
-    """The names of the format's own indexes of a file, whoever wrote them."""
+    """Returns the names of a file's page indexes and bloom filters, including those written with
+    it.
+    """
     return {one.name for one in standard_of(file) if is_standard(one.name)}
 
 
 def _is_own(name: str, files: Sequence[str], filesystem: Any, places: Sidecars | None) -> bool:
-    """True if a file was written with the index, or if no file has rows that it could be of.
+    """True if a file was written with the index, or if no file has rows.
 
-    ``add_indexes`` adds nothing there, so there is nothing to drop.
+    ``add_indexes`` adds nothing to files without rows, so there is nothing to drop.
     """
     if places is not None or not is_standard(name):
         return False
@@ -162,22 +209,24 @@ def _is_own(name: str, files: Sequence[str], filesystem: Any, places: Sidecars |
     )
 
 
-def _elsewhere(name: str, files: Sequence[str], filesystem: Any, places: Sidecars | None) -> str:
-    """Where a name is, if it is in sidecars instead."""
-    beside = Sidecars(filesystem)
+def _sidecar_hint(name: str, files: Sequence[str], filesystem: Any, places: Sidecars | None) -> str:
+    """Returns what an error adds if the index is in sidecars instead. Returns "" if it is not."""
+    sidecars = Sidecars(filesystem)
     if places is not None or all(
-        name not in held_names(open_file(file, filesystem), beside) for file in files
+        name not in held_names(open_file(file, filesystem), sidecars) for file in files
     ):
         return ""
     return "; the one beside it is dropped with sidecar=True"
 
 
 def held_names(file: OpenedFile, places: Sidecars | None) -> set[str]:
-    """The names of all indexes that were added to a file, or to its sidecar, be it stale."""
+    """Returns the names of all indexes that were added to a file, or to its sidecar, stale ones
+    included.
+    """
     if places is not None:
         file.sections.check_beside()
-        beside = file.sections.beside
-        entries = beside.directory.indexes if beside else file.sections.stale.get(True, ())
+        holder = file.sections.beside
+        entries = holder.directory.indexes if holder else file.sections.stale.get(True, ())
         return {entry.name for entry in entries}
     if file.directory is None:
         return set()
@@ -186,30 +235,32 @@ def held_names(file: OpenedFile, places: Sidecars | None) -> set[str]:
 
 
 def _with_page_indexes(file: OpenedFile) -> set[str]:
-    """The columns that bounds by page were added for."""
+    """Returns the columns that page bounds were added for."""
     if file.directory is None:
         return set()
-    added = added_parts(file, base_of(file))
-    leaves = {part.chunk[1] for _, part in added if part.name == "column_index"}
+    parts = added_parts(file, base_of(file))
+    leaves = {part.chunk[1] for _, part in parts if part.name == "column_index"}
     return {file.schema.leaves[leaf].name for leaf in leaves}
 
 
 def name_of(
     index: IndexSpec | str, known: set[str], file: OpenedFile, paged: OpenedFile | None = None
 ) -> str:
-    """What an index is called in ``file``, of those ``known``; of page indexes ``paged`` tells, by
-    default the same. Raises ``IndexSpecError``.
+    """Returns the name of an index in ``file``. ``known`` are the names of existing indexes.
+
+    The columns of page indexes are taken from ``paged``, by default ``file``. Raises
+    ``IndexSpecError`` for page indexes of some of the columns only.
     """
     if isinstance(index, str) and index in known:
         return index
-    wanted = parse(index) if isinstance(index, str) else index
-    if isinstance(wanted, PageIndex) and wanted.columns:
-        of = _with_page_indexes(paged or file)
-        if PageIndex.kind in known and of - {*wanted.columns}:
-            told = f"those that were added are of {', '.join(sorted(of))}"
-            raise IndexSpecError(f"{index}: page indexes are dropped together: page_index; {told}")
+    spec = parse(index) if isinstance(index, str) else index
+    if isinstance(spec, PageIndex) and spec.columns:
+        indexed_columns = _with_page_indexes(paged or file)
+        if PageIndex.kind in known and indexed_columns - {*spec.columns}:
+            hint = f"those that were added are of {', '.join(sorted(indexed_columns))}"
+            raise IndexSpecError(f"{index}: page indexes are dropped together: page_index; {hint}")
         return PageIndex.kind
     try:
-        return names_of(file, [wanted])[0]
-    except IndexSpecError:  # as of a column that this file has not
-        return spec_name(wanted)
+        return names_of(file, [spec])[0]
+    except IndexSpecError:  # for example, of a column that this file lacks
+        return spec_name(spec)

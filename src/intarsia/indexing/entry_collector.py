@@ -1,4 +1,4 @@
-"""From values to the rows of sections: what is gathered of each index while a file is read."""
+"""Collects the rows of sections while a file is read: keys with granules, or summaries."""
 
 from __future__ import annotations
 
@@ -20,41 +20,43 @@ from intarsia.memory import share
 from intarsia.row_ranges import Int64Array, UInt64Array
 
 _SLICE_BYTES = 4 * 1024 * 1024
-"""Bytes of values a kind is given at a time: it may make many keys of them."""
+"""Bytes of values that a kind gets at a time. It may make many keys from each value."""
 _MOST_VALUES = 1_000_000
+"""Distinct values that an index with exact keys may have."""
 _MOST_VALUE_BYTES = 256 * 1024 * 1024
-"""Distinct values, and their bytes, that keys may be."""
+"""Bytes of the distinct values that an index with exact keys may have."""
 
 
 class Gatherer(Protocol):
-    """Takes the values of one index, in order of rows, and gives the rows of its section."""
+    """Takes the values of one index in order of rows, and gives the rows of its section."""
 
     schema: pa.Schema
 
     def add(self, values: Values) -> None:
-        """Take more values."""
+        """Takes more values."""
 
     def take(self, block: pa.Table, first: int) -> None:
-        """Take, instead of values, a block of rows that another gave of some row groups.
+        """Takes a block of rows that another gatherer made from some row groups, instead of values.
 
-        Their granules, which it numbered from 0, follow those taken before: the first is ``first``.
+        The block numbers its granules from 0. They follow the granules taken before: the first one
+        is number ``first``.
         """
 
     def blocks(self) -> Iterator[pa.Table]:
-        """The rows of the section, in blocks. Called once, at the end."""
+        """Yields the rows of the section, in blocks. Called once, at the end."""
 
 
 def gatherer_for(
     index: EmbeddedIndex, of: Subject, starts: Int64Array, work: Workspace
 ) -> Gatherer:
-    """What gathers for ``index``, of whose granules ``starts`` are the first rows."""
+    """Returns the gatherer for ``index``. ``starts`` are the first rows of its granules."""
     if isinstance(index, Summary):
         return Summaries(index, of, starts)
     return ExactKeys(index, of, starts, work) if index.exact else Fingerprints(index, starts, work)
 
 
 class _Entries:
-    """What inverted kinds have in common: values that are left out, and granules."""
+    """The base of gatherers of inverted kinds: leaves out values, and assigns granules to keys."""
 
     def __init__(self, index: Inverted, starts: Int64Array, work: Workspace) -> None:
         self._index, self._starts = index, starts
@@ -69,7 +71,7 @@ class _Entries:
             self._add(*values)
 
     def _add(self, values: pa.Array, rows: Int64Array) -> None:
-        keep = _kept(self._index, values)
+        keep = _taken_values(self._index, values)
         if keep is not None:
             values, rows = values.filter(keep), rows[keep.to_numpy(zero_copy_only=False)]
         granules = _granules_of(rows, self._starts)
@@ -81,12 +83,12 @@ class _Entries:
         self._runs.add(entries)
 
     def _numbers(self, keys: KeyArray) -> UInt64Array:
-        """A number for each key, in an array of its own."""
+        """Returns a number for each key, in a new array."""
         raise NotImplementedError
 
 
 class Fingerprints(_Entries):
-    """Entries of fingerprints."""
+    """Gathers entries of fingerprints."""
 
     schema = STEP_SCHEMA
 
@@ -102,7 +104,7 @@ class Fingerprints(_Entries):
 
 
 class ExactKeys(_Entries):
-    """Entries of values: numbered as they come, and put into order at the end."""
+    """Gathers entries of values. Values are numbered as they appear and sorted at the end."""
 
     def __init__(self, index: Inverted, of: Subject, starts: Int64Array, work: Workspace) -> None:
         super().__init__(index, starts, work)
@@ -112,9 +114,9 @@ class ExactKeys(_Entries):
     def _numbers(self, keys: KeyArray) -> UInt64Array:
         assert isinstance(keys, pa.Array)
         encoded = keys.dictionary_encode(null_encoding="encode")
-        found = encoded.dictionary
-        known = pc.index_in(found, value_set=self._values)
-        new = found.filter(known.is_null())
+        distinct_keys = encoded.dictionary
+        known = pc.index_in(distinct_keys, value_set=self._values)
+        new = distinct_keys.filter(known.is_null())
         numbers = np.array(known.fill_null(0).to_numpy(zero_copy_only=False), dtype=np.uint64)
         is_new = known.is_null().to_numpy(zero_copy_only=False)
         numbers[is_new] = len(self._values) + np.arange(len(new))
@@ -124,8 +126,8 @@ class ExactKeys(_Entries):
         if len(self._values) > _MOST_VALUES or self._values.nbytes > most_bytes:
             name = index_name(self._index.on, self._index.kind)
             raise IndexSpecError(f"no index {name}: there are too many distinct values; try lookup")
-        found_numbers: UInt64Array = numbers[encoded.indices.to_numpy(zero_copy_only=False)]
-        return found_numbers
+        key_numbers: UInt64Array = numbers[encoded.indices.to_numpy(zero_copy_only=False)]
+        return key_numbers
 
     def take(self, block: pa.Table, first: int) -> None:
         numbers = self._numbers(block["key"].combine_chunks())
@@ -147,7 +149,9 @@ class ExactKeys(_Entries):
     def _block(
         self, merged: UInt64Array, order: Int64Array, starts: Int64Array, counts: Int64Array
     ) -> pa.Table:
-        """The entries of some values, which begin at ``starts``, as rows of the section."""
+        """Returns the entries of some values as rows of the section. The entries begin at
+        ``starts``.
+        """
         places = np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
         keys = self._values.take(pa.array(np.repeat(order, counts)))
         granules = merged[places].astype(np.uint32)
@@ -155,20 +159,20 @@ class ExactKeys(_Entries):
 
 
 class Summaries:
-    """A summary of each granule, as soon as all its values are there."""
+    """Makes the summary of each granule as soon as all its values are there."""
 
     def __init__(self, index: Summary, of: Subject, starts: Int64Array) -> None:
         self._index, self._starts = index, starts
-        self._held: list[pa.Array] = []
+        self._pending_values: list[pa.Array] = []
         self._done = self._next = int(starts[0])
-        self._found: list[pa.RecordBatch] = []
+        self._batches: list[pa.RecordBatch] = []
         empty = index.summarize(pa.array([], of.type), np.zeros(1, dtype=np.int64))
         _check_summaries(index, empty, 0)
-        self._found.append(empty)
+        self._batches.append(empty)
         self.schema = empty.schema
 
     def add(self, values: Values) -> None:
-        self._held.append(values.values)
+        self._pending_values.append(values.values)
         self._next += len(values.values)
         first, last = np.searchsorted(self._starts, (self._done, self._next)).tolist()
         if last < len(self._starts) and self._starts[last] > self._next:
@@ -176,22 +180,24 @@ class Summaries:
         if last <= first:
             return
         edges = self._starts[first : last + 1] - self._done
-        whole = pa.concat_arrays(self._held)
-        found = self._index.summarize(whole.slice(0, int(edges[-1])), edges)
-        _check_summaries(self._index, found, last - first, self.schema)
-        self._found.append(found)
+        whole = pa.concat_arrays(self._pending_values)
+        summaries = self._index.summarize(whole.slice(0, int(edges[-1])), edges)
+        _check_summaries(self._index, summaries, last - first, self.schema)
+        self._batches.append(summaries)
         self._done = int(self._starts[last])
-        self._held = [whole.slice(int(edges[-1]))]
+        self._pending_values = [whole.slice(int(edges[-1]))]
 
     def take(self, block: pa.Table, first: int) -> None:
-        self._found += block.to_batches()
+        self._batches += block.to_batches()
 
     def blocks(self) -> Iterator[pa.Table]:
-        yield pa.Table.from_batches(self._found, self.schema).combine_chunks()
+        yield pa.Table.from_batches(self._batches, self.schema).combine_chunks()
 
 
 def _granules_of(rows: Int64Array, starts: Int64Array) -> Int64Array:
-    """The granule of each of ``n`` rows, which ascend, by the first rows of granules."""
+    """Returns the granule of each of ``n`` ascending rows. ``starts`` are the first rows of
+    granules.
+    """
     if not len(rows):
         return np.empty(0, dtype=np.int64)
     first, last = (np.searchsorted(starts, rows[[0, -1]], side="right") - 1).tolist()
@@ -200,21 +206,21 @@ def _granules_of(rows: Int64Array, starts: Int64Array) -> Int64Array:
     return np.repeat(np.arange(first, last + 1), counts)
 
 
-def _kept(index: Inverted, values: pa.Array) -> pa.BooleanArray | None:
-    """Which values the kind is given; None where that is all of them."""
+def _taken_values(index: Inverted, values: pa.Array) -> pa.BooleanArray | None:
+    """Returns which values the kind takes. Returns None if it takes all of them."""
     left_out = []
     if not index.nulls:
         left_out.append(values.is_null())
     if not index.nans and pa.types.is_floating(values.type):
         left_out.append(pc.fill_null(pc.is_nan(values), False))
-    for found in left_out:
-        if pc.any(found).as_py():
+    for mask in left_out:
+        if pc.any(mask).as_py():
             return pc.invert(left_out[0] if len(left_out) == 1 else pc.or_(*left_out))
     return None
 
 
 def _check_keys(index: Inverted, keys: KeyArray, positions: Positions, values: pa.Array) -> None:
-    """Raise ``IndexSpecError`` for what a kind must not give."""
+    """Raises ``IndexSpecError`` if a kind's keys break the contract of kinds."""
     problem = None
     if index.exact != isinstance(keys, pa.Array) or (index.exact and keys.type != values.type):
         problem = "keys of another type"
@@ -229,15 +235,18 @@ def _check_keys(index: Inverted, keys: KeyArray, positions: Positions, values: p
 
 
 def _check_summaries(
-    index: Summary, found: pa.RecordBatch, granules: int, schema: pa.Schema | None = None
+    index: Summary, summaries: pa.RecordBatch, granules: int, schema: pa.Schema | None = None
 ) -> None:
-    """Raise ``IndexSpecError`` for what a kind must not give; ``schema`` is of those before."""
+    """Raises ``IndexSpecError`` if a kind's summaries break the contract of kinds.
+
+    ``schema`` is the schema of the summaries before.
+    """
     problem = None
-    if not isinstance(found, pa.RecordBatch):
-        problem = f"a {type(found).__name__}, not a RecordBatch"
-    elif found.num_rows != granules:
-        problem = f"{found.num_rows} summaries of {granules} granules"
-    elif schema is not None and found.schema != schema:
+    if not isinstance(summaries, pa.RecordBatch):
+        problem = f"a {type(summaries).__name__}, not a RecordBatch"
+    elif summaries.num_rows != granules:
+        problem = f"{summaries.num_rows} summaries of {granules} granules"
+    elif schema is not None and summaries.schema != schema:
         problem = "summaries of other columns or types than of no values"
     if problem:
         raise IndexSpecError(f"index kind {index.kind!r} gave {problem}")

@@ -1,4 +1,4 @@
-"""Indexes taken out of their file, as Parquet files of their own that any tool reads."""
+"""Exports an index as a Parquet file of its own, which any tool can read."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from intarsia.parquet.footer import MAGIC
 from intarsia.scan.parquet_file import open_source
 
 _PIECE_BYTES = 8 * 1024 * 1024
+"""Bytes that are copied at a time."""
 
 
 @public
@@ -33,34 +34,57 @@ def export_index(
     filesystem: Any = None,
     sidecar: PathLike | None = None,
 ) -> None:
-    """Write one index of a file to ``out``, a Parquet file.
+    """Writes one index of a file as a Parquet file of its own.
 
-    It has a row for each key and granule, or step to one (``section_write``), sorted; of a kind
-    that sums up, a row for each granule.
+    The file has a row for each pair of key and granule, sorted, or for each step from one pair to
+    the next (see ``index.section.writer``). For a kind that stores summaries, it has a row for each
+    granule. The footer's key/value metadata says where granules start. Indexes of unregistered
+    kinds can be exported as well.
 
-    An index is named as it is listed, ``"trace_id:lookup"``, or given as for ``add_indexes``; those
-    of kinds unknown here can be exported as well. ``filesystem`` is that of ``path`` and of
-    ``out``, which takes the place of what is there at once. Where granules start is in the footer's
-    key/values.
+    Parameters
+    ----------
+    path : str or path-like
+        The Parquet file that has the index.
+    index : index or str
+        The index by the name that ``list_indexes`` gives, such as ``"trace_id:lookup"``, or as for
+        ``add_indexes``.
+    out : str or path-like
+        The file to write. An existing file is replaced in one step.
+    filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
+        The file system of ``path`` and ``out``. By default it is taken from the URIs; other paths
+        are local.
+    sidecar : path-like, optional
+        The folder of the sidecar, if it is not the usual ``_intarsia`` beside the file.
 
-    Raises ``IndexSpecError`` where the file has no such index, or one that is no Parquet, as a list
-    of DataFusion's; ``FormatError`` for one that is damaged, ``PathError`` where ``out`` cannot be
-    written, or is the file itself.
+    Raises
+    ------
+    IndexSpecError
+        If the file has no such index, or the index is not stored as Parquet, as ``DistinctIDX1``.
+    FormatError
+        If the index is damaged.
+    PathError
+        If ``out`` cannot be written, or is the file itself.
+
+    Examples
+    --------
+    >>> ia.export_index("logs.parquet", "trace_id:lookup", "index.parquet")
+    >>> ia.ParquetFile("index.parquet").num_rows
+    1000
     """
-    found, place = resolve(path, filesystem)
-    with contextlib.closing(FileSource(found, place)) as source:
-        file = open_source(source, places=places_of(found, sidecar))
+    file_system, file_path = resolve(path, filesystem)
+    with contextlib.closing(FileSource(file_system, file_path)) as source:
+        file = open_source(source, places=places_of(file_system, sidecar))
         target = resolve(out, filesystem)
-        if target[0].equals(found) and _is_one(found, place, target[1]):
+        if target[0].equals(file_system) and _is_one(file_system, file_path, target[1]):
             raise PathError(f"{out}: the index is read from this file, which is not to be changed")
         entry = _entry(file, index)
         window = file.sections.holders[entry].window(entry)
         _check(file, entry, window)
-        with replacing(target[1], target[0], like=place) as create, create() as written:
+        with replacing(target[1], target[0], like=file_path) as create, create() as sink:
             for start in range(0, entry.length, _PIECE_BYTES):
                 (piece,) = window.read([(start, min(_PIECE_BYTES, entry.length - start))])
-                written.write(piece)
-            written.write(MAGIC)
+                sink.write(piece)
+            sink.write(MAGIC)
 
 
 def _is_one(filesystem: pafs.FileSystem, one: str, other: str) -> bool:
@@ -70,23 +94,27 @@ def _is_one(filesystem: pafs.FileSystem, one: str, other: str) -> bool:
 
 
 def _entry(file: OpenedFile, index: IndexSpec | str) -> IndexEntry:
-    """What the file's directory says of an index."""
-    there = {entry.name: entry for entry in file.sections.entries}
-    name = name_of(index, set(there), file)
-    if name not in there:
-        known = ", ".join(sorted(there)) or "none"
+    """Returns the directory entry of an index."""
+    entries = {entry.name: entry for entry in file.sections.entries}
+    name = name_of(index, set(entries), file)
+    if name not in entries:
+        known = ", ".join(sorted(entries)) or "none"
         raise IndexSpecError(
-            f"{file.name}: there is no index {name} to be exported; those of our own are: {known}"
+            f"{file.name}: there is no index {name} to export; the file has: {known}"
         )
-    return there[name]
+    return entries[name]
 
 
 def _check(file: OpenedFile, entry: IndexEntry, section: Source) -> None:
-    """Raise where a section is none that can be read by itself."""
+    """Raises an error if a section is not a Parquet file that can be read by itself."""
     start, metadata = section.read(
         [(0, min(len(MAGIC), entry.length)), (entry.length - entry.meta_length, entry.meta_length)]
     )
     if start != MAGIC:
-        raise IndexSpecError(f"{file.name}: index {entry.name} is no Parquet by itself")
+        raise IndexSpecError(
+            f"{file.name}: index {entry.name} is not stored as Parquet, so it cannot be exported"
+        )
     if zlib.crc32(metadata) != entry.meta_crc32:
-        raise FormatError(f"{file.name}: index {entry.name} is damaged: its checksum is another")
+        raise FormatError(
+            f"{file.name}: index {entry.name} is damaged: its checksum does not match"
+        )

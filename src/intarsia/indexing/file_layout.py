@@ -1,4 +1,4 @@
-"""A file with indexes added or taken away, as parts of its old bytes and new ones.
+"""Lays out a file with indexes added or dropped, from parts of its old bytes and new bytes.
 
 ::
 
@@ -8,7 +8,7 @@
     replace one  └─ as it was written ────┘ | page indexes | bloom filters | sections | …
     drop all     └─ as it was written ────┘
 
-Page indexes stay together: DataFusion fetches them as one range, with all that lies between.
+Page indexes stay together: DataFusion fetches them as one range, with all bytes between them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from intarsia.index.directory import (
 from intarsia.index.kinds.distinct_idx1 import KEY, DistinctIDX1
 from intarsia.index.parquet_indexes import Bloom, PageIndex, Standard
 from intarsia.index.registry import IndexSpec
-from intarsia.indexing.build import Builder, FromPages, Told, names_of, new_file_id
+from intarsia.indexing.build import Builder, FromPages, GroupProgress, names_of, new_file_id
 from intarsia.indexing.parquet_index_build import ChunkPart
 from intarsia.io.external_sort import Workspace
 from intarsia.io.file_parts import Composed, Part
@@ -52,9 +52,9 @@ from intarsia.parquet.metadata import ColumnChunk
 
 
 def base_of(file: OpenedFile) -> Footer:
-    """The footer of the file as it was before anything was added.
+    """Returns the footer that the file had before anything was added.
 
-    Raises ``FormatError`` where the directory does not say so truly.
+    Raises ``FormatError`` if the file does not begin with what the directory says.
     """
     assert file.directory is not None
     length = file.directory.base_length
@@ -63,14 +63,14 @@ def base_of(file: OpenedFile) -> Footer:
         if binding_of(base.metadata) != file.directory.binding:
             raise FormatError("it has other row groups")
     except FormatError as error:
-        message = f"the file does not begin with the one that indexes were added to: {error}"
+        message = f"the file does not begin with the file that indexes were added to: {error}"
         raise FormatError(message, Where(file.name)) from error
     return base
 
 
 def added_parts(file: OpenedFile, base: Footer) -> list[tuple[str, ChunkPart[ByteRange]]]:
-    """The format's own indexes that were added to a file, each with its name."""
-    found = []
+    """Returns the page indexes and bloom filters that were added to a file, each with its name."""
+    named_parts = []
     for leaf in file.schema.leaves:
         for group, old in enumerate(base.metadata.row_groups):
             now, before = file.column_chunk(group, leaf.index), old.columns[leaf.index]
@@ -79,11 +79,12 @@ def added_parts(file: OpenedFile, base: Footer) -> list[tuple[str, ChunkPart[Byt
                 if place is not None and place != _place(before, name):
                     part = ChunkPart((group, leaf.index), place, name)
                     bloom = index_name(leaf.name, Bloom.kind)
-                    found.append((bloom if part.is_bloom else PageIndex.kind, part))
-    return found
+                    named_parts.append((bloom if part.is_bloom else PageIndex.kind, part))
+    return named_parts
 
 
 def _place(chunk: ColumnChunk, name: str) -> ByteRange | None:
+    """Returns where a chunk's page index or bloom filter is. Returns None if it has none."""
     holder: Any = chunk.meta_data if name == "bloom_filter" else chunk
     offset = getattr(holder, f"{name}_offset", None)
     length = getattr(holder, f"{name}_length", None)
@@ -95,23 +96,23 @@ def compose(
     add: Sequence[IndexSpec],
     drop: Collection[str],
     work: Workspace,
-    told: Told | None = None,
+    on_group_done: GroupProgress | None = None,
     builder: Builder | None = None,
 ) -> Composed:
-    """``file`` with the indexes ``add`` and without those of the names ``drop``.
+    """Returns ``file`` with the indexes ``add`` and without the indexes named in ``drop``.
 
-    Where that takes none away, the whole old file is kept, and is all there is where nothing is
-    new; else what it was when it was written. What is composed is in ``work`` in part. Raises
-    ``FormatError`` as ``base_of`` does.
+    If nothing is taken away, the whole old file is kept, and nothing follows it if nothing is new.
+    Otherwise the result begins with the file as it was before indexes were added. The new parts are
+    partly files in ``work``. Raises ``FormatError`` as ``base_of`` does.
     """
     builder = builder or FromPages()
     old = file.directory
-    gone = {*drop, *names_of(file, add)} - ({PageIndex.kind} - {*drop})
-    entries = [entry for entry in (old.indexes if old else ()) if entry.name not in gone]
-    made = _standard(file, add, builder)
-    added: list[ChunkPart[ByteRange]] = []
-    footer, kept = file.footer, file.source.size
-    is_scattered = not all(p.is_bloom for p in made) and bool(page_index_places(file.metadata))
+    dropped_names = {*drop, *names_of(file, add)} - ({PageIndex.kind} - {*drop})
+    entries = [entry for entry in (old.indexes if old else ()) if entry.name not in dropped_names]
+    new_parts = _standard(file, add, builder)
+    carried_parts: list[ChunkPart[ByteRange]] = []
+    footer, kept_bytes = file.footer, file.source.size
+    is_scattered = not all(p.is_bloom for p in new_parts) and bool(page_index_places(file.metadata))
     if old is not None and (
         drop
         or is_scattered
@@ -119,29 +120,35 @@ def compose(
         or any(isinstance(i, Bloom) for i in add)
     ):
         base = base_of(file)
-        there = added_parts(file, base)
-        added = [part for index, part in there if index not in gone]
-        if is_scattered or len(entries) < len(old.indexes) or len(added) < len(there):
-            footer, kept = base.raw, old.base_length
-    out = _Parts(kept)
-    is_anew = kept < file.source.size
-    for part in sorted([*(added if is_anew else ()), *made], key=lambda part: part.is_bloom):
+        existing_parts = added_parts(file, base)
+        carried_parts = [part for index, part in existing_parts if index not in dropped_names]
+        if (
+            is_scattered
+            or len(entries) < len(old.indexes)
+            or len(carried_parts) < len(existing_parts)
+        ):
+            footer, kept_bytes = base.raw, old.base_length
+    out = _Parts(kept_bytes)
+    is_rewritten = kept_bytes < file.source.size
+    for part in sorted(
+        [*(carried_parts if is_rewritten else ()), *new_parts], key=lambda part: part.is_bloom
+    ):
         out.change(part.chunk, part.fields(out.put(part.data)))
-    if is_anew:
+    if is_rewritten:
         entries = [replace(e, offset=out.put((e.offset, e.length))) for e in entries]
     file_id = old.file_id if old else builder.file_id or new_file_id()
     embedded = [index for index in add if not isinstance(index, Standard)]
-    for built in builder.sections(file, embedded, file_id, work, told):
+    for built in builder.sections(file, embedded, file_id, work, on_group_done):
         entry = built.entry(out.end)
         out.put(built.section.data)
         entries.append(entry)
-    is_same = kept == file.source.size == out.end
-    if not out.changes and (is_same or (kept < file.source.size and not entries)):
-        return Composed(kept, ())
+    is_same = kept_bytes == file.source.size == out.end
+    if not out.changes and (is_same or (kept_bytes < file.source.size and not entries)):
+        return Composed(kept_bytes, ())
     if sum(entry.kind == DistinctIDX1.kind for entry in entries) > 1:
-        raise IndexSpecError(f"{file.name}: a file has room for one index {DistinctIDX1.kind}")
+        raise IndexSpecError(f"{file.name}: a file can have only one index {DistinctIDX1.kind}")
     directory = Directory(
-        file_id, binding_of(file.metadata), old.base_length if old else kept, tuple(entries)
+        file_id, binding_of(file.metadata), old.base_length if old else kept_bytes, tuple(entries)
     )
     return out.closed(footer, directory, file.source)
 
@@ -149,41 +156,44 @@ def compose(
 def _standard(
     file: OpenedFile, indexes: Sequence[IndexSpec], builder: Builder
 ) -> list[ChunkPart[bytes]]:
-    """The format's own of ``indexes``, made; pages are those that they tell of from now on."""
-    made = []
+    """Builds the page indexes and bloom filters among ``indexes``.
+
+    From now on, granules are the pages of the new offset indexes.
+    """
+    parts = []
     for index in indexes:
         for part in builder.standard(file, index) if isinstance(index, Standard) else ():
-            made.append(part)
-            if part.name == "offset_index":  # granules are to be the pages that it tells of
+            parts.append(part)
+            if part.name == "offset_index":  # granules are its pages
                 file.page_indexes.learn(part.chunk, part.data)
-    return made
+    return parts
 
 
 class _Parts:
-    """Parts that follow the first ``kept`` bytes."""
+    """The parts that follow the first ``kept_bytes`` bytes of the old file."""
 
-    def __init__(self, kept: int) -> None:
-        self._kept = self.end = kept
+    def __init__(self, kept_bytes: int) -> None:
+        self._kept_bytes = self.end = kept_bytes
         self._parts: list[Part] = []
-        self._at: dict[int, Part] = {}
+        self._part_at: dict[int, Part] = {}
         self.changes: dict[ChunkId, dict[str, Any]] = {}
 
     def put(self, part: Part) -> int:
-        """Where ``part`` is put."""
+        """Appends ``part`` and returns its offset."""
         at = self.end
         self._parts.append(part)
-        self._at[at] = part
+        self._part_at[at] = part
         self.end += part[1] if isinstance(part, tuple) else len(part)
         return at
 
     def change(self, chunk: ChunkId, fields: Any) -> None:
-        """Have a chunk's metadata changed."""
+        """Records new fields of a chunk's metadata."""
         own = self.changes.setdefault(chunk, {})
         for name, value in fields.items():
             own[name] = {**own.get(name, {}), **value} if isinstance(value, dict) else value
 
     def closed(self, footer: bytes, directory: Directory, old: Source) -> Composed:
-        """All parts, the directory and the new footer, of what was the file ``old``."""
+        """Returns all parts, the directory and the new footer. ``old`` is the file as it was."""
         lists = [entry for entry in directory.indexes if entry.kind == DistinctIDX1.kind]
         if self.changes:
             footer = with_chunks(with_column_orders(footer), self.changes)
@@ -192,18 +202,20 @@ class _Parts:
         directory = replace(directory, checksums=self._checksums(footer, old))
         document, pointer = encode_directory(directory, self.end)
         ends = (document, framed(with_key_values(footer, {FOOTER_KEY: pointer})))
-        return Composed(self._kept, (*self._parts, *ends))
+        return Composed(self._kept_bytes, (*self._parts, *ends))
 
     def _checksums(self, footer: bytes, old: Source) -> Checksums:
-        """Those of the footer to be, and of the page indexes it tells of."""
+        """Returns the checksums of the new footer and of the page indexes that it points at."""
         places = [place for _, place in page_index_places(decode_footer(footer)[0])]
-        kept = [place for place in places if place[0] < self._kept]
+        kept_places = [place for place in places if place[0] < self._kept_bytes]
         try:
-            data: dict[ByteRange, bytes | memoryview] = dict(zip(kept, old.read(kept), strict=True))
-        except FormatError:  # outside the file: then none of them is vouched for
+            data: dict[ByteRange, bytes | memoryview] = dict(
+                zip(kept_places, old.read(kept_places), strict=True)
+            )
+        except FormatError:  # outside the file: none of them gets a checksum
             return Checksums(footer_checksum(footer), ())
         for place in places:
             if place not in data:
-                part = self._at[place[0]]
+                part = self._part_at[place[0]]
                 data[place] = old.read([part])[0] if isinstance(part, tuple) else part
         return Checksums(footer_checksum(footer), tuple(zlib.crc32(data[p]) for p in places))

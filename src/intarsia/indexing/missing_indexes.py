@@ -1,4 +1,4 @@
-"""Which indexes a file can have, and has already, so that what is done again does only the rest."""
+"""Finds out which indexes a file can have, and which it already has."""
 
 from __future__ import annotations
 
@@ -21,18 +21,22 @@ from intarsia.pruning.term import columns_named
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which indexes one file is due, and the names of those that it has; why it cannot have others,
-    by their names.
+    """The indexes that one file is to be given, and those that it has or cannot have.
+
+    ``due`` are the indexes to build, ``there`` the names of those that the file has. ``unfit`` maps
+    the names of those that it cannot have to the reason.
     """
 
     due: tuple[IndexSpec, ...]
     there: tuple[str, ...]
     unfit: Mapping[str, str]
     absent: Mapping[str, Sequence[str]]
-    """Of those, the columns that it lacks, by the indexes' names."""
+    """The columns that the file lacks, by the names of the unfit indexes."""
 
     def without(self, unknown: Iterable[str]) -> Choice:
-        """Returns the same, with indexes of kinds that are not known here among the unfit."""
+        """Returns the same choice, with the ``unknown`` names of unregistered kinds among the
+        unfit.
+        """
         names = sorted(unknown)
         return Choice(
             self.due,
@@ -42,7 +46,7 @@ class Choice:
         )
 
     def reason(self, name: str) -> str:
-        """Why the file cannot have the index of a name, in few words."""
+        """Returns in few words why the file cannot have the index of a name."""
         absent = self.absent[name]
         if absent:
             return f"no column {', '.join(f'`{column}`' for column in absent)}"
@@ -50,15 +54,16 @@ class Choice:
 
     @property
     def why(self) -> str | None:
-        """What is to be said of those that it is not due."""
+        """A message about the indexes that are not due. None if all are due."""
         there = [f"it has {', '.join(self.there)} already"] if self.there else []
         return "; ".join([*there, *self.unfit.values()]) or None
 
 
 def choose(file: OpenedFile, indexes: Sequence[IndexSpec], *, anew: bool, beside: bool) -> Choice:
-    """The indexes that a file can have and, unless they are built ``anew``, has not.
+    """Returns which indexes a file is to be given.
 
-    With ``beside``, its sidecar is to have them.
+    Indexes that it already has are due only with ``anew``. With ``beside``, the indexes go to its
+    sidecar.
     """
     due: list[IndexSpec] = []
     there: list[str] = []
@@ -95,12 +100,12 @@ def _absent_columns(on: str, schema: Schema) -> list[str]:
 
 
 def is_present(file: OpenedFile, index: IndexSpec, *, beside: bool = False) -> bool:
-    """Has ``file`` this very index, with the same parameters, whole, and of what the file is now?
+    """True if ``file`` has this index with the same parameters, whole and not stale.
 
-    With ``beside``, one in its sidecar counts as well. Of an embedded index the metadata is read
-    and compared with its checksum, not every page. Bloom filters count whatever their size; a page
-    index where all columns have what it would give them: where that depends on their values, as on
-    whether there is a NaN, it is not there. Raises ``IndexSpecError`` for one that it cannot have.
+    With ``beside``, an index in its sidecar counts as well. The metadata of an embedded index is
+    compared with its checksum; its pages are not read. Bloom filters count with any size. Page
+    indexes count if all columns have what ``index`` would add. They do not count if that depends on
+    values, as with NaN. Raises ``IndexSpecError`` if the file cannot have the index.
     """
     if isinstance(index, PageIndex):
         return _has_page_index(file, index)
@@ -134,10 +139,10 @@ def _has_page_index(file: OpenedFile, index: PageIndex) -> bool:
 
 def _holds(file: OpenedFile, holder: Holder, index: EmbeddedIndex) -> bool:
     of = check_index(file, index).term
-    wanted = index.kind, index.kind_version, on_of(index, of), of.meaning, _text(index.params)
+    index_key = index.kind, index.kind_version, on_of(index, of), of.meaning, _text(index.params)
     for entry in holder.directory.indexes:
-        found = entry.kind, entry.kind_version, entry.on, entry.meaning, _text(entry.params)
-        if found == wanted:
+        entry_key = entry.kind, entry.kind_version, entry.on, entry.meaning, _text(entry.params)
+        if entry_key == index_key:
             place = holder.window(entry), entry.meta_length, entry.meta_crc32
             try:
                 open_section(index, *place, holder.directory.file_id, file.num_rows)

@@ -1,4 +1,4 @@
-"""Building the format's own indexes, page indexes and bloom filters, from a file's pages."""
+"""Builds Parquet's own indexes, page indexes and bloom filters, from a file's pages."""
 
 from __future__ import annotations
 
@@ -39,36 +39,36 @@ from intarsia.row_ranges import Int64Array
 from intarsia.scan.small_chunks import chunks_of
 
 _MOST_DIGITS = 38
-"""Of decimals that engines take for such."""
+"""Digits of the longest decimals that engines read as decimals."""
 
 
 Data = TypeVar("Data", bytes, ByteRange)
-"""New bytes, or where they are in the old file."""
+"""New bytes, or their place in the old file."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkPart(Generic[Data]):
-    """Bytes to be placed in a file, and the fields of its chunk's metadata that point at them."""
+    """Bytes to be placed in a file, and the fields of the chunk's metadata that point at them."""
 
     chunk: ChunkId
     data: Data
     name: str
-    """``column_index``, ``offset_index`` or ``bloom_filter``: fields are named after it."""
+    """``column_index``, ``offset_index`` or ``bloom_filter``: the prefix of metadata fields."""
 
     @property
     def is_bloom(self) -> bool:
-        """Is it a bloom filter?"""
+        """True for a bloom filter."""
         return self.name == "bloom_filter"
 
     def fields(self, offset: int) -> Mapping[str, Any]:
-        """The changes to the ``ColumnChunk`` when ``data`` is placed at ``offset``."""
+        """Returns the changes to the ``ColumnChunk`` if ``data`` is placed at ``offset``."""
         length = len(self.data) if isinstance(self.data, bytes) else self.data[1]
         place = {f"{self.name}_offset": offset, f"{self.name}_length": length}
         return {"meta_data": place} if self.is_bloom else place
 
 
 def check_standard(file: OpenedFile, index: Standard) -> list[Leaf]:
-    """The columns that are to have ``index``. Raises ``IndexSpecError`` where one cannot."""
+    """Returns the columns that ``index`` is on. Raises ``IndexSpecError`` if one cannot have it."""
     names = index.columns if isinstance(index, PageIndex) else [index.on]
     if names is None:
         return list(file.schema.leaves)
@@ -76,9 +76,9 @@ def check_standard(file: OpenedFile, index: Standard) -> list[Leaf]:
     for name in names:
         leaf = file.schema.leaf(name)
         if leaf is None:
-            of = " (it is of a column alone, not of a function)" if "(" in name else ""
+            hint = " (this index takes columns, not functions)" if "(" in name else ""
             raise IndexSpecError(
-                f"{file.name}: no index {name}:{index.kind}: {no_leaf(name, file.schema)}{of}"
+                f"{file.name}: no index {name}:{index.kind}: {no_leaf(name, file.schema)}{hint}"
             )
         if isinstance(index, Bloom):
             reason = unfit_for_hashing(file.order(leaf.index)) or _misread_by_others(leaf)
@@ -89,14 +89,14 @@ def check_standard(file: OpenedFile, index: Standard) -> list[Leaf]:
 
 
 def _misread_by_others(leaf: Leaf) -> str | None:
-    """Why other readers would lose rows by a bloom filter; None where they would not."""
+    """Returns why other readers would lose rows by a bloom filter. Returns None otherwise."""
     logical = leaf.element.logicalType
     stated = None if logical is None else logical.DECIMAL
     digits = leaf.element.precision if stated is None else stated.precision
     if digits is not None and digits > _MOST_DIGITS:
         return (
-            f"DuckDB takes decimals of more than {_MOST_DIGITS} digits for doubles, which it would "
-            "look for in the filter; a lookup is Intarsia's own"
+            f"DuckDB reads decimals of more than {_MOST_DIGITS} digits as doubles and would "
+            "probe the filter with these; use a lookup index instead"
         )
     return None
 
@@ -104,10 +104,10 @@ def _misread_by_others(leaf: Leaf) -> str | None:
 def build_standard(
     file: OpenedFile, index: Standard, groups: range | None = None
 ) -> Iterator[ChunkPart[bytes]]:
-    """What ``index`` adds to ``file``, chunk by chunk. A chunk keeps the page index it has.
+    """Yields what ``index`` adds to ``file``, chunk by chunk. A chunk keeps the page index it has.
 
-    ``groups`` are the row groups in question, by default all.
-    Raises ``FormatError`` for a chunk that cannot be decoded.
+    ``groups`` are the row groups to build for, by default all. Raises ``FormatError`` for a chunk
+    that cannot be decoded.
     """
     due = list(_due(file, index, groups_of(file) if groups is None else groups))
     for (id_, has_values), chunk in zip(due, chunks_of(file, due), strict=True):
@@ -120,24 +120,24 @@ def build_standard(
 
 
 def _due(file: OpenedFile, index: Standard, groups: range) -> Iterator[tuple[ChunkId, bool]]:
-    """The chunks that lack ``index``; True beside those whose values are to be read for it."""
+    """Yields the chunks that lack ``index``, each with True if its values must be read."""
     known = file.page_indexes
-    wanted = {leaf.index for leaf in check_standard(file, index)}
+    indexed_leaves = {leaf.index for leaf in check_standard(file, index)}
     # Readers skip pages only where every column has an offset index.
-    leaves = range(len(file.schema.leaves)) if isinstance(index, PageIndex) else wanted
+    leaves = range(len(file.schema.leaves)) if isinstance(index, PageIndex) else indexed_leaves
     for group in groups:
         ids = [(group, leaf) for leaf in leaves if file.num_rows_in(group)]
         if isinstance(index, Bloom):
             yield from ((id_, True) for id_ in ids)
             continue
         for id_ in ids:
-            bounds = id_[1] in wanted and known.columns(*id_) is None
+            bounds = id_[1] in indexed_leaves and known.columns(*id_) is None
             if bounds or known.offsets(*id_) is None:
                 yield id_, bounds
 
 
 def groups_of(file: OpenedFile) -> range:
-    """All row groups of a file."""
+    """Returns the range of all row groups of a file."""
     return range(len(file.metadata.row_groups))
 
 
@@ -155,9 +155,9 @@ def _page_index(chunk: Chunk, index: PageIndex, *, bounds: bool) -> Iterator[Chu
     offsets = offset_index_of(chunk, data, levels)
     if offsets is None:
         return  # a page that begins within a row has no first row
-    found = column_index_of(chunk, pages, levels, index.truncate_length) if bounds else None
-    if found is not None:
-        yield ChunkPart(id_, encode_column_index(found), "column_index")
+    column_index = column_index_of(chunk, pages, levels, index.truncate_length) if bounds else None
+    if column_index is not None:
+        yield ChunkPart(id_, encode_column_index(column_index), "column_index")
     if not has_offsets:
         yield ChunkPart(id_, encode_offset_index(offsets), "offset_index")
 
@@ -165,11 +165,12 @@ def _page_index(chunk: Chunk, index: PageIndex, *, bounds: bool) -> Iterator[Chu
 def column_index_of(
     chunk: Chunk, pages: Sequence[PageAt], levels: Sequence[PageLevels], truncate_length: int
 ) -> ColumnIndex | None:
-    """The ColumnIndex of a chunk; None where it cannot have bounds that every reader understands.
+    """Returns the ColumnIndex of a chunk. Returns None if not every reader would understand its
+    bounds.
 
-    That is where its type has no order, where a bound is no value of the type, as a decimal of no
-    bytes, and where it holds a NaN: bounds leave NaN out, and readers that count it as the greatest
-    value would lose rows.
+    That is the case if the type has no order, or if the chunk holds a NaN. Bounds leave NaN out,
+    and readers that order NaN above all values would lose rows. It is also the case if a bound is
+    no value of the type, such as a decimal of no bytes.
     """
     leaf, order = chunk.leaf, chunk.file.order(chunk.leaf.index)
     if not has_bounds(order):
@@ -201,7 +202,7 @@ def column_index_of(
 
 
 def present_counts(leaf: Leaf, levels: Sequence[PageLevels]) -> Int64Array:
-    """How many values each page stores: shape ``(pages,)``."""
+    """Returns how many values each page stores, without nulls. Shape ``(pages,)``."""
     counts = [page.num_present(leaf.max_definition_level) for page in levels]
     return np.array(counts, dtype=np.int64)
 
@@ -239,16 +240,16 @@ def _bloom_filter(chunk: Chunk, index: Bloom) -> bytes:
         np.unique(bloom_hashes(values.drop_null())) for values in chunk.arrays(list(chunk.pages()))
     ]
     hashes = np.unique(np.concatenate([np.empty(0, np.uint64), *parts]))
-    made = BloomFilter.sized(index.ndv or max(len(hashes), 1), index.fpp)
-    made.add(hashes)
-    return made.encode()
+    bloom = BloomFilter.sized(index.ndv or max(len(hashes), 1), index.fpp)
+    bloom.add(hashes)
+    return bloom.encode()
 
 
 def bloom_hashes(values: pa.Array) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """Hashes of values over their bytes as stored, as readers look for them.
+    """Returns hashes of the stored bytes of values, as readers compute them.
 
-    Where there is a zero, both zeros are in; where there is a NaN, the usual one is in as well:
-    a reader looks for one encoding, and others are equal to it.
+    If there is a zero, both zeros are hashed. If there is a NaN, the usual NaN is hashed as well. A
+    reader probes one encoding only, and other encodings compare equal to it.
     """
     if not pa.types.is_floating(values.type):
         return hash_values(values)

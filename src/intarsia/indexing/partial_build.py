@@ -1,15 +1,15 @@
-"""Indexes of large files, built by several: each gathers of some row groups, one merges.
+"""Builds the indexes of large files in parts: each task gathers some row groups, one merges.
 
-A granule never crosses a row group, so what is gathered of row groups that follow each other can be
-kept as it is: as the rows that a section of these row groups alone would have, their granules
-numbered from 0. Read in the order of the row groups, they are the rows of the whole file's section.
+A granule never crosses a row group. A part is therefore stored as the rows of a section of its row
+groups alone, with granules numbered from 0. Read in the order of the row groups, the
+parts are the rows of the whole file's section.
 
 ::
 
-    row groups   0 1 2 │ 3 4 │ 5 6 7     one part each, in any order, anywhere
+    row groups   0 1 2 │ 3 4 │ 5 6 7     one part each, in any order, on any machine
     part         runs of (key, granule), or summaries; bytes of page indexes and bloom filters
-    merge        granule + granules of the parts before; sorted again as it comes: of all indexes
-                 together, or each elsewhere, and what was made of them put together
+    merge        granule + granules of the parts before, sorted again; either all indexes together,
+                 or each index by its own task, with the sections put together at the end
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
 from intarsia.indexing.build import (
     Built,
     Due,
-    Told,
+    GroupProgress,
     check_index,
     due_of,
     gather,
@@ -53,22 +53,24 @@ _CHUNKS = pa.schema(
         ("data", pa.large_binary()),
     ]
 )
-_PLACE = "granules"
-"""The key at which a part says the first rows of its granules, and where they end."""
+_GRANULE_STARTS_KEY = "granules"
+"""The metadata key of the first rows of a part's granules and the row where the last one ends."""
 
 Create = Callable[[int], AbstractContextManager[Path]]
-"""Gives a path to write what is gathered of an index at, told by its number."""
+"""Gives a path to write the part of an index to, given the index's number."""
 Fetch = Callable[[int, Workspace], Path]
-"""Gives the path of a section made elsewhere, by its index's number; a copy may be in a workspace.
+"""Gives the path of a section made by another task, given the index's number.
+
+The file may be a copy in the workspace.
 """
 Reopen = Callable[[int, int], AbstractContextManager[Any]]
-"""Opens what a part has of an index, as a file of pyarrow's: by the numbers of both."""
+"""Opens the part of an index as a pyarrow file, given the numbers of the part and the index."""
 
 
 def cut(file: OpenedFile, most_bytes: int) -> list[range]:
-    """The row groups of a file, divided into runs that follow each other, of about one size each.
+    """Divides the row groups of a file into consecutive runs of about equal size.
 
-    As few as take no more than ``most_bytes`` in the file on average.
+    Makes as few runs as possible, of at most ``most_bytes`` compressed bytes on average.
     """
     sizes = [
         sum(file.chunk(group, leaf.index).total_compressed_size for leaf in file.schema.leaves)
@@ -79,15 +81,15 @@ def cut(file: OpenedFile, most_bytes: int) -> list[range]:
     if count < 2:
         return [groups_of(file)]
     middles = ends - np.array(sizes, dtype=np.int64) // 2
-    of = np.minimum(middles * count // int(ends[-1]), count - 1)
-    edges = [0, *(np.flatnonzero(np.diff(of)) + 1).tolist(), len(sizes)]
+    run_of = np.minimum(middles * count // int(ends[-1]), count - 1)
+    edges = [0, *(np.flatnonzero(np.diff(run_of)) + 1).tolist(), len(sizes)]
     return [range(low, high) for low, high in itertools.pairwise(edges)]
 
 
 def gather_part(
     file: OpenedFile, indexes: Sequence[IndexSpec], groups: range, create: Create
 ) -> None:
-    """Write what the row groups ``groups`` add to each index. Raises as ``build`` does."""
+    """Writes what the row groups ``groups`` add to each index. Raises as ``build`` does."""
     for number, index in enumerate(indexes):
         if isinstance(index, Standard):
             with create(number) as path:
@@ -96,17 +98,19 @@ def gather_part(
     due = due_of(file, [index for index in indexes if not isinstance(index, Standard)], groups)
     with Workspace() as work:
         gathered = gather(file, due, work, groups=groups)
-        for number, one, found in zip(numbers, due, gathered, strict=True):
-            schema = found.schema.with_metadata({_PLACE: one.starts.astype("<i8").tobytes()})
+        for number, one, gatherer in zip(numbers, due, gathered, strict=True):
+            schema = gatherer.schema.with_metadata(
+                {_GRANULE_STARTS_KEY: one.starts.astype("<i8").tobytes()}
+            )
             with create(number) as path:
-                _write(path, schema, found.blocks())
+                _write(path, schema, gatherer.blocks())
 
 
 def _chunk_tables(file: OpenedFile, index: Standard, groups: range) -> Iterator[pa.Table]:
-    for made in build_standard(file, index, groups):
-        if made.name == "offset_index":  # granules are to be the pages that it tells of
-            file.page_indexes.learn(made.chunk, made.data)
-        columns = [[made.chunk[0]], [made.chunk[1]], [made.name], [made.data]]
+    for part in build_standard(file, index, groups):
+        if part.name == "offset_index":  # granules are its pages
+            file.page_indexes.learn(part.chunk, part.data)
+        columns = [[part.chunk[0]], [part.chunk[1]], [part.name], [part.data]]
         yield pa.table(columns, schema=_CHUNKS)
 
 
@@ -122,7 +126,7 @@ def _write(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FromParts:
-    """Makes the ``indexes`` of a file of what ``count`` parts, in order, gathered of them."""
+    """Builds the ``indexes`` of a file from ``count`` gathered parts, in order."""
 
     indexes: Sequence[IndexSpec]
     count: int
@@ -130,10 +134,10 @@ class FromParts:
     file_id: str | None = None
 
     def standard(self, file: OpenedFile, index: Standard) -> Iterable[ChunkPart[bytes]]:
-        """Page indexes and bloom filters, as they were made."""
+        """Yields the page indexes and bloom filters of all parts."""
         for part in range(self.count):
-            with self._opened(part, index) as found:
-                for batch in found:
+            with self._opened(part, index) as batches:
+                for batch in batches:
                     for row in batch.to_pylist():
                         chunk = row["group"], row["leaf"]
                         yield ChunkPart(chunk, row["data"], row["name"])
@@ -144,24 +148,27 @@ class FromParts:
         indexes: Sequence[EmbeddedIndex],
         file_id: str,
         work: Workspace,
-        told: Told | None,
+        on_group_done: GroupProgress | None,
     ) -> list[Built]:
-        """Sections that equal those built at once. Raises ``FormatError`` for other granules."""
+        """Returns sections that equal those built at once.
+
+        Raises ``FormatError`` if a part has other granules than the file.
+        """
         due, gathered = self._gathered(file, indexes, work)
         return sections_of(due, gathered, file_id, work)
 
     def write_one(self, file: OpenedFile, number: int, file_id: str, path: Path) -> None:
-        """Write the section of one of the indexes, for ``FromSections``, which knows it by number.
+        """Writes the section of one index, given by its number, for ``FromSections``.
 
-        Raises ``FormatError`` for other granules.
+        Raises ``FormatError`` if a part has other granules than the file.
         """
         index = self.indexes[number]
         assert not isinstance(index, Standard)
         for other in self.indexes:
             if isinstance(other, Standard):
-                for made in self.standard(file, other):
-                    if made.name == "offset_index":  # granules are the pages that it tells of
-                        file.page_indexes.learn(made.chunk, made.data)
+                for part in self.standard(file, other):
+                    if part.name == "offset_index":  # granules are its pages
+                        file.page_indexes.learn(part.chunk, part.data)
         with Workspace() as work:
             (due,), (gathered,) = self._gathered(file, [index], work)
             write_built(path, gathered, due, file_id)
@@ -173,9 +180,9 @@ class FromParts:
         gathered = [gatherer_for(one.index, one.of, one.starts, work) for one in due]
         for one, gatherer in zip(due, gathered, strict=True):
             for part in range(self.count):
-                with self._opened(part, one.index) as found:
-                    first = _first_granule(file, one, found.schema)
-                    for batch in found:
+                with self._opened(part, one.index) as batches:
+                    first = _first_granule(file, one, batches.schema)
+                    for batch in batches:
                         columns = batch.columns
                         block = pa.Table.from_arrays(columns, schema=gatherer.schema)
                         gatherer.take(block, first)
@@ -189,9 +196,9 @@ class FromParts:
 
 @dataclass(frozen=True, slots=True)
 class FromSections:
-    """Makes the indexes of a file of sections that were each made elsewhere, of the same parts.
+    """Builds the indexes of a file from sections that other tasks made from the same parts.
 
-    They call the file ``file_id`` where it has no name yet.
+    The sections carry ``file_id`` if the file has no id yet.
     """
 
     parts: FromParts
@@ -199,7 +206,7 @@ class FromSections:
     fetch: Fetch
 
     def standard(self, file: OpenedFile, index: Standard) -> Iterable[ChunkPart[bytes]]:
-        """As ``FromParts`` does."""
+        """Yields the page indexes and bloom filters of all parts."""
         return self.parts.standard(file, index)
 
     def sections(
@@ -208,26 +215,30 @@ class FromSections:
         indexes: Sequence[EmbeddedIndex],
         file_id: str,
         work: Workspace,
-        told: Told | None,
+        on_group_done: GroupProgress | None,
     ) -> list[Built]:
-        """The sections that were made."""
-        found = []
+        """Returns the sections that were made."""
+        sections = []
         for index in indexes:
             of = check_index(file, index)
             with on_disk():
                 path = self.fetch(self.parts.indexes.index(index), work)
-                found.append(Built(index, mapped_section(path, index), of.term))
+                sections.append(Built(index, mapped_section(path, index), of.term))
                 work.release(path)
-        return found
+        return sections
 
 
 def _first_granule(file: OpenedFile, due: Due, schema: pa.Schema) -> int:
-    """The number in the whole file of a part's first granule."""
-    starts: Int64Array = np.frombuffer(schema.metadata[_PLACE.encode()], "<i8").astype(np.int64)
+    """Returns the number, in the whole file, of a part's first granule."""
+    starts: Int64Array = np.frombuffer(schema.metadata[_GRANULE_STARTS_KEY.encode()], "<i8").astype(
+        np.int64
+    )
     first = int(np.searchsorted(due.starts, starts[0], side="right")) - 1
     within = due.starts[first : first + len(starts) - 1]
-    # The one list of DistinctIDX1 is of the whole file: its granule begins before.
+    # The list of DistinctIDX1 has one granule, the whole file, which begins before the part.
     if len(due.starts) > 2 and not np.array_equal(within, starts[:-1]):
         name = spec_name(due.index)
-        raise FormatError(f"index {name}: parts have other granules", Where(file.name))
+        raise FormatError(
+            f"index {name}: a part has other granules than the file", Where(file.name)
+        )
     return max(first, 0)

@@ -1,4 +1,4 @@
-"""Files that are changed: what must not be, and others that take their place, sidecars and all."""
+"""Replaces files by changed ones, with their sidecars, and says which must not be changed."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from intarsia.scan.parquet_file import open_file
 
 
 def check_changeable(file: OpenedFile) -> None:
-    """Raise ``FormatError`` for a file that must not be changed.
+    """Raises ``FormatError`` for a file that must not be changed.
 
-    So it is where the footer is not what it was when indexes were added: it is damaged, which a new
-    checksum would vouch for, or another tool changed it, which taking indexes away would undo.
+    That is a file with another footer than when indexes were added. If the footer is damaged, a new
+    checksum would make it look valid. If another tool changed it, dropping indexes would undo that.
     """
     try:
         check_editable(file.footer)
@@ -44,57 +44,57 @@ def check_changeable(file: OpenedFile) -> None:
 
 
 def warn_of_names(path: str, filesystem: Any) -> None:
-    """Warn of a local file that has other names (hard links): these keep the file as it was."""
+    """Warns of a local file with hard links: its other names keep the old file."""
     names, local = 1, local_path(path, filesystem)
     if local is not None:
-        with contextlib.suppress(OSError):  # what opens it tells of it
+        with contextlib.suppress(OSError):  # opening the file reports the error
             names = os.stat(local).st_nlink
     if names > 1:
-        message = f"{path}: of its {names} names (hard links) only this one"
-        warn(f"{message} changes: what is left keeps what it was")
+        message = f"{path}: the file has {names} names (hard links)"
+        warn(f"{message}; only this one is changed, the others keep the old file")
 
 
-def rewrite(file: OpenedFile, what: Composed, filesystem: Any, version: Version) -> None:
-    """Put a file composed of ``file``'s bytes and new ones in its place, if it is still there.
+def rewrite(file: OpenedFile, composed: Composed, filesystem: Any, version: Version) -> None:
+    """Replaces a file by one composed of its bytes and new ones, unless it has changed meanwhile.
 
-    Its sidecar, where it has one beside it, goes on to serve; so does the one of a file that was
-    named by a link. A file that stays as it is is not touched, nor is one of which it cannot be
-    told what its sidecar holds: ``PathError``.
+    Its sidecar stays valid, as does the sidecar of the file that a symbolic link leads to. A file
+    that stays the same is not touched. Raises ``PathError``, and changes nothing, if a sidecar
+    cannot be read or rewritten.
     """
-    if what.is_all_of(file.source.size):
+    if composed.is_all_of(file.source.size):
         return
-    named = [(file, Sidecars(filesystem))]
-    linked = _linked(file.name, filesystem)
-    if linked is not None:
-        named.append((linked, Sidecars(pafs.LocalFileSystem())))
-    for one, places in named:
+    files_with_sidecars = [(file, Sidecars(filesystem))]
+    link_target = _linked(file.name, filesystem)
+    if link_target is not None:
+        files_with_sidecars.append((link_target, Sidecars(pafs.LocalFileSystem())))
+    for one, places in files_with_sidecars:
         check_can_carry(one, places)
-        one.sections.check_beside()  # last, as another writer may make one from now on
-    if not replaced_by_store(file.name, file.source, what, filesystem, version):
-        _replace(file, what, filesystem, version)
-    for one, places in named:
-        if one.sections.beside is not None:  # or has one by now, of another writer
+        one.sections.check_beside()  # last, because another writer may make one at any time
+    if not replaced_by_store(file.name, file.source, composed, filesystem, version):
+        _replace(file, composed, filesystem, version)
+    for one, places in files_with_sidecars:
+        if one.sections.beside is not None:  # including one that another writer made meanwhile
             carry_sidecar(one, open_file(one.name, places.filesystem), places)
 
 
 def _linked(path: str, filesystem: Any) -> OpenedFile | None:
-    """The file that a path is a symbolic link to, if it is one."""
+    """Returns the file that a symbolic link leads to. Returns None if the path is not a link."""
     local = local_path(path, filesystem)
     if local is None or not os.path.islink(local):
         return None
     return open_file(os.path.realpath(local), pafs.LocalFileSystem())
 
 
-def _replace(file: OpenedFile, what: Composed, filesystem: Any, version: Version) -> None:
-    # The bytes come from the handle the footer came from: the file may be another one by now.
+def _replace(file: OpenedFile, composed: Composed, filesystem: Any, version: Version) -> None:
+    # The bytes are read by the handle that read the footer: the path may be another file by now.
     check = partial(check_unchanged, file.name, filesystem, version)
     if version is None:
         check = partial(_check_same, file, filesystem)
     with replacing(file.name, filesystem, check=check) as create, create() as out:
         is_local = isinstance(filesystem, pafs.LocalFileSystem)
-        copied = copied_by_system(file.name, version, out, what.kept) if is_local else 0
-        copy_into(WindowSource(file.source, copied, what.kept - copied), out)
-        for part in what.parts:
+        copied = copied_by_system(file.name, version, out, composed.kept) if is_local else 0
+        copy_into(WindowSource(file.source, copied, composed.kept - copied), out)
+        for part in composed.parts:
             if isinstance(part, tuple):
                 copy_into(WindowSource(file.source, *part), out)
             else:
@@ -102,7 +102,9 @@ def _replace(file: OpenedFile, what: Composed, filesystem: Any, version: Version
 
 
 def _check_same(file: OpenedFile, filesystem: Any) -> None:
-    """Raise ``PathError`` where a file has another footer by now: storage tells nothing more."""
+    """Raises ``PathError`` if a file has another footer now: this storage gives no version of
+    files.
+    """
     now = open_file(file.name, filesystem)
     if (now.source.size, now.footer) != (file.source.size, file.footer):
         raise changed(file.name)

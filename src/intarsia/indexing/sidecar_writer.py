@@ -1,4 +1,4 @@
-"""Writing sidecars: the same sections, in a file beside the one they are of."""
+"""Writes sidecars: the same sections as in a file, in another file beside it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from intarsia.index.directory import Directory, IndexEntry, binding_of
 from intarsia.index.parquet_indexes import Standard
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
 from intarsia.index.sidecar import MAGIC, encode_end
-from intarsia.indexing.build import Builder, Built, FromPages, Told, names_of, new_file_id
+from intarsia.indexing.build import Builder, Built, FromPages, GroupProgress, names_of, new_file_id
 from intarsia.io.atomic_replace import copy_into, locked, make_folder, remove_file, replacing
 from intarsia.io.external_sort import Workspace
 from intarsia.io.file_handle import check_may_write
@@ -25,24 +25,26 @@ from intarsia.io.local_path import local_path
 from intarsia.io.source import ByteRange, WindowSource
 
 _TRIES = 10
-"""How often it is tried again where another writer changed the sidecar."""
+"""Number of attempts while other writers change the sidecar."""
 
 
-class SidecarReplaced(PathError):  # noqa: N818 # a signal to look again, while that is possible
-    """A sidecar is not the one that was read."""
+class SidecarReplaced(PathError):  # noqa: N818 # a signal to try again
+    """Raised if the sidecar is not the one that was read. The write is then tried again."""
 
 
 def only_embedded(indexes: Sequence[IndexSpec]) -> list[EmbeddedIndex]:
-    """All ``indexes``. Raises ``IndexSpecError`` for the format's own, which files hold."""
-    found: list[EmbeddedIndex] = []
+    """Returns all ``indexes``. Raises ``IndexSpecError`` for Parquet's own, which only files can
+    hold.
+    """
+    embedded: list[EmbeddedIndex] = []
     for index in indexes:
         if isinstance(index, Standard):
             raise IndexSpecError(
-                f"{spec_name(index)} is one of the format's own indexes: only the file itself can "
-                "hold it, no sidecar"
+                f"{spec_name(index)} is one of Parquet's own indexes: only the file itself "
+                "can hold it, not a sidecar"
             )
-        found.append(index)
-    return found
+        embedded.append(index)
+    return embedded
 
 
 def write_sidecar(
@@ -51,17 +53,19 @@ def write_sidecar(
     drop: Collection[str],
     places: Sidecars,
     check: Callable[[], None],
-    told: Told | None = None,
+    on_group_done: GroupProgress | None = None,
     builder: Builder | None = None,
 ) -> None:
-    """Have a sidecar of ``file`` hold ``add`` and what it holds already, less names in ``drop``.
+    """Writes a sidecar of ``file`` with ``add`` and the indexes it has, but those named in
+    ``drop``.
 
-    A stale or damaged one is replaced; one that would hold nothing is removed. Raises ``PathError``
-    where its folder cannot be written to; ``check`` does where another file is at the path by now.
+    A stale or damaged sidecar is replaced. One that would hold no index is removed. Raises
+    ``PathError`` if its folder cannot be written to. ``check`` raises it if the file at the path
+    has changed.
     """
     assert file.beside is not None
     builder = builder or FromPages()
-    gone = {*drop, *names_of(file, add)}
+    dropped_names = {*drop, *names_of(file, add)}
     new_id, built_for = builder.file_id or new_file_id(), ""
     built: Sequence[Built] = ()
     with Workspace() as work:
@@ -70,10 +74,17 @@ def write_sidecar(
             old = file.sections.beside_now()
             file_id = new_id if old is None else old.directory.file_id
             if file_id != built_for:  # sections carry the id of the sidecar they are in
-                built_for, built = file_id, builder.sections(file, add, file_id, work, told)
-            kept = [] if old is None else [e for e in old.directory.indexes if e.name not in gone]
+                built_for, built = (
+                    file_id,
+                    builder.sections(file, add, file_id, work, on_group_done),
+                )
+            kept_entries = (
+                []
+                if old is None
+                else [e for e in old.directory.indexes if e.name not in dropped_names]
+            )
             try:
-                _replace(file, file.beside.found, old, kept, built, file_id, places, check)
+                _replace(file, file.beside.found, old, kept_entries, built, file_id, places, check)
                 return
             except SidecarReplaced:
                 if not tries_left:
@@ -82,35 +93,41 @@ def write_sidecar(
 
 
 def check_can_carry(file: OpenedFile, places: Sidecars) -> None:
-    """Raise ``PathError`` where a local file has a sidecar that could not be written anew."""
+    """Raises ``PathError`` if a local file has a sidecar that could not be written again."""
     folder = local_path(places.folder_of(file.name), places.filesystem)
     if file.sections.beside is None or folder is None:
         return
     try:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
-        raise PathError(f"{folder}: {file.name} has a sidecar there: {error}") from error
+        raise PathError(
+            f"{folder}: the sidecar of {file.name} in it could not be rewritten: {error}"
+        ) from error
 
 
 def carry_sidecar(old: OpenedFile, new: OpenedFile, places: Sidecars) -> None:
-    """Have the sidecar of ``old``, if it has one by now, serve what that became: the same rows."""
-    held = old.sections.beside
-    if held is None:
+    """Rewrites the sidecar of ``old``, if it has one now, for the file ``new``, which has the same
+    rows.
+    """
+    holder = old.sections.beside
+    if holder is None:
         return
     assert old.beside is not None
-    known = held.directory
+    directory = holder.directory
     try:
-        held = old.sections.beside_now()
-        if held is not None:
-            known = held.directory
-            _replace(new, old.beside.found, held, known.indexes, (), known.file_id, places)
+        holder = old.sections.beside_now()
+        if holder is not None:
+            directory = holder.directory
+            _replace(
+                new, old.beside.found, holder, directory.indexes, (), directory.file_id, places
+            )
     except SidecarReplaced:
         old.beside.forget()
         carry_sidecar(old, new, places)
     except PathError as error:
-        names = ", ".join(entry.name for entry in known.indexes)
+        names = ", ".join(entry.name for entry in directory.indexes)
         raise PathError(
-            f"{error}. The file itself was changed: to be added beside it again are {names}"
+            f"{error}. The file itself was changed. Add these to its sidecar again: {names}"
         ) from error
 
 
@@ -118,20 +135,21 @@ def _replace(
     file: OpenedFile,
     before: Sequence[str],
     old: Holder | None,
-    kept: Sequence[IndexEntry],
+    kept_entries: Sequence[IndexEntry],
     built: Sequence[Built],
     file_id: str,
     places: Sidecars,
     check: Callable[[], None] = lambda: None,
 ) -> None:
-    """Put a sidecar of ``file`` in the place of those ``before``: of what is kept and what is new.
+    """Replaces the sidecars at the paths ``before`` by a new one.
 
-    One that would hold nothing is not written.
+    It has the sections of ``kept_entries``, from ``old``, and those ``built``. A sidecar without
+    sections is not written.
     """
     assert file.beside is not None
     parts: list[ByteRange | memoryview] = []
     entries, at = [], len(MAGIC)
-    for entry in kept:
+    for entry in kept_entries:
         parts.append((entry.offset, entry.length))
         entries.append(replace(entry, offset=at))
         at += entry.length
@@ -139,7 +157,7 @@ def _replace(
         parts.append(one.section.data)
         entries.append(one.entry(at))
         at += len(one.section.data)
-    with _alone(file.name, before, places):
+    with _exclusive(file.name, before, places):
         check()
         if entries:
             binding = binding_of(file.metadata)
@@ -158,16 +176,17 @@ def _replace(
             try:
                 remove_file(path, places.filesystem)
             except OSError as error:
-                if not entries:  # otherwise the new one counts
+                if not entries:  # otherwise the new sidecar is used
                     raise PathError(f"{path}: cannot be removed: {error}") from error
         places.forget(file.name)
 
 
 @contextlib.contextmanager
-def _alone(path: str, before: Sequence[str], places: Sidecars) -> Iterator[None]:
-    """Nobody else writes the sidecar of the file at ``path`` meanwhile, where disks have locks.
+def _exclusive(path: str, before: Sequence[str], places: Sidecars) -> Iterator[None]:
+    """Keeps other writers from changing the sidecar in a ``with`` block, if the file system has
+    locks.
 
-    Raises ``PathError`` where the sidecars are no longer those ``before``.
+    Raises ``PathError`` if the sidecars are no longer those at the paths ``before``.
     """
     local = local_path(path, places.filesystem)
     with contextlib.nullcontext() if local is None else locked(local):
@@ -176,14 +195,14 @@ def _alone(path: str, before: Sequence[str], places: Sidecars) -> Iterator[None]
         places.check_listed(path)
         if now != [*before]:
             raise SidecarReplaced(
-                f"{path}: another writer changed its sidecar; it was left as it is"
+                f"{path}: another writer changed its sidecar, which was left as it is"
             )
         yield
 
 
 @contextlib.contextmanager
 def _new_file(path: str, places: Sidecars) -> Iterator[BinaryIO]:
-    """A sidecar of the file at ``path`` to be written, which appears at the end, whole."""
+    """Yields a new sidecar to write. It appears at its path at the end, whole."""
     folder = places.folder_of(path)
     name = f"{kept_under(path.rpartition('/')[2])}.{secrets.token_hex(4)}.intarsia"
     try:
@@ -193,5 +212,6 @@ def _new_file(path: str, places: Sidecars) -> Iterator[BinaryIO]:
             yield out
     except (OSError, PathError) as error:
         raise PathError(
-            f"{folder}: no sidecar can be written: {error}; sidecar='another/folder' has it there"
+            f"{folder}: no sidecar can be written: {error}; "
+            "give another folder with sidecar='another/folder'"
         ) from error
