@@ -221,7 +221,7 @@ def test_files_and_row_groups_have_as_many_rows_as_is_asked(tmp_path):
 
 
 def test_few_files_are_open_and_few_rows_are_held(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "MAX_HELD_BYTES", 10_000)
+    monkeypatch.setattr(module, "MAX_PENDING_BYTES", 10_000)
     monkeypatch.setattr(module, "_STEP_ROWS", 500)
     opened, most = [0], [0]
     init, close = ia.ParquetWriter.__init__, ia.ParquetWriter.close

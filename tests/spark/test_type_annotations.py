@@ -148,7 +148,7 @@ def test_variants_stay_variants(cluster_by, spark, tmp_path):
 def test_variants_that_are_shredded_in_two_ways_are_left_as_they_are(spark, tmp_path):
     variants(spark, tmp_path, '{"a":1}', '{"b":"x"}')
     before = contents(tmp_path)
-    with pytest.raises(ia.UnsupportedError, match="VARIANT, and differs in how it is stored"):
+    with pytest.raises(ia.UnsupportedError, match="VARIANT, and its storage type differs"):
         ias.optimize(spark, tmp_path)
     assert contents(tmp_path) == before
     assert told(spark, tmp_path) == ['{"a":1}', '{"b":"x"}']

@@ -178,7 +178,7 @@ writer.write_table(table)
     command = [sys.executable, "-W", "always", "-c", program, str(tmp_path / "t.parquet")]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     (left,) = tmp_path.iterdir()
-    assert f"its writer was not closed: what it wrote is in {left}" in ran.stderr
+    assert f"its writer was not closed: the rows it wrote are in {left}" in ran.stderr
     assert ia.recover(left, tmp_path / "new.parquet").rows == 20
 
 

@@ -219,12 +219,12 @@ WRONG: dict[str, tuple[type[Exception], str, Call]] = {
     ),
     "codec": (
         ValueError,
-        "compression 'zst' is none of none, snappy, gzip, brotli, lz4, zstd",
+        "compression 'zst' is not supported; use one of none, snappy, gzip, brotli, lz4, zstd",
         lambda path: ia.write_table(TABLE, path, compression="zst"),
     ),
     "codec_of_a_column": (
         ValueError,
-        "compression 'zst' is none of",
+        "compression 'zst' is not supported; use one of",
         lambda path: ia.write_table(TABLE, path, compression={"id": "zst"}),
     ),
     "parameters": (

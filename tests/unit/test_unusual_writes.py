@@ -99,7 +99,7 @@ def test_a_writer_takes_tables_and_batches_and_says_how_frames_become_them(path)
         writer.write(table.to_batches()[0])
     assert pq.read_table(path).column("a").to_pylist() == [1, 2, 1, 2]
     frame = pytest.importorskip("polars").DataFrame({"a": [1]})
-    with pytest.raises(TypeError, match=r"not DataFrame: pyarrow.table\(…\) makes one of it"):
+    with pytest.raises(TypeError, match=r"not DataFrame; convert it with pyarrow.table\(…\)"):
         ia.write_table(frame, path)
     with pytest.raises(TypeError, match=r"not dict$"):
         ia.write_table({"a": [1]}, path)
@@ -172,7 +172,7 @@ def test_rows_read_from_a_file_with_indexes_do_not_carry_its_pointer(tmp_path):
 
 
 def test_a_schema_is_one_of_pyarrow(tmp_path):
-    with pytest.raises(TypeError, match=r"pyarrow\.Schema, not by str"):
+    with pytest.raises(TypeError, match=r"pyarrow\.Schema, not str"):
         ia.ParquetWriter(tmp_path / "a.parquet", "a int")
 
 

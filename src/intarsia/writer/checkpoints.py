@@ -1,16 +1,15 @@
-"""Files that are valid Parquet up to every checkpoint while they are still written.
+"""Writes files that are valid Parquet up to every checkpoint while they are still written.
 
 ::
 
     PAR1 footer₀ │ row group │ row group │ page indexes │ footer₁ │ row group │ … │ all │ footer │
                  └ none yet  └────────── N of them ──────────────┘ └ next checkpoint
 
-Each footer is complete and cumulative: it lists every row group before it, so that the file cut
-behind any of them is a Parquet file. The first one lists none; it keeps the schema from the first
-bytes on. Readers look at the last one only, for which all page indexes are written once more, side
-by side: DataFusion fetches them as one range, with all that lies between. pyarrow encodes each row
-group as a file of its own; its pages are moved here with their offsets, page indexes and bloom
-filters.
+Each footer is complete and lists every row group before it. The file cut behind any footer is
+therefore a Parquet file. The first footer lists no row group; it keeps the schema. Readers use the
+last footer only. For it, all page indexes are written again, side by side: DataFusion fetches them
+as one range, with all bytes between them. pyarrow encodes each row group as a file of its own. Its
+pages are copied here, and their offsets, page indexes and bloom filters are adjusted.
 """
 
 from __future__ import annotations
@@ -32,32 +31,35 @@ from intarsia.parquet.thrift import amended, decode, encode
 from intarsia.scan.request import without_rows
 from intarsia.writer.arrow_writer import ArrowWriter
 from intarsia.writer.defaults import USUAL_ROW_GROUP
-from intarsia.writer.dictionary_choice import fitted
+from intarsia.writer.dictionary_choice import with_dictionary_settings
 
-_LONGEST_ROW_GROUP = 64 * 1024 * 1024
-_ORDINALS = 1 << 15
-"""What the field holds; row groups beyond go without."""
+_MAX_ROW_GROUP_ROWS = 64 * 1024 * 1024
+"""Rows. pyarrow's own upper limit of a row group."""
+_MAX_ORDINALS = 1 << 15
+"""Row groups that get an ordinal: the field has 16 bits. Later ones go without."""
 _I64 = 6
+"""The number of the type i64 in the Thrift compact protocol."""
 OF_ONE_WRITER = ("encryption_properties", "metadata_collector")
 """Keywords of pyarrow that need one writer for the whole file."""
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """A row group whose pages are written and whose indexes are not."""
+    """A row group whose pages are written and whose page indexes are not."""
 
     group: RowGroup
     shift: int
     file: memoryview
-    """The file it came in."""
+    """The encoded file that pyarrow made of the row group."""
 
 
 class CheckpointWriter:
-    """Writes row groups to ``out``, and a footer with a sync after every ``every`` of them.
+    """Writes row groups to ``out``, and a synced footer after every ``every`` of them.
 
-    Has the methods of ``pyarrow.parquet.ParquetWriter`` that write; ``settings`` are its keywords.
-    A table without rows makes no row group. ``close`` writes the last footer and leaves ``out``
-    open. Holds one encoded row group in memory, and the page indexes since the last checkpoint.
+    It has the writing methods of ``pyarrow.parquet.ParquetWriter``; ``settings`` are the keywords
+    of that class. A table without rows makes no row group. ``close`` writes the last footer and
+    leaves ``out`` open. Holds in memory one encoded row group, and the page indexes since the last
+    checkpoint.
     """
 
     def __init__(
@@ -69,12 +71,12 @@ class CheckpointWriter:
         *,
         fits: bool = False,
     ) -> None:
-        """With ``fits``, each row group has the dictionaries that pay in it."""
+        """Starts a file. With ``fits``, dictionaries are chosen anew for each row group."""
         if every < 1:
             raise ValueError(f"checkpoint_row_groups must be at least 1, not {every}")
         for name in OF_ONE_WRITER:
             if settings.get(name) is not None:
-                raise ValueError(f"checkpoint_row_groups does not go with {name}")
+                raise ValueError(f"checkpoint_row_groups cannot be combined with {name}")
         self.schema = schema
         self._out, self._every, self._settings, self._fits = out, every, settings, fits
         self._columns = OpenedFile(BufferSource(self._encoded(without_rows(schema), 0)), out.name)
@@ -87,40 +89,41 @@ class CheckpointWriter:
         self._checkpoint()
 
     def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
-        """Write ``table`` in row groups of at most ``row_group_size`` rows, 1,048,576 by default.
+        """Writes ``table`` in row groups of at most ``row_group_size`` rows, by default 1,048,576.
 
         Raises ``ValueError`` for a table of another schema.
         """
         size = USUAL_ROW_GROUP if row_group_size in (None, -1) else row_group_size
         if not size or size < 1:
             raise ValueError(f"row_group_size must be at least 1, not {row_group_size}")
-        size = min(size, _LONGEST_ROW_GROUP)
+        size = min(size, _MAX_ROW_GROUP_ROWS)
         for start in range(0, table.num_rows, size):
             self._write_group(table.slice(start, size))
 
     def write_batch(self, batch: pa.RecordBatch, row_group_size: int | None = None) -> None:
-        """As ``write_table``."""
+        """Writes a record batch, as ``write_table`` does."""
         self.write_table(pa.Table.from_batches([batch], batch.schema), row_group_size)
 
     def add_key_value_metadata(self, key_value_metadata: Mapping[str, str]) -> None:
-        """Add entries to all footers from now on."""
+        """Adds entries to all footers from now on."""
         self._footer = with_key_values(self._footer, key_value_metadata)
         self._is_new = True
 
     def close(self) -> None:
-        """Write the last footer, where something was written since the last one, or page indexes
-        are to be put together.
+        """Writes the last footer, unless nothing is new since the footer before.
+
+        A last footer is also written if page indexes lie in several places.
         """
         is_scattered = self._checkpoints + bool(self._waiting) > 1
         if self._waiting or self._is_new or is_scattered:
             self._checkpoint(is_last=is_scattered)
 
     def _encoded(self, table: pa.Table, row_group_size: int) -> memoryview:
-        """A file of one row group; of none for a ``row_group_size`` of 0."""
+        """Returns a file of one row group, or of none for a ``row_group_size`` of 0."""
         sink = pa.BufferOutputStream()
         settings = self._settings
         if row_group_size and self._fits:
-            settings = fitted(table, self._columns, settings)
+            settings = with_dictionary_settings(table, self._columns, settings)
         with ArrowWriter(sink, self.schema, **settings) as writer:
             if row_group_size:
                 writer.write_table(table, row_group_size)
@@ -138,12 +141,12 @@ class CheckpointWriter:
             self._checkpoint()
 
     def _checkpoint(self, *, is_last: bool = False) -> None:
-        """Write the indexes that wait and a footer of all row groups so far, and sync them."""
+        """Writes the waiting indexes and a footer of all row groups so far, and syncs the file."""
         moved = [
             [self._moved(c, waiting) for c in waiting.group.columns] for waiting in self._waiting
         ]
         if is_last:
-            self._put_together()
+            self._gather_page_indexes()
         for waiting, columns in zip(self._waiting, moved, strict=True):
             ordinal = len(self._groups)
             first = waiting.group.file_offset
@@ -151,7 +154,7 @@ class CheckpointWriter:
                 waiting.group,
                 columns=[self._indexed(chunk, waiting) for chunk in columns],
                 file_offset=None if first is None else first + waiting.shift,
-                ordinal=ordinal if ordinal < _ORDINALS else None,
+                ordinal=ordinal if ordinal < _MAX_ORDINALS else None,
             )
             self._groups.append(encode(group))
         self._checkpoints += bool(self._waiting)
@@ -162,45 +165,48 @@ class CheckpointWriter:
         self._is_new = False
 
     def _moved(self, chunk: ColumnChunk, waiting: _Waiting) -> ColumnChunk:
-        """The chunk at its new place, its bloom filter written."""
+        """Returns the chunk's metadata with its new offsets, and writes its bloom filter."""
         data, shift = _data(chunk), waiting.shift
         inner: dict[str, Any] = {
             name: offset + shift
             for name in ("data_page_offset", "dictionary_page_offset", "index_page_offset")
             if (offset := getattr(data, name))
         }
-        inner |= self._placed("bloom_filter", data, waiting.file)
+        inner |= self._copy_index("bloom_filter", data, waiting.file)
         changes: dict[str, Any] = {"meta_data": inner}
         if chunk.file_offset:
             changes["file_offset"] = chunk.file_offset + shift
         return amended(chunk, **changes)
 
     def _indexed(self, chunk: ColumnChunk, waiting: _Waiting) -> ColumnChunk:
-        """The chunk with its page indexes written."""
-        changes = self._placed("column_index", chunk, waiting.file)
+        """Returns the chunk's metadata with its page indexes, which are written."""
+        changes = self._copy_index("column_index", chunk, waiting.file)
         shifted = partial(_moved_index, shift=waiting.shift)
-        changes |= self._placed("offset_index", chunk, waiting.file, shifted)
+        changes |= self._copy_index("offset_index", chunk, waiting.file, shifted)
         return amended(chunk, **changes)
 
-    def _placed(
+    def _copy_index(
         self,
         name: str,
         holder: Any,
         file: memoryview,
-        made: Callable[[memoryview], bytes] = bytes,
+        adjust: Callable[[memoryview], bytes] = bytes,
     ) -> dict[str, Any]:
-        """Write what ``holder`` says is in ``file``, if it does; the fields that say where."""
+        """Copies the index ``name`` of ``holder`` from ``file``, changed by ``adjust``.
+
+        Returns the fields that say where it is. They are empty if ``holder`` has no such index.
+        """
         offset, length = _place(holder, name)
         if offset is None or length is None:
             return {}
-        body = made(file[offset : offset + length])
+        body = adjust(file[offset : offset + length])
         fields = {f"{name}_offset": self._at, f"{name}_length": len(body)}
         self._append(body)
         return fields
 
-    def _put_together(self) -> None:
-        """Write the page indexes of all row groups before once more, side by side."""
-        with open(self._out.name, "rb") as written:
+    def _gather_page_indexes(self) -> None:
+        """Writes the page indexes of all earlier row groups again, side by side."""
+        with open(self._out.name, "rb") as file:
             for number, raw in enumerate(self._groups):
                 group, _ = decode(RowGroup, raw)
                 columns = []
@@ -209,9 +215,9 @@ class CheckpointWriter:
                     for name in ("column_index", "offset_index"):
                         offset, length = _place(chunk, name)
                         if offset is not None and length is not None:
-                            written.seek(offset)
+                            file.seek(offset)
                             changes[f"{name}_offset"] = self._at
-                            self._append(written.read(length))
+                            self._append(file.read(length))
                     columns.append(amended(chunk, **changes))
                 self._groups[number] = encode(amended(group, columns=columns))
 
@@ -223,13 +229,13 @@ class CheckpointWriter:
 def footer_of(
     template: bytes, num_rows: int, row_groups: Sequence[bytes], drop: Sequence[int] = ()
 ) -> bytes:
-    """The footer ``template`` with these encoded row groups in place of its own.
+    """Returns the footer ``template`` with these encoded row groups in place of its own.
 
-    Fields whose numbers are in ``drop`` are left out; all others keep their bytes.
+    Fields whose numbers are in ``drop`` are left out. All others keep their bytes.
     """
-    kept = [span for span in spans(template)[0] if span.number not in drop]
-    new = [Span(3, _I64, zigzag(num_rows)), list_span(4, list(row_groups))]
-    return replace_fields(kept, new)
+    kept_fields = [span for span in spans(template)[0] if span.number not in drop]
+    new_fields = [Span(3, _I64, zigzag(num_rows)), list_span(4, list(row_groups))]
+    return replace_fields(kept_fields, new_fields)
 
 
 def _place(holder: Any, name: str) -> tuple[int | None, int | None]:
@@ -237,13 +243,13 @@ def _place(holder: Any, name: str) -> tuple[int | None, int | None]:
 
 
 def _data(chunk: ColumnChunk) -> Any:
-    """The metadata of a chunk that pyarrow has just written."""
+    """Returns the metadata of a chunk that pyarrow has just written."""
     assert chunk.meta_data is not None
     return chunk.meta_data
 
 
 def _moved_index(raw: memoryview, shift: int) -> bytes:
-    """An OffsetIndex of pages that lie ``shift`` bytes further on."""
+    """Returns an OffsetIndex whose pages lie ``shift`` bytes further on."""
     index, _ = decode(OffsetIndexStruct, raw)
     places = [
         PageLocation(

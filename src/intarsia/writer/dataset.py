@@ -1,4 +1,4 @@
-"""``write_dataset``: rows divided among Parquet files, as ``pyarrow.dataset`` divides them."""
+"""Writes rows to a folder of Parquet files, partitioned as ``pyarrow.dataset`` does."""
 
 from __future__ import annotations
 
@@ -25,14 +25,17 @@ from intarsia.io.storage import PathLike, infos_under, resolve
 from intarsia.writer.parquet_writer import ParquetWriter
 from intarsia.writer.row_buffer import ROW_GROUP_BYTES, Rows
 
-MAX_HELD_BYTES = ROW_GROUP_BYTES
-"""Arrow memory that rows may take that are not written yet. Above this, the folder with most of
-them gets a row group."""
+MAX_PENDING_BYTES = ROW_GROUP_BYTES
+"""Bytes of Arrow memory for rows that are not written yet. Above this, the folder with most of them
+gets a row group.
+"""
 ExistingData = Literal["error", "overwrite_or_ignore", "delete_matching"]
 _STEP_ROWS, _STEP_BYTES = 128 * 1024, 64 * 1024 * 1024
-"""The most that is divided among folders at a time: pyarrow's usual batch, in less memory."""
-_AHEAD = {"batch_readahead": 4, "fragment_readahead": 2}
-"""What pyarrow reads ahead of a data set: less than usual, as memory is bounded."""
+"""The most rows and bytes that are divided among folders at a time."""
+_READ_AHEAD = {"batch_readahead": 4, "fragment_readahead": 2}
+"""Batches and files that pyarrow reads ahead of a data set. Fewer than its default, to bound
+memory.
+"""
 
 
 @public
@@ -60,32 +63,78 @@ def write_dataset(
     create_dir: bool = True,
     **options: Any,
 ) -> None:
-    """Write rows as a folder of Parquet files with page indexes and the ``indexes`` asked for.
+    """Writes rows as a folder of Parquet files with page indexes and user-defined indexes.
 
     Takes the arguments of ``pyarrow.dataset.write_dataset`` and names folders and files as it does.
-    Each file is written as by ``intarsia.ParquetWriter``, which takes ``options``, and appears
-    whole. ``base_dir`` is on the local disk or on remote storage.
+    Each file is written by ``intarsia.ParquetWriter`` and appears whole. Rows keep their order.
+    Rows that wait for their row group take about 256 MB of memory at most. Files that have appeared
+    before an error stay.
 
-    ``data`` is a table, a record batch, a list of either, a reader, a ``Dataset`` or ``Scanner`` of
-    pyarrow's or ours, an object with ``__arrow_c_stream__``, or, with ``schema``, an iterable of
-    batches. Rows keep their order. Rows that wait for their row group take about 256 MB at most.
+    Parameters
+    ----------
+    data : table, record batch, list of either, reader, Dataset, Scanner or iterable of batches
+        The rows. Objects with ``__arrow_c_stream__`` are accepted too. An iterable of batches needs
+        ``schema``.
+    base_dir : str or path-like
+        The folder, on the local disk or on remote storage.
+    indexes : sequence of index or str, optional
+        Indexes of each file, as for ``add_indexes``.
+    basename_template : str, optional
+        Names of files, with ``{i}`` for a number. By default ``"part-{i}.parquet"``.
+    format : "parquet" or pyarrow.dataset.ParquetFileFormat, optional
+        Only Parquet is supported.
+    partitioning : pyarrow.dataset.Partitioning or list of str, optional
+        The columns whose values divide rows among folders. By default all files are in
+        ``base_dir``.
+    partitioning_flavor : str, optional
+        ``"hive"`` names folders ``column=value``. Needs ``partitioning`` as a list of columns.
+    schema : pyarrow.Schema, optional
+        The schema of the rows, if ``data`` has none.
+    filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
+        The file system of ``base_dir``. By default it is taken from the URI; other paths are local.
+    file_options : None
+        Not supported: pass ``options`` instead.
+    use_threads, preserve_order : bool
+        Have no effect.
+    max_partitions : int, default 1024
+        The most partitions among rows that are divided together, about 131,072 at a time.
+    max_open_files : int, default 256
+        Files that are open at a time. Each takes two file handles. 0 is no limit.
+    max_rows_per_file : int, default 0
+        Rows of a file. 0 is no limit.
+    min_rows_per_group : int, default 0
+        Row groups are filled from all batches, so they reach this size. They end earlier if memory
+        or ``max_open_files`` demands it.
+    max_rows_per_group : int, default 1,048,576
+        Rows of a row group.
+    file_visitor : callable, optional
+        Called with a ``pyarrow.dataset.WrittenFile`` for each file.
+    existing_data_behavior : {"error", "overwrite_or_ignore", "delete_matching"}, default "error"
+        How existing files
+        are treated. ``"delete_matching"`` deletes old files in the
+        folders that were written to, once all new files are written.
+    create_dir : bool, default True
+        Creates folders.
+    **options
+        Options of ``intarsia.ParquetWriter``, such as ``compression="zstd"``.
 
-    These arguments differ from pyarrow's:
+    Raises
+    ------
+    PathError
+        If ``base_dir`` holds files and ``existing_data_behavior`` is ``"error"``, or if a file
+        cannot be written.
+    IndexSpecError
+        If an index cannot be built.
+    ValueError, TypeError
+        If another argument is wrong.
 
-    - ``format`` is Parquet, and ``file_options`` is not supported: ``options`` take its place.
-    - ``max_open_files`` is 256, as each file takes two handles.
-    - ``max_rows_per_group`` (1,048,576) is filled from all batches, so ``min_rows_per_group`` is
-      kept unless memory or ``max_open_files`` ends a row group before.
-    - ``use_threads`` and ``preserve_order`` have no effect.
-    - With ``existing_data_behavior="delete_matching"``, old files are deleted once all new ones are
-      written.
-
-    Raises ``PathError`` if ``base_dir`` holds files and ``existing_data_behavior`` is
-    ``"error"``, or a file cannot be written; ``IndexSpecError`` for an index that cannot be built;
-    ``ValueError`` or ``TypeError`` for other arguments. Files that have appeared before stay.
-
-    >>> ia.write_dataset(table, "lake", partitioning=["day"], partitioning_flavor="hive",
-    ...                  indexes=["user_id:lookup"])  # doctest: +SKIP
+    Examples
+    --------
+    >>> table = pa.table({"day": ["mon", "mon", "tue"], "user_id": [1, 2, 3]})
+    >>> ia.write_dataset(table, "users", partitioning=["day"], partitioning_flavor="hive",
+    ...                  indexes=["user_id:lookup"])
+    >>> [report.path.partition("users/")[2] for report in ia.list_indexes("users")]
+    ['day=mon/part-0.parquet', 'day=tue/part-0.parquet']
     """
     template = basename_template or "part-{i}.parquet"
     if template.count("{i}") != 1 or "/" in template:
@@ -104,24 +153,26 @@ def write_dataset(
     schema, batches = _rows_of(data, schema)
     parts = _partitioning_of(partitioning, partitioning_flavor, schema)
     keys = [name for name in parts.schema.names if name in schema.names] if parts else []
-    stored = pa.schema([f for f in schema if f.name not in keys], metadata=schema.metadata)
-    on, base = resolve(base_dir, filesystem)
+    stored_schema = pa.schema([f for f in schema if f.name not in keys], metadata=schema.metadata)
+    file_system, base = resolve(base_dir, filesystem)
     base = base.rstrip("/")
-    _check_existing(data, base, on, existing_data_behavior)
+    _check_existing(data, base, file_system, existing_data_behavior)
 
     def begin(path: str) -> ParquetWriter:
-        if create_dir and local_path(path, on) is not None:  # uploads make their folders
+        if create_dir and local_path(path, file_system) is not None:  # uploads create their folders
             try:
-                make_folder(path.rpartition("/")[0], on)
+                make_folder(path.rpartition("/")[0], file_system)
             except OSError as error:
                 raise PathError(f"{path}: cannot be written: {error}") from error
-        return ParquetWriter(path, stored, indexes=indexes, filesystem=on, **options)
+        return ParquetWriter(
+            path, stored_schema, indexes=indexes, filesystem=file_system, **options
+        )
 
     def end(path: str) -> None:
         if file_visitor is not None:
-            metadata = pq.read_metadata(path, filesystem=on)
+            metadata = pq.read_metadata(path, filesystem=file_system)
             metadata.set_file_path(path.removeprefix(f"{base}/"))
-            file_visitor(pads.WrittenFile(path, metadata, infos_of(on, path).size))
+            file_visitor(pads.WrittenFile(path, metadata, infos_of(file_system, path).size))
 
     rows_per_file = _limit("max_rows_per_file", max_rows_per_file, 0) or sys.maxsize
     files = _limit("max_open_files", max_open_files, 256) or sys.maxsize
@@ -129,25 +180,25 @@ def write_dataset(
     try:
         for table in _steps(batches, schema):
             row_bytes = table.nbytes / table.num_rows
-            for (folder, prefix), rows in _divided(table, keys, parts, partitions):
+            for (folder, prefix), rows in _partitions(table, keys, parts, partitions):
                 writer.add(f"{base}/{folder}".rstrip("/"), prefix, rows, row_bytes)
         writer.finish()
     except BaseException as error:
         writer.give_up(error)
         raise
     if existing_data_behavior == "delete_matching":
-        writer.delete_others(on)
+        writer.delete_others(file_system)
 
 
 class _Part:
-    """Rows of one folder that are not written yet, and the file that takes them."""
+    """The rows of one folder that are not written yet, and the file that takes them."""
 
     def __init__(self, folder: str, prefix: str) -> None:
         self.folder, self.prefix = folder, prefix
         self.tables: list[pa.Table] = []
         self.rows, self.bytes = 0, 0.0
         self.files = 0
-        """How many files were begun."""
+        """The number of files begun."""
         self.path = ""
         self.writer: ParquetWriter | None = None
         self.rows_in_file = 0
@@ -170,38 +221,38 @@ class _Writer:
         self._max_open = max_open
         self._parts: dict[tuple[str, str], _Part] = {}
         self._open: dict[_Part, None] = {}
-        """Parts with an open file; the one that was written to last is last."""
+        """Parts with an open file, the most recently written one last."""
         self._written: set[str] = set()
-        self._held = 0.0
-        """Bytes of all rows that wait."""
+        self._pending_bytes = 0.0
+        """Bytes of all rows that are not written yet."""
 
     def add(self, folder: str, prefix: str, table: pa.Table, row_bytes: float) -> None:
-        """Take rows for a folder, and write all row groups that are full."""
+        """Takes rows for a folder, and writes all row groups that are full."""
         part = self._parts.setdefault((folder, prefix), _Part(folder, prefix))
         part.tables.append(table)
         part.rows += table.num_rows
         part.bytes += table.num_rows * row_bytes
-        self._held += table.num_rows * row_bytes
-        while part.rows >= self._due(part):
+        self._pending_bytes += table.num_rows * row_bytes
+        while part.rows >= self._next_group_rows(part):
             self._write(part)
-        while self._held > MAX_HELD_BYTES:
+        while self._pending_bytes > MAX_PENDING_BYTES:
             self._write(max(self._parts.values(), key=lambda part: part.bytes))
 
     def finish(self) -> None:
-        """Write the rows that wait, and close all files."""
+        """Writes the remaining rows, and closes all files."""
         for part in sorted(self._parts.values(), key=lambda part: part not in self._open):
             while part.rows:
                 self._write(part)
             self._close(part)
 
     def give_up(self, error: BaseException) -> None:
-        """Leave the open files, which do not appear."""
+        """Abandons the open files, which then do not appear."""
         for part in self._open:
             if part.writer is not None:
                 part.writer.__exit__(type(error), error, error.__traceback__)
 
     def delete_others(self, filesystem: pafs.FileSystem) -> None:
-        """Delete all files that were not written here from the folders. Raises ``PathError``."""
+        """Deletes all files of the folders that were not written here. Raises ``PathError``."""
         for folder in {part.folder for part in self._parts.values()}:
             try:
                 for info in infos_under(filesystem, folder):
@@ -210,20 +261,20 @@ class _Writer:
             except OSError as error:
                 raise PathError(f"{folder}: old files cannot be removed: {error}") from error
 
-    def _due(self, part: _Part) -> int:
-        """How many rows the next row group takes."""
+    def _next_group_rows(self, part: _Part) -> int:
+        """Returns the number of rows of the next row group."""
         return min(self._rows_per_group, self._rows_per_file - part.rows_in_file)
 
     def _write(self, part: _Part) -> None:
-        """Write a row group."""
+        """Writes a row group."""
         table = pa.concat_tables(part.tables)
-        group = table.slice(0, self._due(part))
+        group = table.slice(0, self._next_group_rows(part))
         rest = table.slice(group.num_rows)
-        written = part.bytes * group.num_rows / table.num_rows
+        written_bytes = part.bytes * group.num_rows / table.num_rows
         part.tables = [rest] if rest.num_rows else []
         part.rows = rest.num_rows
-        part.bytes -= written
-        self._held -= written
+        part.bytes -= written_bytes
+        self._pending_bytes -= written_bytes
         if part.writer is None:
             if len(self._open) >= self._max_open:
                 self._close(next(iter(self._open)))
@@ -248,7 +299,7 @@ class _Writer:
 
 
 def _limit(name: str, value: int | None, default: int) -> int:
-    """The value of a limit. Raises ``TypeError`` or ``ValueError`` unless it is a count."""
+    """Returns the value of a limit. Raises ``TypeError`` or ``ValueError`` unless it is a count."""
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int):
@@ -259,13 +310,13 @@ def _limit(name: str, value: int | None, default: int) -> int:
 
 
 def _rows_of(data: Any, schema: pa.Schema | None) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
-    """The schema of rows, and their batches. Raises ``TypeError`` for what holds no rows."""
+    """Returns the schema of rows, and their batches. Raises ``TypeError`` for other objects."""
     if isinstance(data, pads.Scanner | pads.Dataset) and schema is not None:
-        raise ValueError("schema is for batches and tables: a data set has one of its own")
+        raise ValueError("schema is for batches and tables: a data set has its own schema")
     if isinstance(data, pads.Scanner):
         return data.projected_schema, data.to_batches()
     if isinstance(data, pads.Dataset):
-        return data.schema, data.to_batches(**_AHEAD)
+        return data.schema, data.to_batches(**_READ_AHEAD)
     if isinstance(data, pa.Table | pa.RecordBatch):
         data = [data]
     if isinstance(data, list | tuple) and data and schema is None:
@@ -282,7 +333,7 @@ def _rows_of(data: Any, schema: pa.Schema | None) -> tuple[pa.Schema, Iterable[p
 
 
 def _steps(batches: Iterable[pa.RecordBatch | pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Rows as tables of a size to be divided. Raises ``ValueError`` for other schemas."""
+    """Yields tables of a size to be divided at once. Raises ``ValueError`` for other schemas."""
 
     def tables() -> Iterator[pa.Table]:
         for batch in batches:
@@ -298,12 +349,12 @@ def _steps(batches: Iterable[pa.RecordBatch | pa.Table], schema: pa.Schema) -> I
 def _partitioning_of(
     partitioning: Any, flavor: str | None, schema: pa.Schema
 ) -> pads.Partitioning | None:
-    """What divides rows among folders; None if all are in one. Raises ``ValueError``."""
+    """Returns what divides rows among folders. Returns None if all rows are in one folder."""
     if partitioning is None or partitioning == []:
         return None
     if isinstance(partitioning, pads.Partitioning):
         if flavor is not None:
-            raise ValueError("partitioning_flavor goes with a list of columns")
+            raise ValueError("partitioning_flavor needs partitioning as a list of columns")
         return partitioning
     if isinstance(partitioning, str) or not isinstance(partitioning, Sequence):
         raise ValueError(
@@ -318,12 +369,12 @@ def _partitioning_of(
     )
 
 
-def _divided(
-    table: pa.Table, keys: Sequence[str], parts: pads.Partitioning | None, most: int
+def _partitions(
+    table: pa.Table, keys: Sequence[str], parts: pads.Partitioning | None, max_partitions: int
 ) -> Iterator[tuple[tuple[str, str], pa.Table]]:
     """Yields the rows of each partition, with its folder and the prefix of its files' names.
 
-    Raises ``ValueError`` if they are more than ``most``, or a value leads to another folder.
+    Raises ``ValueError`` for more than ``max_partitions``, or if a value leads to another folder.
     """
     if not keys:
         yield ("", ""), table
@@ -332,12 +383,12 @@ def _divided(
     values = {str(number): table.column(name) for number, name in enumerate(keys)}
     numbered = pa.table({**values, "rows": np.arange(table.num_rows)})
     groups = numbered.group_by([*values], use_threads=False).aggregate([("rows", "list")])
-    if groups.num_rows > most:
+    if groups.num_rows > max_partitions:
         raise ValueError(
-            f"{groups.num_rows:,} partitions within {table.num_rows:,} rows; {most:,} are the most "
-            "(max_partitions)"
+            f"{groups.num_rows:,} partitions within {table.num_rows:,} rows; the limit is "
+            f"{max_partitions:,} (max_partitions)"
         )
-    rest = table.drop_columns([*keys]).combine_chunks()  # or each take would do so
+    rest = table.drop_columns([*keys]).combine_chunks()  # once, instead of in each take
     columns = [groups.column(name).combine_chunks() for name in values]
     for group, rows in enumerate(groups.column("rows_list").combine_chunks()):
         scalars = (column[group] for column in columns)
@@ -348,7 +399,7 @@ def _divided(
         folder, prefix = parts.format(reduce(and_, tests))
         if {".", ".."} & {*folder.split("/")} or "/" in prefix:
             message = (
-                "values that lead to another folder; partitioning_flavor='hive' can store them"
+                "these values lead to another folder; partitioning_flavor='hive' can store them"
             )
             raise ValueError(f"{folder}/{prefix}: {message}")
         yield (folder, prefix), taken(rest, rows.values)
@@ -357,7 +408,7 @@ def _divided(
 def _check_existing(
     data: Any, base: str, filesystem: pafs.FileSystem, behavior: ExistingData
 ) -> None:
-    """Raise ``PathError`` if files of a folder would be in the way, or are what is read."""
+    """Raises ``PathError`` if a folder must not have files, or if ``data`` is read from it."""
     try:
         everything = pafs.FileSelector(base, allow_not_found=True, recursive=True)
         if behavior == "error" and any(info.is_file for info in infos_of(filesystem, everything)):

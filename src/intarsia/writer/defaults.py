@@ -1,8 +1,10 @@
-"""How files are laid out unless the caller says otherwise."""
+"""Defaults of the layout of new files."""
 
 from __future__ import annotations
 
 USUAL_ROW_GROUP = 1024 * 1024
-"""Rows of a row group where nothing else is asked for."""
+"""Rows of a row group by default, as in pyarrow."""
 PAGE_ROWS = 8192
-"""Rows of a page: a point query reads one page a column, and each costs a header and bounds."""
+"""Rows of a page by default. A point query reads one page a column; each page costs a header and
+bounds.
+"""

@@ -1,7 +1,8 @@
-"""Writing new files with indexes: pyarrow encodes, the sections follow, one rename publishes.
+"""Writes new files with indexes: pyarrow encodes, sections follow, and one rename publishes the
+file.
 
-Until then a file has a temporary name, which begins with ``.`` and which readers pass over. A
-writer that is killed leaves it behind; ``recover`` makes a file of it.
+Until then a file has a temporary name that begins with ``.``, and readers skip it. A writer that is
+killed leaves the temporary file behind; ``recover`` makes a file of it.
 """
 
 from __future__ import annotations
@@ -44,12 +45,13 @@ DEFAULTS: dict[str, Any] = {
     "write_page_index": True,
     "write_page_checksum": True,
     "max_rows_per_page": PAGE_ROWS,
-    # Pages end at a batch of values: with smaller batches they hold as many rows as was asked for.
+    # Pages end with a batch of values. Small batches give pages of the requested number of rows.
     "write_batch_size": 1024,
-    # Every page read needs its chunk's dictionary as well, so a dictionary stays near a page's
-    # size, where nothing is known of the values.
+    # Reading a page also reads its chunk's dictionary. If nothing is known of the values, a
+    # dictionary is therefore about as large as a page at most.
     "dictionary_pagesize_limit": 128 * 1024,
 }
+"""Options of pyarrow's writer unless the caller gives others."""
 
 
 @public
@@ -63,15 +65,45 @@ def write_table(
     keep_unfinished: bool = False,
     **options: Any,
 ) -> None:
-    """Write a table, or batch, as one Parquet file with page indexes and the ``indexes`` asked for.
+    """Writes a table or record batch as one Parquet file with page indexes and user-defined
+    indexes.
 
-    ``options`` are those of ``pyarrow.parquet.write_table``; the defaults differ in that pages have
-    indexes, checksums and at most 8,192 rows, zstd compresses them, and only columns have
-    dictionaries of which one takes no more than a page: each page that is read needs its own. The
-    file appears at once, whole; ``checkpoint_row_groups`` and ``keep_unfinished`` are about its
-    temporary name until then, as for ``ParquetWriter``. Raises ``IndexSpecError`` for an index that
-    cannot be built, ``PathError`` where the file cannot be written, and ``ValueError`` for rows
-    without columns, which no file can hold.
+    The file appears at once, whole. The defaults differ from pyarrow's: pages have indexes,
+    checksums and at most 8,192 rows, and zstd compresses them. A column gets a dictionary only if
+    that is no larger than a page, because reading a page also reads the dictionary.
+
+    Parameters
+    ----------
+    table : pyarrow.Table or pyarrow.RecordBatch
+        The rows.
+    where : str or path-like
+        The file, on the local disk or on remote storage. An existing file is replaced.
+    indexes : sequence of index or str, optional
+        Indexes such as ``Lookup("trace_id")`` or ``"trace_id:lookup"``, as for ``add_indexes``.
+    filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
+        The file system of ``where``. By default it is taken from the URI; other paths are local.
+    checkpoint_row_groups : int, optional
+        Row groups between two footers, as for ``ParquetWriter``.
+    keep_unfinished : bool, default False
+        Keeps the temporary file after an error, as for ``ParquetWriter``.
+    **options
+        Options of ``pyarrow.parquet.write_table``.
+
+    Raises
+    ------
+    IndexSpecError
+        If an index cannot be built.
+    PathError
+        If the file cannot be written.
+    ValueError
+        If there are rows without columns: no file can hold them.
+
+    Examples
+    --------
+    >>> table = pa.table({"trace_id": ["a", "b"], "status": [200, 500]})
+    >>> ia.write_table(table, "new.parquet", indexes=["trace_id:lookup"])
+    >>> [entry.name for entry in ia.list_indexes("new.parquet")[0].indexes]
+    ['trace_id:lookup']
     """
     _check_columns(table)
     table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
@@ -94,28 +126,57 @@ def write_table(
 
 @public
 class ParquetWriter:
-    """Writes one Parquet file, table by table, with the ``indexes`` asked for.
+    """Writes one Parquet file with user-defined indexes, table by table.
 
-    As ``pyarrow.parquet.ParquetWriter``, whose keywords it takes, with the defaults of
-    ``intarsia.write_table``. The file appears at ``where`` when the writer is closed, whole and
-    synced. Until then it has a temporary name beside it, ``.NAME.….intarsia-tmp``, that readers
-    pass over. Leaving a ``with`` block by an error, or an error while writing, removes it, unless
-    ``keep_unfinished`` is true: then a note of the error says where it is. A writer that is neither
-    closed nor left, as when a program ends, leaves it, and says so in a ``ResourceWarning``.
+    The file appears at ``where``, whole and synced, when the writer is closed. Until then it has
+    the temporary name ``.NAME.….intarsia-tmp`` in the same folder, and readers skip it. An error,
+    within the writer or its ``with`` block, removes it. A writer that is never closed leaves the
+    temporary file behind and issues a ``ResourceWarning``.
 
-    With ``checkpoint_row_groups=N`` a footer is written and synced after every Nth row group.
-    When ``write_table`` returns, all row groups up to the last checkpoint are on the disk, and
-    ``recover`` gets them back, whatever becomes of the process or, as far as the disk keeps what it
-    was asked to sync, of the machine; row groups written since can be recovered as well where they
-    got there in time. Each footer lists all row groups so far: many checkpoints of many row groups
-    make a longer file. Without checkpoints nothing is promised of a file that was not closed.
-
-    Raises ``IndexSpecError`` for an index that cannot be built, ``PathError`` where the file cannot
-    be written.
+    With ``checkpoint_row_groups=N`` a footer is written and synced after every Nth row group. Once
+    ``write_table`` returns, ``recover`` can restore all row groups up to the last checkpoint, even
+    if the process or the machine fails. Row groups after the checkpoint can be restored if they
+    reached the disk. Each footer lists all row groups so far: many checkpoints make a longer file.
+    Without checkpoints, a file that was not closed may be lost.
 
     On remote storage the file is first written to ``TMPDIR``. Closing the writer uploads it under a
-    temporary name and moves it to ``where``, so that it appears whole or not at all. Checkpoints
-    and ``keep_unfinished`` are for local files.
+    temporary name and moves it to ``where``. It appears whole or not at all.
+
+    Parameters
+    ----------
+    where : str or path-like
+        The file. An existing file is replaced.
+    schema : pyarrow.Schema
+        The schema of all tables.
+    indexes : sequence of index or str, optional
+        Indexes such as ``Lookup("trace_id")`` or ``"trace_id:lookup"``, as for ``add_indexes``.
+    checkpoint_row_groups : int, optional
+        Row groups between two footers, at least 1. Local files only. By default there are no
+        checkpoints.
+    keep_unfinished : bool, default False
+        Keeps the temporary file after an error. A note of the error names it. Local files only.
+    filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
+        The file system of ``where``. By default it is taken from the URI; other paths are local.
+    **options
+        Keywords of ``pyarrow.parquet.ParquetWriter``, with the defaults of
+        ``intarsia.write_table``.
+
+    Raises
+    ------
+    IndexSpecError
+        If an index cannot be built.
+    PathError
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> table = pa.table({"trace_id": ["a", "b"], "status": [200, 500]})
+    >>> with ia.ParquetWriter("new.parquet", table.schema, indexes=["trace_id:lookup"]) as writer:
+    ...     for start in range(2):
+    ...         writer.write_table(table.slice(start, 1))
+    >>> file = ia.ParquetFile("new.parquet")
+    >>> file.num_rows, len(file.metadata.row_groups)
+    (2, 2)
     """
 
     def __init__(
@@ -143,37 +204,37 @@ class ParquetWriter:
         self.is_open = True
 
     def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
-        """Write ``table`` in row groups of at most ``row_group_size`` rows, 1,048,576 by default.
+        """Writes ``table`` in row groups of at most ``row_group_size`` rows, by default 1,048,576.
 
-        Raises ``ValueError`` for a table of another schema, for rows without columns, which no file
-        can hold, and once the writer is closed.
+        Raises ``ValueError`` for a table of another schema, for rows without columns, and once the
+        writer is closed.
         """
         _check_columns(table)
         if not table.schema.equals(self.schema, check_metadata=False):
             raise ValueError(f"a table of another schema: {table.schema}, not {self.schema}")
-        with self._or_closed():
+        with self._closed_on_error():
             self._writer.write_table(table, row_group_size)
 
     def write_batch(self, batch: pa.RecordBatch, row_group_size: int | None = None) -> None:
-        """As ``write_table``."""
+        """Writes a record batch, as ``write_table`` does."""
         self.write_table(pa.Table.from_batches([batch], batch.schema), row_group_size)
 
     def write(
         self, table_or_batch: pa.Table | pa.RecordBatch, row_group_size: int | None = None
     ) -> None:
-        """As ``write_table``, of either."""
+        """Writes a table or a record batch, as ``write_table`` does."""
         if isinstance(table_or_batch, pa.RecordBatch):
             self.write_batch(table_or_batch, row_group_size)
         else:
             self.write_table(table_or_batch, row_group_size)
 
     def add_key_value_metadata(self, key_value_metadata: Mapping[str, str]) -> None:
-        """Add entries to the footer."""
-        with self._or_closed():
+        """Adds entries to the footer."""
+        with self._closed_on_error():
             self._writer.add_key_value_metadata(key_value_metadata)
 
     def close(self) -> None:
-        """Finish the file and have it appear. A second call does nothing."""
+        """Finishes the file, which then appears at its path. A second call does nothing."""
         if self.is_open:
             self.is_open = False
             self._block.__exit__(None, None, None)
@@ -193,8 +254,8 @@ class ParquetWriter:
             self._give_up(error)
 
     @contextlib.contextmanager
-    def _or_closed(self) -> Iterator[None]:
-        """What fails midway leaves a file that must not appear."""
+    def _closed_on_error(self) -> Iterator[None]:
+        """Closes the writer if its block fails, so that an incomplete file does not appear."""
         if not self.is_open:
             raise ValueError("the writer is closed")
         try:
@@ -221,32 +282,33 @@ def open_writer(
     annotations: Mapping[int, Mapping[str, Any]] | None = None,
     **options: Any,
 ) -> Iterator[pq.ParquetWriter | FittedWriter | CheckpointWriter]:
-    """A ``pyarrow.parquet.ParquetWriter`` whose file, with ``indexes``, appears at the end.
+    """Yields a writer like ``pyarrow.parquet.ParquetWriter``. Its file appears at the end, with
+    ``indexes``.
 
-    ``annotations`` are fields of its schema's elements, by position, that pyarrow does not write.
-    When the block fails, nothing is left behind, unless it is to ``keep_unfinished``.
+    ``annotations`` are fields of schema elements, by position, that pyarrow does not write. If the
+    block fails, nothing is left behind unless ``keep_unfinished`` is true.
     """
-    found, path = resolve(where, filesystem)
-    local = local_path(path, found)
+    file_system, path = resolve(where, filesystem)
+    local = local_path(path, file_system)
     if local is not None:
         path = local
         check_place(path)
     else:
-        _check_remote(path, found, checkpoint_row_groups, keep_unfinished=keep_unfinished)
+        _check_remote(path, file_system, checkpoint_row_groups, keep_unfinished=keep_unfinished)
     if not isinstance(schema, pa.Schema):
-        raise TypeError(f"a file is written by a pyarrow.Schema, not by {type(schema).__name__}")
+        raise TypeError(f"the schema must be a pyarrow.Schema, not {type(schema).__name__}")
     if "row_group_size" in options:
         raise TypeError("'row_group_size' is an option of write_table, not of ParquetWriter")
     schema = without_pointer(schema)
     kinds = kinds_of(indexes)
     settings = DEFAULTS | options
-    most = settings["max_rows_per_page"]
-    if most is not None and most < 1:
-        raise ValueError(f"max_rows_per_page must be at least 1, not {most}")
+    page_rows = settings["max_rows_per_page"]
+    if page_rows is not None and page_rows < 1:
+        raise ValueError(f"max_rows_per_page must be at least 1, not {page_rows}")
     check_fit(schema, kinds, path, options)
-    on = found if local is None else pafs.LocalFileSystem()
-    place = replacing(path, on, keep_unfinished=keep_unfinished, holds_rows=True)
-    with placed(Where(path)), place as create:
+    target_system = file_system if local is None else pafs.LocalFileSystem()
+    target = replacing(path, target_system, keep_unfinished=keep_unfinished, holds_rows=True)
+    with placed(Where(path)), target as create:
         out = create()
         temporary = out.name
         try:
@@ -257,8 +319,8 @@ def open_writer(
             if kinds:
                 _index(temporary, kinds)
         except GeneratorExit:
-            where_it_is = "lost" if local is None else f"in {temporary}"
-            message = f"{path}: its writer was not closed: what it wrote is {where_it_is}"
+            whereabouts = "lost" if local is None else f"in {temporary}"
+            message = f"{path}: its writer was not closed: the rows it wrote are {whereabouts}"
             warnings.warn(message, ResourceWarning, stacklevel=2)
             raise
         except BaseException as error:
@@ -270,7 +332,7 @@ def open_writer(
 def _check_remote(
     path: str, filesystem: pafs.FileSystem, every: int | None, *, keep_unfinished: bool
 ) -> None:
-    """Raise ``PathError`` where no remote file can be written as asked."""
+    """Raises ``PathError`` if the remote file cannot be written, or not with these options."""
     if every is not None or keep_unfinished:
         raise PathError(
             f"{path}: checkpoint_row_groups and keep_unfinished are for local files; write there, "
@@ -286,7 +348,7 @@ def _check_remote(
 
 
 def _index(path: str, indexes: Sequence[IndexSpec]) -> None:
-    """Append indexes to a file that was just written, and has none."""
+    """Appends indexes to a file that was just written and has none."""
     with Workspace() as work, open(path, "ab") as append:
         for part in compose(open_file(path, pafs.LocalFileSystem()), indexes, (), work).parts:
             assert not isinstance(part, tuple), "there was nothing to replace"
@@ -296,8 +358,8 @@ def _index(path: str, indexes: Sequence[IndexSpec]) -> None:
 def _check_columns(table: pa.Table | pa.RecordBatch) -> None:
     if not isinstance(table, pa.Table | pa.RecordBatch):
         kind = type(table).__name__
-        hint = ": pyarrow.table(…) makes one of it" if hasattr(table, "__arrow_c_stream__") else ""
-        raise TypeError(f"what is written is a table of pyarrow, not {kind}{hint}")
+        hint = "; convert it with pyarrow.table(…)" if hasattr(table, "__arrow_c_stream__") else ""
+        raise TypeError(f"only a pyarrow table or record batch can be written, not {kind}{hint}")
     if table.num_rows and not table.num_columns:
         raise ValueError(f"{table.num_rows:,} rows without a column cannot be written")
 
@@ -310,9 +372,9 @@ def _writer_of(
     settings: Mapping[str, Any],
     options: Mapping[str, Any],
 ) -> Iterator[pq.ParquetWriter | FittedWriter | CheckpointWriter]:
-    """A writer to ``out``, a file of the local disk, which is closed at the end.
+    """Yields a writer to ``out``, a local file, which is closed at the end.
 
-    ``settings`` are pyarrow's keywords, and ``options`` those of them that were asked for.
+    ``settings`` are all keywords of pyarrow. ``options`` are those that the caller gave.
     """
     with out:
         if every is not None:
@@ -324,10 +386,12 @@ def _writer_of(
             return
     with pa.OSFile(out.name, "wb") as sink:
         if says_encodings(options) or any(options.get(name) is not None for name in OF_ONE_WRITER):
-            made: ArrowWriter | FittedWriter = ArrowWriter(sink, schema, **settings)
+            arrow_writer: ArrowWriter | FittedWriter = ArrowWriter(sink, schema, **settings)
         else:
-            made = FittedWriter(sink, schema, empty_file(schema, out.name, settings), settings)
-        with made as writer:
+            arrow_writer = FittedWriter(
+                sink, schema, empty_file(schema, out.name, settings), settings
+            )
+        with arrow_writer as writer:
             yield writer
 
 
@@ -346,7 +410,7 @@ def check_fit(
     name: str,
     options: Mapping[str, Any] | None = None,
 ) -> None:
-    """Raise ``IndexSpecError`` unless a file ``name`` of ``schema`` can have ``indexes``.
+    """Raises ``IndexSpecError`` unless a file ``name`` of ``schema`` can have ``indexes``.
 
     ``options`` of pyarrow's writer may change names and types.
     """
@@ -355,7 +419,7 @@ def check_fit(
 
 
 def empty_file(schema: pa.Schema, name: str, options: Mapping[str, Any]) -> OpenedFile:
-    """What pyarrow writes, with its writer's ``options``, of no rows."""
+    """Returns the file without rows that pyarrow writes with its writer's ``options``."""
     sink = pa.BufferOutputStream()
     plain = {name: value for name, value in options.items() if name not in OF_ONE_WRITER}
     pq.write_table(without_rows(schema), sink, **plain)

@@ -1,6 +1,6 @@
-"""pyarrow's writer, with dictionaries that fit the rows it is given first.
+"""Wraps pyarrow's writer and chooses dictionaries by the rows that are written first.
 
-What follows these is not known yet, and may be otherwise.
+Later rows are not known yet; for them another choice may have been better.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import pyarrow as pa
 from intarsia.file.open_file import OpenedFile
 from intarsia.writer.arrow_writer import ArrowWriter
 from intarsia.writer.defaults import USUAL_ROW_GROUP
-from intarsia.writer.dictionary_choice import fitted
+from intarsia.writer.dictionary_choice import with_dictionary_settings
 
 
 class FittedWriter:
-    """As ``ArrowWriter``, with dictionaries that pay in the rows that are written first.
+    """An ``ArrowWriter`` with dictionaries that pay in the rows that are written first.
 
-    It begins to write when it is given these: tables without rows before them make no row group.
-    ``settings`` are its keywords, and ``file`` is one of the same columns, without rows.
+    The file is begun with these rows. Tables without rows before them make no row group.
+    ``settings`` are the keywords of ``ArrowWriter``. ``file`` has the same columns and no rows.
     """
 
     def __init__(
@@ -32,30 +32,30 @@ class FittedWriter:
         self._key_values: dict[str, str] = {}
 
     def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
-        """As pyarrow's."""
+        """Writes a table, as pyarrow's method does."""
         writer = self._writer
         if writer is None:
             if not table.num_rows:
                 return
-            is_said = row_group_size is not None and row_group_size > 0
-            first = table.slice(0, row_group_size if is_said else USUAL_ROW_GROUP)
-            writer = self._begun(fitted(first, self._file, self._settings))
+            has_size = row_group_size is not None and row_group_size > 0
+            first = table.slice(0, row_group_size if has_size else USUAL_ROW_GROUP)
+            writer = self._begin(with_dictionary_settings(first, self._file, self._settings))
         writer.write_table(table, row_group_size)
 
     def write_batch(self, batch: pa.RecordBatch, row_group_size: int | None = None) -> None:
-        """As pyarrow's."""
+        """Writes a record batch, as pyarrow's method does."""
         self.write_table(pa.Table.from_batches([batch], batch.schema), row_group_size)
 
     def add_key_value_metadata(self, key_value_metadata: Mapping[str, str]) -> None:
-        """As pyarrow's."""
+        """Adds entries to the footer, as pyarrow's method does."""
         if self._writer is None:
             self._key_values |= key_value_metadata
         else:
             self._writer.add_key_value_metadata(key_value_metadata)
 
     def close(self) -> None:
-        """As pyarrow's."""
-        (self._writer or self._begun(self._settings)).close()
+        """Finishes the file."""
+        (self._writer or self._begin(self._settings)).close()
 
     def __enter__(self) -> FittedWriter:
         return self
@@ -63,7 +63,7 @@ class FittedWriter:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _begun(self, settings: Mapping[str, Any]) -> ArrowWriter:
+    def _begin(self, settings: Mapping[str, Any]) -> ArrowWriter:
         writer = ArrowWriter(self._sink, self.schema, **settings)
         if self._key_values:
             writer.add_key_value_metadata(self._key_values)

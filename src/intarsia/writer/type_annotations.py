@@ -1,6 +1,6 @@
-"""What a file says of columns that Arrow has no type for, so that their new files say it as well.
+"""Keeps the annotations of columns that Arrow has no type for when they are written to new files.
 
-pyarrow reads such a column as what it is stored as, and writes that: ENUM would become bytes, and
+pyarrow reads such a column as its storage type and writes that. ENUM would become bytes, and
 VARIANT a struct.
 """
 
@@ -23,131 +23,144 @@ from intarsia.parquet.thrift import amended
 from intarsia.writer.parquet_writer import empty_file
 
 _LOGICAL = {"ENUM", "BSON", "VARIANT", "GEOMETRY", "GEOGRAPHY", "FILE"}
+"""Logical types that Arrow lacks."""
 _CONVERTED = {ConvertedType.ENUM, ConvertedType.BSON, ConvertedType.INTERVAL}
+"""Converted types that Arrow lacks."""
 Place = tuple[int, int]
-"""A leaf, by its number within its column, and how many groups up from it."""
+"""A leaf by its number within its column, and the number of groups to go up from it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """What an element of a schema says beside how it is stored."""
+    """The converted and logical type of a schema element."""
 
     converted: int | None
     logical: LogicalType | None
 
     @property
     def name(self) -> str:
-        """As the specification calls it; ``""`` where that is newer than this code."""
+        """The name in the specification. ``""`` for a type that is newer than this code."""
         if self.logical is None:
             return "" if self.converted is None else ConvertedType(self.converted).name
         members = (member.name for member in dataclasses.fields(self.logical))
         return next((name for name in members if getattr(self.logical, name) is not None), "")
 
-    def is_as(self, other: Annotation) -> bool:
-        """Do both mean the same? Old writers have no logical types."""
+    def is_equivalent(self, other: Annotation) -> bool:
+        """True if both mean the same type. Old writers have no logical types."""
         if self.logical is None or other.logical is None:
             return self.name == other.name
         return self.logical == other.logical
 
     @property
     def fields(self) -> dict[str, Any]:
+        """The fields of the SchemaElement."""
         return {"converted_type": self.converted, "logicalType": self.logical}
 
 
 Annotations = Mapping[str, Mapping[Place, Annotation]]
-"""By the names of columns."""
+"""Annotations by column name and place."""
 
 
 def annotations_of(schema: Schema) -> dict[str, dict[Place, Annotation]]:
-    """What is said of columns that pyarrow does not know."""
-    found: dict[str, dict[Place, Annotation]] = {}
+    """Returns the annotations of columns that pyarrow does not know."""
+    annotations: dict[str, dict[Place, Annotation]] = {}
     for root in schema.roots:
         for place, position in _places(schema, root).items():
-            said = _annotation(schema.elements[position])
-            if said is not None:
-                found.setdefault(root.name, {})[place] = said
-    return found
+            annotation = _annotation(schema.elements[position])
+            if annotation is not None:
+                annotations.setdefault(root.name, {})[place] = annotation
+    return annotations
 
 
 def _places(schema: Schema, root: Root) -> dict[Place, int]:
-    """The positions of a column's leaves, and of groups by the first leaf that is right in them."""
-    found: dict[int, Place] = {}
+    """Returns the positions of a column's leaves, and of groups by the first leaf in them."""
+    place_of: dict[int, Place] = {}
     for number, at in enumerate(root.leaves):
         for up, position in enumerate(reversed(schema.leaves[at].elements[-2:])):
-            found.setdefault(position, (number, up))
-    return {place: position for position, place in found.items()}
+            place_of.setdefault(position, (number, up))
+    return {place: position for position, place in place_of.items()}
 
 
 def _annotation(element: SchemaElement) -> Annotation | None:
-    said = Annotation(element.converted_type, element.logicalType)
-    if said.logical is None:
-        return said if said.converted in _CONVERTED else None
-    return said if said.name in (*_LOGICAL, "") else None
+    """Returns the annotation of an element. Returns None if pyarrow knows its type."""
+    annotation = Annotation(element.converted_type, element.logicalType)
+    if annotation.logical is None:
+        return annotation if annotation.converted in _CONVERTED else None
+    return annotation if annotation.name in (*_LOGICAL, "") else None
 
 
 def agreed(
     files: Sequence[tuple[pa.Schema, Annotations]], schema: pa.Schema, where: str
 ) -> dict[str, Mapping[Place, Annotation]]:
-    """What all of ``files`` that have a column say of it, whose rows are to be of ``schema``.
+    """Returns the annotations that all ``files`` with a column agree on. ``schema`` is that of
+    their rows.
 
-    Raises ``UnsupportedError`` where they do not agree, or their types are united, as a VARIANT's
-    must not be.
+    Raises ``UnsupportedError`` if they do not agree, or if the files store the column in different
+    types. Types such as VARIANT cannot be unified.
     """
-    found: dict[str, Mapping[Place, Annotation]] = {}
-    for name in dict.fromkeys(name for _, own in files for name in own):
+    agreed_annotations: dict[str, Mapping[Place, Annotation]] = {}
+    for name in dict.fromkeys(name for _, file_annotations in files for name in file_annotations):
         kind = nullable(schema.field(name)).type
-        having = [(types, own.get(name, {})) for types, own in files if name in types.names]
-        first = next(own for _, own in having if own)
-        names = sorted({said.name for said in first.values()})
+        files_with_column = [
+            (types, file_annotations.get(name, {}))
+            for types, file_annotations in files
+            if name in types.names
+        ]
+        first = next(
+            file_annotations for _, file_annotations in files_with_column if file_annotations
+        )
+        names = sorted({annotation.name for annotation in first.values()})
         if "" in names:
             problem = "is of a type that is newer than this reader"
-        elif not all(_agree(first, own) for _, own in having):
-            problem = f"is {', '.join(names)} in some files, and not in all alike"
-        elif any(nullable(types.field(name)).type != kind for types, _ in having):
-            problem = f"is {', '.join(names)}, and differs in how it is stored between files"
+        elif not all(_agree(first, file_annotations) for _, file_annotations in files_with_column):
+            problem = f"is {', '.join(names)} in some files, but not in all"
+        elif any(nullable(types.field(name)).type != kind for types, _ in files_with_column):
+            problem = f"is {', '.join(names)}, and its storage type differs between files"
         else:
-            found[name] = first
+            agreed_annotations[name] = first
             continue
         raise UnsupportedError(f"column {name!r} {problem}", Where(where))
-    return found
+    return agreed_annotations
 
 
 def agreed_alone(
     files: Sequence[tuple[pa.Schema, Annotations]], schema: pa.Schema
 ) -> dict[str, Mapping[Place, Annotation]]:
-    """As ``agreed``, without columns that raise there, and those that ``schema`` lacks."""
-    found: dict[str, Mapping[Place, Annotation]] = {}
+    """Returns the same as ``agreed``, without columns that raise there or that ``schema`` lacks."""
+    agreed_annotations: dict[str, Mapping[Place, Annotation]] = {}
     for name in dict.fromkeys(name for _, own in files for name in own):
         if name in schema.names:
             alone = [(types, {name: own[name]} if name in own else {}) for types, own in files]
             with contextlib.suppress(UnsupportedError):
-                found |= agreed(alone, schema, "")
-    return found
+                agreed_annotations |= agreed(alone, schema, "")
+    return agreed_annotations
 
 
 def _agree(one: Mapping[Place, Annotation], other: Mapping[Place, Annotation]) -> bool:
-    return one.keys() == other.keys() and all(said.is_as(other[at]) for at, said in one.items())
+    return one.keys() == other.keys() and all(
+        annotation.is_equivalent(other[at]) for at, annotation in one.items()
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Fields of elements, by their positions in the schema of a new file."""
+    """Fields of elements, by their positions in a new file's schema."""
 
     fields: Mapping[int, Mapping[str, Any]]
     ordered: tuple[str, ...] | None
-    """The leaves that may have statistics, by their paths; None where all may."""
+    """Paths of the leaves that may have statistics. None if all may."""
 
 
 def placed(annotations: Annotations, schema: pa.Schema, options: Mapping[str, Any]) -> Placed:
-    """``annotations`` as of the files that pyarrow writes of ``schema`` with its ``options``."""
+    """Returns ``annotations`` for files of ``schema`` that pyarrow writes with ``options``."""
     if not annotations:
         return Placed({}, None)
     written = empty_file(schema, "", options).schema
     fields: dict[int, Mapping[str, Any]] = {}
     for root in written.roots:
         places = _places(written, root)
-        for place, said in annotations.get(root.name, {}).items():
-            fields[places[place]] = said.fields
+        for place, annotation in annotations.get(root.name, {}).items():
+            fields[places[place]] = annotation.fields
     elements = {at: amended(written.elements[at], **own) for at, own in fields.items()}
     ordered = [
         leaf.name
