@@ -56,7 +56,7 @@ def test_a_sorted_column_needs_a_page_index_and_no_more(plain, paged):
     assert all(one.then < one.now / 5 for one in advice.filters)
     advice = ia.advise(paged, "ts = 12345")
     assert advice.indexes == []
-    assert advice.filters[0].reason == "what is there already leaves little"
+    assert advice.filters[0].reason == "statistics and existing indexes leave little to read"
 
 
 def test_ten_scattered_values_need_nothing(plain, paged):
@@ -64,7 +64,7 @@ def test_ten_scattered_values_need_nothing(plain, paged):
         advice = ia.advise(path, [pc.field("status") == 3, "status IN (1, 2)", "status <> 4"])
         assert advice.indexes == []
         assert all(one.then == one.now == one.total for one in advice.filters)
-        assert all(one.reason.startswith("nothing pays: ") for one in advice.filters)
+        assert all(one.reason.startswith("no index pays: ") for one in advice.filters)
         assert "no index pays" in str(advice)
 
 
@@ -86,7 +86,7 @@ def test_functions_and_ranges_of_clustered_values_have_theirs(table, paged):
     lowered = pc.utf8_lower(pc.field("mail")) == table["mail"][7].as_py().lower()
     advice = ia.advise(paged, [lowered, "lon BETWEEN 7.2 AND 8.1"])
     assert advice.indexes == ["lookup(lower(mail))"]
-    assert advice.filters[1].reason == "what is there already leaves little"
+    assert advice.filters[1].reason == "statistics and existing indexes leave little to read"
 
 
 def test_what_is_proposed_does_what_was_said(table, plain, tmp_path):
@@ -122,7 +122,7 @@ def test_of_many_row_groups_a_sample_is_told_from(table, tmp_path):
     assert (advice.files, advice.rows, advice.row_groups) == (3, ROWS, 30)
     assert 4 <= advice.sampled <= 12
     assert advice.filters[1].now == pytest.approx(advice.filters[0].now / 3, rel=0.2)
-    assert advice.filters[2].reason == "folders answer it"
+    assert advice.filters[2].reason == "partition values answer it"
     assert ia.advise(tmp_path, asked) == advice
     ia.add_indexes(tmp_path, advice.indexes)
     size = sum(e.length for r in ia.list_indexes(tmp_path) for e in r.indexes)
@@ -276,8 +276,8 @@ def test_a_column_without_a_name_is_no_reason_to_fail(tmp_path):
 
 def test_options_are_compared_by_the_filters_that_tell_them_apart():
     reads = [(5.0, 100.0, 1.0), (3.0, 100.0, 1.0)]
-    assert advise._where_they_differ(reads) == [[5.0], [3.0]]
-    assert advise._where_they_differ([(1.0, 2.0)]) == [[]]
+    assert advise._differing_reads(reads) == [[5.0], [3.0]]
+    assert advise._differing_reads([(1.0, 2.0)]) == [[]]
 
 
 def test_where_all_that_could_be_is_there_that_is_told(tmp_path):

@@ -1,4 +1,4 @@
-"""Which indexes would pay for a list of filters, as a table and as JSON."""
+"""Defines the advice on indexes for a list of filters, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -10,14 +10,21 @@ from typing import Any
 from intarsia.redaction import shown_redacted
 
 LONG_PAGES = 32_768
-"""Pages of so many rows are worth a word: an index spares the others only."""
+"""Rows of a page from which the advice mentions page size. An index can only skip whole pages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """An index that pays: as text for ``add_indexes``, and about as many bytes as it would take.
+    """An index that pays.
 
-    ``filters`` are the numbers, from 0, of those it serves.
+    Attributes
+    ----------
+    index : str
+        The index, as ``add_indexes`` takes it.
+    bytes : int
+        The estimated bytes of the index in all files.
+    filters : tuple of int
+        The numbers of the filters that the index serves, from 0.
     """
 
     index: str
@@ -27,10 +34,21 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class FilterAdvice:
-    """One filter: how many bytes of its columns are read as things are, and about how many with
-    what is proposed, of ``total`` ones; and why.
+    """The bytes that one filter reads, now and with the proposed indexes.
 
-    ``is_guess``: of some writer's files, no row of the sample might match then.
+    Attributes
+    ----------
+    filter : str
+        The filter.
+    total : int
+        The bytes of the filter's columns in all files.
+    now, then : int
+        The bytes of these columns that are read now, and with the proposed indexes.
+    reason : str
+        The indexes that serve the filter, or why there are none.
+    is_guess : bool
+        True if, for the files of some writer, no row of the sample might match with
+        the proposed indexes.
     """
 
     filter: str
@@ -44,10 +62,25 @@ class FilterAdvice:
 @shown_redacted
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Indexes that are proposed for the files at a path, and what they do for each filter.
+    """Indexes that are proposed for the files at a path, and what they save for each filter.
 
-    All bytes are estimates from ``sampled`` of ``row_groups`` row groups, as are the ``page_rows``
-    that a page of the filters' columns has where they are most. Printed, it is a table.
+    All bytes are estimates from a sample of row groups. Printed, the advice is a table.
+
+    Attributes
+    ----------
+    path : str
+        The path that was given, or the first one.
+    files, rows, bytes, row_groups : int
+        The size of the data set. Rows, bytes and row groups are estimates if not all files were
+        read.
+    sampled : int
+        The number of row groups in the sample.
+    proposals : tuple of Proposal
+        The proposed indexes, the best one first.
+    filters : tuple of FilterAdvice
+        The filters, in order.
+    page_rows : int
+        The average rows of a page in the file with the longest pages of the filters' columns.
     """
 
     path: str
@@ -62,11 +95,11 @@ class Advice:
 
     @property
     def indexes(self) -> list[str]:
-        """What ``add_indexes`` is to be given."""
+        """The proposed indexes, as ``add_indexes`` takes them."""
         return [proposal.index for proposal in self.proposals]
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as JSON values."""
+        """Returns all attributes as values that JSON can represent."""
         return dataclasses.asdict(self)
 
     def __repr__(self) -> str:
@@ -79,7 +112,7 @@ class Advice:
             "",
         ]
         if self.proposals:
-            rows = [("index", "bytes", "of the files", "for filters")]
+            rows = [("index", "bytes", "share of files", "serves filters")]
             for proposal in self.proposals:
                 share = proposal.bytes / max(self.bytes, 1)
                 served = ", ".join(str(number + 1) for number in proposal.filters)
@@ -87,21 +120,22 @@ class Advice:
             lines += _table(rows)
         else:
             lines.append("no index pays")
-        told = [("", "filter", "reads now", "then", "why")]
-        for number, one in enumerate(self.filters):
-            shares = (f"{part / max(one.total, 1):.1%}" for part in (one.now, one.then))
-            now, then = shares
-            guess = "~" * one.is_guess
-            told.append((str(number + 1), one.filter, now, guess + then, one.reason))
-        lines += ["", *_table(told)]
-        if any(one.is_guess for one in self.filters):
-            lines += ["", "~ a guess: no row of the sample might match, and others do elsewhere"]
+        filter_rows = [("", "filter", "reads now", "then", "why")]
+        for number, advice in enumerate(self.filters):
+            percentages = (
+                f"{part / max(advice.total, 1):.1%}" for part in (advice.now, advice.then)
+            )
+            now, then = percentages
+            guess = "~" * advice.is_guess
+            filter_rows.append((str(number + 1), advice.filter, now, guess + then, advice.reason))
+        lines += ["", *_table(filter_rows)]
+        if any(advice.is_guess for advice in self.filters):
+            lines += ["", "~ a guess: no row of the sample can match, but rows elsewhere may"]
         if self.page_rows >= LONG_PAGES:
             lines += [
                 "",
-                f"A page has up to {self.page_rows:,} rows, and is the least that is read of a "
-                "column: of files",
-                "that write_table makes anew, with shorter pages, indexes have less read.",
+                f"A page has up to {self.page_rows:,} rows, and pages are read whole. Files that",
+                "write_table writes anew have shorter pages, so that indexes let more be skipped.",
             ]
         return "\n".join(lines)
 

@@ -1,7 +1,8 @@
-"""Advice: which indexes pay for a list of filters, found by building them over a sample.
+"""Advises which indexes pay for a list of filters, by building them over a sample.
 
-Kinds are asked nothing but what they are always asked: each that may answer a filter is built over
-some row groups with the code that builds it in files, and the planner says what it leaves there.
+Each index that may answer a filter is built over some row groups with the code that builds it in
+files. The planner then says how much a filter would read. Index kinds need no code of their own for
+this.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pyarrow.compute as pc
 
 from intarsia.advisor.advice import Advice, FilterAdvice, Proposal
 from intarsia.advisor.candidates import answers, as_text, indexes_for, page_index_for, tests_in
-from intarsia.advisor.read_cost import Gauge, Member, View
+from intarsia.advisor.read_cost import Member, ReadCostEstimator, View
 from intarsia.advisor.row_group_sample import indexed
 from intarsia.dataset.discovery import dataset
 from intarsia.dataset.request_builder import request_of
@@ -35,21 +36,23 @@ from intarsia.scan.page_selection import groups_of
 from intarsia.scan.request import FilterLike, Request, expression_of
 from intarsia.tables.data_files import TableFormatOption
 
-_MOST_FILES = 64
-"""Files whose footers are looked at."""
-_LEAST_CUT = 0.2
-"""The share of the bytes a filter reads that an index has to spare it."""
-_ALIKE = 0.05
-"""Indexes whose cuts differ by no more are as good: then their sizes count, as long as"""
-_ALIKE_READS = 1.5
-"""no more than this many times as much is read."""
-_MANY_VALUES, _MOST_VALUES = 0.5, 1_000_000
-"""Of exact keys: the share of rows from which they are many, and how many an index may have."""
+_MAX_FILES = 64
+"""The most files whose footers are read."""
+_MIN_SAVED_SHARE = 0.2
+"""Share of the bytes a filter reads that an index must save."""
+_GAIN_TOLERANCE = 0.05
+"""Relative difference of gains up to which indexes are equally good. Then their sizes decide."""
+_MAX_READ_RATIO = 1.5
+"""Ratio of bytes read up to which indexes with similar gains are equally good."""
+_MANY_VALUES_SHARE, _MAX_VALUES = 0.5, 1_000_000
+"""Share of distinct values in rows above which they are many; the most an index may have."""
 
 
 class Choice(NamedTuple):
-    """Indexes with their bytes in the sample and the filters they serve; what each filter read
-    before; and what it would read by each index that was tried.
+    """The indexes that pay, each with its bytes in the sample and the filters that it serves.
+
+    ``before`` are the bytes that each filter read at first. ``tried`` maps the name of each index
+    that was tried to the bytes that a filter would read with it, for each filter.
     """
 
     indexes: list[tuple[IndexSpec, int, tuple[int, ...]]]
@@ -59,7 +62,11 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """Indexes that were tried: what filters then read, or could, and the views that have them."""
+    """Indexes that were tried, and the sample with them.
+
+    ``reads`` are the bytes that each filter then reads, ``least`` the fewest it could read with any
+    index.
+    """
 
     added: tuple[IndexSpec, ...]
     reads: tuple[float, ...]
@@ -78,54 +85,94 @@ def advise(
     table_format: TableFormatOption = "auto",
     timeout: float | None = None,
 ) -> Advice:
-    """Which indexes would pay for ``filters`` on the Parquet files under ``path``.
+    """Advises which indexes would pay for filters on the Parquet files under a path.
 
-    A filter is an Expression, a SQL condition, or tuples as a data set takes them. What is weighed
-    is how many bytes of its own columns a filter has to read: those of other columns are read where
-    rows match, with or without indexes. Indexes are built in memory over a few row groups, the same
-    ones every time; no file is changed. Indexes that files have already count as they are. An index
-    is proposed where it spares a filter a fifth of that at least. Raises ``PredicateError`` for a
-    filter that does not fit, ``PathError`` and ``FormatError`` as ``dataset`` does, of
-    which ``table_format`` is as well, and ``QueryTimeoutError`` after ``timeout`` seconds.
+    Indexes are built in memory over a few row groups, the same ones every time. No file is changed.
+    The measure is the bytes that a filter reads of its own columns. Other columns are read where
+    rows match, with or without indexes. Existing indexes count as they are. An index is proposed if
+    it saves some filter at least a fifth of these bytes.
+
+    Parameters
+    ----------
+    path : str, path-like or sequence of them
+        Files, folders, globs or URIs.
+    filters : filter or sequence of filters
+        Each is a pyarrow Expression, a SQL condition, or tuples as a data set takes them.
+    filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
+        The file system of ``path``. By default it is taken from the URI; other paths are local.
+    table_format : {"auto", "ignore"}, default "auto"
+        How files of Delta Lake, Iceberg and Hudi tables are treated, as for ``intarsia.dataset``.
+    timeout : float, optional
+        Seconds after which ``QueryTimeoutError`` is raised.
+
+    Returns
+    -------
+    Advice
+        The proposed indexes, and the bytes that each filter reads now and with them.
+
+    Raises
+    ------
+    PredicateError
+        If there is no filter, or one does not fit the columns.
+    PathError
+        If there is no file, or one cannot be read.
+    FormatError
+        If a file is not Parquet.
+    QueryTimeoutError
+        If ``timeout`` has passed.
+
+    Examples
+    --------
+    >>> table = pa.table({"id": [f"u{n * 7919 % 100_000}" for n in range(100_000)]})
+    >>> ia.write_table(table, "users.parquet")
+    >>> advice = ia.advise("users.parquet", ["id = 'u17'"])
+    >>> advice.indexes
+    ['lookup(id)']
+    >>> advice.filters[0].then < advice.filters[0].now / 5
+    True
     """
     source = dataset(path, filesystem=filesystem, table_format=table_format)
-    asked = [filters] if isinstance(filters, str | pc.Expression) else list(filters or ())
-    found = [expression_of([f] if isinstance(f, tuple) else f, source.schema) for f in asked]
-    parsed = [expression for expression in found if expression is not None]
-    if not asked or len(parsed) < len(asked):
+    filter_list = [filters] if isinstance(filters, str | pc.Expression) else list(filters or ())
+    expressions = [
+        expression_of([f] if isinstance(f, tuple) else f, source.schema) for f in filter_list
+    ]
+    parsed = [expression for expression in expressions if expression is not None]
+    if not filter_list or len(parsed) < len(filter_list):
         raise PredicateError("no filter was given")
     requests = [request_of(source.schema, [], expression) for expression in parsed]
-    step = -(-len(source._files) // _MOST_FILES)
+    step = -(-len(source._files) // _MAX_FILES)
     members = []
-    for one in source._files[::step]:
-        file = source._cache.as_opened(one.path)
-        left = tuple(_left(file, request, one.constants) for request in requests)
-        members.append(Member(file, one.constants, left))
+    for listed_file in source._files[::step]:
+        file = source._cache.as_opened(listed_file.path)
+        remaining_groups = tuple(
+            _remaining_groups(file, request, listed_file.constants) for request in requests
+        )
+        members.append(Member(file, listed_file.constants, remaining_groups))
     with Workspace() as work:
-        gauge = Gauge(members, requests)
-        adviser = _Adviser(gauge, requests, work)
+        estimator = ReadCostEstimator(members, requests)
+        adviser = _Adviser(estimator, requests, work)
         chosen, before, tried = adviser.choose()
     share = len(source._files) / len(members)
     rows = sum(m.file.num_rows for m in members) * share
     proposals = []
     for index, size, served in chosen:
-        whole = round(size * rows / max(gauge.sampled_rows, 1))
-        proposals.append(Proposal(as_text(index), whole, served))
-    told = []
-    for number, condition in enumerate(asked):
+        total_bytes = round(size * rows / max(estimator.sampled_rows, 1))
+        proposals.append(Proposal(as_text(index), total_bytes, served))
+    filter_advice = []
+    for number, condition in enumerate(filter_list):
         now, then = before[number], adviser.reads[number]
-        total = gauge.totals[number]
+        total = estimator.totals[number]
         terms = [test.term for test in tests_in([requests[number]])]
         is_indexed = any(m.file.sections.about(term) for m in members for term in terms)
         reason = _reason(number, proposals, now, total, tried[number], is_indexed=is_indexed)
-        told.append(
+        filter_advice.append(
             FilterAdvice(
                 condition if isinstance(condition, str) else shown(parsed[number]),
                 round(total * share),
                 round(now * share),
                 round(then * share),
                 reason,
-                then < now and gauge.is_guess(number, adviser.views),
+                then < now and estimator.is_guess(number, adviser.views),
             )
         )
     return Advice(
@@ -134,16 +181,16 @@ def advise(
         round(rows),
         round(sum(m.file.source.size for m in members) * share),
         round(sum(len(m.file.metadata.row_groups) for m in members) * share),
-        gauge.sampled_groups,
+        estimator.sampled_groups,
         tuple(proposals),
-        tuple(told),
-        gauge.page_rows(),
+        tuple(filter_advice),
+        estimator.page_rows(),
     )
 
 
-def _left(file: OpenedFile, request: Request, constants: Constants) -> tuple[int, ...]:
-    found = plan_rows(file, request.pruning, constants, request.schema, by_footer=True)
-    return tuple(int(group) for group in groups_of(file, found.rows))
+def _remaining_groups(file: OpenedFile, request: Request, constants: Constants) -> tuple[int, ...]:
+    planned = plan_rows(file, request.pruning, constants, request.schema, by_footer=True)
+    return tuple(int(group) for group in groups_of(file, planned.rows))
 
 
 def _reason(
@@ -159,57 +206,65 @@ def _reason(
     if serving:
         return ", ".join(serving)
     if not total:
-        return "folders answer it"
-    if now < _LEAST_CUT * total:
-        return "what is there already leaves little"
+        return "partition values answer it"
+    if now < _MIN_SAVED_SHARE * total:
+        return "statistics and existing indexes leave little to read"
     if not tried:
         return f"no {'other ' if is_indexed else ''}kind of index answers it"
     best = min(tried, key=lambda name: tried[name])
-    return f"nothing pays: {best} would leave {tried[best] / total:.1%}"
+    return f"no index pays: {best} would still read {tried[best] / total:.1%}"
 
 
-def _where_they_differ(reads: Sequence[tuple[float, ...]]) -> list[list[float]]:
-    """What options have filters read, without the filters that read as much by each of them."""
+def _differing_reads(reads: Sequence[tuple[float, ...]]) -> list[list[float]]:
+    """Returns what filters read by each option, without filters that read the same by all."""
     differing = [
-        number for number, of_one in enumerate(zip(*reads, strict=True)) if len({*of_one}) > 1
+        number
+        for number, filter_reads in enumerate(zip(*reads, strict=True))
+        if len({*filter_reads}) > 1
     ]
-    return [[one[number] for number in differing] for one in reads]
+    return [[option_reads[number] for number in differing] for option_reads in reads]
 
 
 class _Adviser:
-    """Tries indexes on a sample, the best first, as long as one pays."""
+    """Tries indexes on a sample and adds the best one, as long as one pays."""
 
-    def __init__(self, gauge: Gauge, requests: Sequence[Request], work: Workspace) -> None:
-        self._gauge, self._requests, self._work = gauge, requests, work
+    def __init__(
+        self, estimator: ReadCostEstimator, requests: Sequence[Request], work: Workspace
+    ) -> None:
+        self._estimator, self._requests, self._work = estimator, requests, work
         self._tried: dict[tuple[str, ...], _Option | None] = {}
-        self.views = self._with(gauge.views, self._there(gauge.views))
-        self.reads, self._least = gauge.start(self.views)
+        self.views = self._with_indexes(estimator.views, self._existing_indexes(estimator.views))
+        self.reads, self._least = estimator.start(self.views)
 
-    def _there(self, views: Sequence[View]) -> list[IndexSpec]:
-        """The indexes on what is asked about that files have now, of kinds known here."""
-        found: dict[str, IndexSpec] = {}
+    def _existing_indexes(self, views: Sequence[View]) -> list[IndexSpec]:
+        """Returns the files' indexes of registered kinds on terms of the filters."""
+        index_of: dict[str, IndexSpec] = {}
         terms = {test.term for test in tests_in(self._requests)}
         for view in views:
             for term in terms:
                 for index in view.member.file.sections.about(term):
-                    found.setdefault(index.entry.name, index.kind)
-        return list(found.values())
+                    index_of.setdefault(index.entry.name, index.kind)
+        return list(index_of.values())
 
-    def _with(self, views: Sequence[View], indexes: Sequence[IndexSpec]) -> tuple[View, ...]:
+    def _with_indexes(
+        self, views: Sequence[View], indexes: Sequence[IndexSpec]
+    ) -> tuple[View, ...]:
         if not indexes:
             return tuple(views)
-        due = [
+        choices = [
             missing_indexes.choose(view.file, indexes, anew=True, beside=False) for view in views
         ]
-        if not any(choice.due for choice in due):
-            raise IndexSpecError("; ".join(dict.fromkeys(w for c in due for w in c.unfit.values())))
+        if not any(choice.due for choice in choices):
+            raise IndexSpecError(
+                "; ".join(dict.fromkeys(w for c in choices for w in c.unfit.values()))
+            )
         return tuple(
             replace(view, file=indexed(view.file, choice.due, self._work)) if choice.due else view
-            for view, choice in zip(views, due, strict=True)
+            for view, choice in zip(views, choices, strict=True)
         )
 
     def choose(self) -> Choice:
-        """Add the best index, then the next one, as long as there is one that pays."""
+        """Adds the best index, then the next one, as long as one pays."""
         before = self.reads
         chosen: list[tuple[IndexSpec, int, tuple[int, ...]]] = []
         tried: list[dict[str, float]] = [{} for _ in self._requests]
@@ -217,54 +272,84 @@ class _Adviser:
         while candidates:
             options = [option for option in map(self._try, candidates) if option is not None]
             for option in options:
-                for number in self._served_by(option.added[-1]):
+                for number in self._filters_served_by(option.added[-1]):
                     tried[number][spec_name(option.added[-1])] = option.reads[number]
             options = [option for option in options if self._gain(option.reads) > 0]
             if not options:
                 break
-            best = max(self._gain(option.reads) for option in options)
-            good = [o for o in options if self._gain(o.reads) >= best * (1 - _ALIKE)]
-            reads = _where_they_differ([option.reads for option in good])
-            most = _ALIKE_READS * min(map(sum, reads))
-            good = [o for o, own in zip(good, reads, strict=True) if sum(own) <= most]
-            won = min(good, key=self._rank)
-            chosen += [
-                (index, self._size(won.views, index), served) for index, served in self._for(won)
+            best_gain = max(self._gain(option.reads) for option in options)
+            good_options = [
+                o for o in options if self._gain(o.reads) >= best_gain * (1 - _GAIN_TOLERANCE)
             ]
-            self.views, self.reads, self._least = won.views, won.reads, won.least
+            reads = _differing_reads([option.reads for option in good_options])
+            max_read_bytes = _MAX_READ_RATIO * min(map(sum, reads))
+            good_options = [
+                o
+                for o, option_reads in zip(good_options, reads, strict=True)
+                if sum(option_reads) <= max_read_bytes
+            ]
+            winner = min(good_options, key=self._rank)
+            chosen += [
+                (index, self._size(winner.views, index), served)
+                for index, served in self._served_filters(winner)
+            ]
+            self.views, self.reads, self._least = winner.views, winner.reads, winner.least
             self._tried.clear()
-            candidates = [o.added[-1] for o in options if o.added[-1] not in won.added]
+            candidates = [o.added[-1] for o in options if o.added[-1] not in winner.added]
         return Choice(chosen, before, tried)
 
     def _rank(self, option: _Option) -> tuple[bool, bool, int]:
-        """Of options as good: what other readers use, then what suits the values, then size."""
+        """Returns the order of equally good options.
+
+        Options that other readers use come first, then those that suit the values, then the
+        smallest.
+        """
         index = option.added[-1]
-        is_unusual = self._share_of_values(option.views, index) > _MANY_VALUES
+        is_unusual = self._share_of_values(option.views, index) > _MANY_VALUES_SHARE
         return not isinstance(index, PageIndex), is_unusual, option.bytes
 
-    def _for(self, option: _Option) -> Iterator[tuple[IndexSpec, tuple[int, ...]]]:
-        """Which filters each of its indexes serves; a page index that only helps, the other's."""
-        cut = [n for n, read in enumerate(option.reads) if self._cut(n, read) >= _LEAST_CUT]
-        last = set(self._served_by(option.added[-1])) & set(cut)
+    def _served_filters(self, option: _Option) -> Iterator[tuple[IndexSpec, tuple[int, ...]]]:
+        """Yields the indexes of an option with the filters that each serves.
+
+        A page index that only helps the other index serves the filters of that one.
+        """
+        helped = [
+            n
+            for n, read in enumerate(option.reads)
+            if self._saved_share(n, read) >= _MIN_SAVED_SHARE
+        ]
+        helped_by_last = set(self._filters_served_by(option.added[-1])) & set(helped)
         for index in option.added[:-1]:
             alone = self._option((index,))
-            own = set() if alone is None else {n for n in cut if self._cut(n, alone.reads[n]) > 0}
-            yield index, tuple(sorted(own | last))
-        yield option.added[-1], tuple(sorted(last))
+            helped_alone = (
+                set()
+                if alone is None
+                else {n for n in helped if self._saved_share(n, alone.reads[n]) > 0}
+            )
+            yield index, tuple(sorted(helped_alone | helped_by_last))
+        yield option.added[-1], tuple(sorted(helped_by_last))
 
     def _candidates(self) -> list[IndexSpec]:
         if not self.views:
             return []
-        each = (indexes_for(v.file, self._requests, v.member.constants) for v in self.views)
-        found = list({spec_name(index): index for own in each for index in own}.values())
-        paged = self._page_index()
-        return found if paged is None else [paged, *found]
+        indexes_by_file = (
+            indexes_for(v.file, self._requests, v.member.constants) for v in self.views
+        )
+        candidates = list(
+            {
+                spec_name(index): index
+                for file_indexes in indexes_by_file
+                for index in file_indexes
+            }.values()
+        )
+        page_index = self._page_index()
+        return candidates if page_index is None else [page_index, *candidates]
 
     def _page_index(self) -> PageIndex | None:
         return page_index_for([view.file for view in self.views], self._requests)
 
-    def _served_by(self, index: IndexSpec) -> list[int]:
-        """The filters it might answer."""
+    def _filters_served_by(self, index: IndexSpec) -> list[int]:
+        """Returns the numbers of the filters that an index might answer."""
         files = [view.file for view in self.views]
         return [
             number
@@ -273,24 +358,25 @@ class _Adviser:
         ]
 
     def _try(self, index: IndexSpec) -> _Option | None:
-        """The index by itself, or after a page index where it needs one; None where it cannot be,
-        or where there is nothing left to spare.
+        """Returns the option of adding the index, after a page index if it needs one.
+
+        Returns None if the index cannot be built, or if nothing is left to save.
         """
-        paged = self._page_index()
-        served = self._served_by(index)
-        if paged is None and all(self.reads[n] <= 2 * self._least[n] for n in served):
+        page_index = self._page_index()
+        served_filters = self._filters_served_by(index)
+        if page_index is None and all(self.reads[n] <= 2 * self._least[n] for n in served_filters):
             return None
         alone = self._option((index,))
-        if alone is None or paged is None or isinstance(index, PageIndex):
+        if alone is None or page_index is None or isinstance(index, PageIndex):
             return alone
-        first, both = self._option((paged,)), self._option((paged, index))
-        if first is None or both is None:
+        page_index_only, both = self._option((page_index,)), self._option((page_index, index))
+        if page_index_only is None or both is None:
             return alone
-        apart = self._gain(first.reads) + self._gain(alone.reads)
-        return both if self._gain(both.reads) > apart + _ALIKE else alone
+        separate_gain = self._gain(page_index_only.reads) + self._gain(alone.reads)
+        return both if self._gain(both.reads) > separate_gain + _GAIN_TOLERANCE else alone
 
     def _option(self, added: tuple[IndexSpec, ...]) -> _Option | None:
-        """What comes of adding indexes to what was chosen; each is built once."""
+        """Returns the option of adding indexes to those chosen so far. Each is built once."""
         key = tuple(map(spec_name, added))
         if key not in self._tried:
             self._tried[key] = self._new_option(added)
@@ -299,24 +385,24 @@ class _Adviser:
     def _new_option(self, added: tuple[IndexSpec, ...]) -> _Option | None:
         before = self._option(added[:-1]) if added[:-1] else None
         try:
-            views = self._with(self.views if before is None else before.views, added[-1:])
+            views = self._with_indexes(self.views if before is None else before.views, added[-1:])
         except (IndexSpecError, UnsupportedError):
             return None
-        rows = self._gauge.most_rows
+        rows = self._estimator.most_rows
         share = self._share_of_values(views, added[-1])
-        if share > _MANY_VALUES and share * rows > _MOST_VALUES:
+        if share > _MANY_VALUES_SHARE and share * rows > _MAX_VALUES:
             return None
         size = sum(self._size(views, one) for one in added)
-        return _Option(added, *self._gauge.measured(views), views, size)
+        return _Option(added, *self._estimator.measured(views), views, size)
 
-    def _cut(self, number: int, read: float) -> float:
-        """The share of what a filter reads now that it then does not."""
+    def _saved_share(self, number: int, read: float) -> float:
+        """Returns the share of the bytes a filter reads now that it would no longer read."""
         now = self.reads[number]
         return 1 - read / now if now else 0.0
 
     def _gain(self, reads: Sequence[float]) -> float:
-        cuts = (self._cut(number, read) for number, read in enumerate(reads))
-        return sum(cut for cut in cuts if cut >= _LEAST_CUT)
+        saved_shares = (self._saved_share(number, read) for number, read in enumerate(reads))
+        return sum(share for share in saved_shares if share >= _MIN_SAVED_SHARE)
 
     def _size(self, views: Sequence[View], index: IndexSpec) -> int:
         name = spec_name(index)
@@ -325,7 +411,7 @@ class _Adviser:
         return sum(r.bytes for v in views for r in standard_of(v.file) if r.name == name)
 
     def _share_of_values(self, views: Sequence[View], index: IndexSpec) -> float:
-        """How many keys an index of exact ones has in a sample, as a share of its rows."""
+        """Returns the share of exact keys in the rows of a sample. 0 for other indexes."""
         if not (isinstance(index, Inverted) and index.exact):
             return 0.0
         shares = [0.0]

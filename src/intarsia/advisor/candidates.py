@@ -1,4 +1,4 @@
-"""Which indexes might answer a filter: every kind there is, as it is by default."""
+"""Lists the indexes that might answer a filter: every kind with its default parameters."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ from intarsia.scan.request import Request
 
 
 def tests_in(requests: Sequence[Request]) -> list[Predicate]:
-    """All that the filters ask."""
+    """Returns the comparisons and search predicates of all filters."""
     return [test for request in requests for test in tests_of(request.pruning)]
 
 
 def page_index_for(files: Sequence[OpenedFile], requests: Sequence[Request]) -> PageIndex | None:
-    """A page index of the columns that are asked about, where chunks have none."""
+    """Returns a page index of the compared columns that lack one in some chunk. Returns None if
+    none does.
+    """
     paths = {test.term.path for test in tests_in(requests) if isinstance(test, Test)} - {()}
     columns = {
         leaf.name: None
@@ -45,31 +47,31 @@ def page_index_for(files: Sequence[OpenedFile], requests: Sequence[Request]) -> 
 def indexes_for(
     file: OpenedFile, requests: Sequence[Request], constants: Constants
 ) -> list[IndexSpec]:
-    """Bloom filters and indexes to embed that might answer one of the filters, but for those that
-    the file has.
+    """Returns the bloom filters and embedded indexes that might answer a filter and that the file
+    lacks.
     """
-    known: dict[str, IndexSpec] = {}
+    index_of: dict[str, IndexSpec] = {}
     for request in requests:
         for test in tests_of(request.pruning):
             if values_agree(file, test.term, constants, request.schema):
-                for index in _for(file, test):
-                    known.setdefault(spec_name(index), index)
-    there = {entry.name for entry in file.sections.entries}
-    return [index for name, index in known.items() if name not in there]
+                for index in _candidates_for(file, test):
+                    index_of.setdefault(spec_name(index), index)
+    existing_names = {entry.name for entry in file.sections.entries}
+    return [index for name, index in index_of.items() if name not in existing_names]
 
 
-def _for(file: OpenedFile, test: Predicate) -> Iterator[IndexSpec]:
+def _candidates_for(file: OpenedFile, test: Predicate) -> Iterator[IndexSpec]:
     if isinstance(test, Test) and test.op in (Op.EQ, Op.IN) and any(test.term.path):
         yield Bloom(_dotted(test))
     for kind in kinds():
         if kind not in (Bloom.kind, PageIndex.kind):
-            made = made_of(kind, test.term)
-            if made is not None and fits(file, made, test):
-                yield made
+            index = default_index(kind, test.term)
+            if index is not None and fits(file, index, test):
+                yield index
 
 
 def answers(file: OpenedFile, index: IndexSpec, request: Request) -> bool:
-    """Might an index answer one of the things a filter asks?"""
+    """True if an index might answer one predicate of a filter."""
     tests = tests_of(request.pruning)
     if isinstance(index, PageIndex):
         return any(_dotted(test) in (index.columns or ()) for test in tests)
@@ -81,8 +83,8 @@ def answers(file: OpenedFile, index: IndexSpec, request: Request) -> bool:
     return any(fits(file, index, test) for test in tests)
 
 
-def made_of(kind: str, term: Term) -> EmbeddedIndex | None:
-    """An index as it is by default; None where its kind needs to be told more."""
+def default_index(kind: str, term: Term) -> EmbeddedIndex | None:
+    """Returns an index with default parameters. Returns None if its kind needs parameters."""
     try:
         return make(kind, str(term), {})
     except IndexSpecError:
@@ -90,25 +92,25 @@ def made_of(kind: str, term: Term) -> EmbeddedIndex | None:
 
 
 def fits(file: OpenedFile, index: EmbeddedIndex, test: Predicate) -> bool:
-    """Can a file have the index, and is it one that is asked such things?"""
+    """True if a file can have the index, and the index may answer the predicate."""
     try:
-        of = subject_of(file.columns, index)
+        subject = subject_of(file.columns, index)
     except IndexSpecError:
         return False
-    return of.term == test.term and may_answer(index, of, test)
+    return subject.term == test.term and may_answer(index, subject, test)
 
 
 def _dotted(test: Predicate) -> str:
-    """The column that a test is about, as the format's own indexes are told it."""
+    """Returns the column of a predicate, as page indexes and bloom filters name it."""
     return ".".join(test.term.path)
 
 
 def as_text(index: IndexSpec) -> str:
-    """An index as ``parse`` reads it."""
+    """Returns an index as a string that ``parse`` reads."""
     if isinstance(index, PageIndex):
         return f"page_index({', '.join(map(quoted, index.columns or ()))})"
     text = f"{index.kind}({index.on})"
     with contextlib.suppress(IndexSpecError):
         if parse(text) == index:
             return text
-    return f"{index.kind}({quoted(index.on)})"  # a column's name that looks like something else
+    return f"{index.kind}({quoted(index.on)})"  # the name must be quoted

@@ -1,8 +1,8 @@
-"""What filters read of files, and about what they would: told by row groups that stand for others.
+"""Estimates what filters read of files, now and with other indexes, from sampled row groups.
 
 ::
 
-    files    │ 1 │ 2 │   │ 3 │ 4 │ 5 │   │ 6 │   of two writers, their row groups
+    files    │ 1 │ 2 │   │ 3 │ 4 │ 5 │   │ 6 │   of two writers, with their row groups
     sample     1               4           6     views, to which indexes are added in memory
 """
 
@@ -21,25 +21,26 @@ from intarsia.scan.read_estimate import plan_reads
 from intarsia.scan.request import Request
 from intarsia.scan.schema_adapter import roots_to_read
 
-_MOST_ROWS = 400_000
-"""Of the sample, but for one row group a filter and writer."""
-_GROUPS = 4
-"""Row groups that are sampled for each filter, of those its statistics leave, of each writer."""
+_MAX_SAMPLE_ROWS = 400_000
+"""Rows of the sample. The first row group of each filter and writer may exceed them."""
+_GROUPS_PER_FILTER = 4
+"""Row groups that are sampled for each filter and writer, of those that may match."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A file of the data set, and which of its row groups each filter leaves.
+    """A file of the data set, and the row groups that may match each filter.
 
-    Files of one ``writer`` are taken to be alike: their row groups and pages are as long.
+    Files of one ``writer`` are assumed to have row groups and pages of about the same length.
     """
 
     file: OpenedFile
     constants: Constants
-    left: tuple[tuple[int, ...], ...]
+    remaining_groups: tuple[tuple[int, ...], ...]
 
     @property
     def writer(self) -> str:
+        """The name of the program that wrote the file, without its version."""
         return (self.file.metadata.created_by or "").partition(" version ")[0]
 
 
@@ -52,14 +53,14 @@ class View:
 
 
 class Measured(NamedTuple):
-    """About how many bytes of its columns each filter reads, and the least that it can."""
+    """The estimated bytes of its columns that each filter reads, and the least that it can read."""
 
     reads: tuple[float, ...]
     least: tuple[float, ...]
 
 
-class Gauge:
-    """Measures what ``requests`` read of files, ``members``, and of views of a sample of them."""
+class ReadCostEstimator:
+    """Estimates the bytes that ``requests`` read of files, ``members``, and of a sample of them."""
 
     def __init__(self, members: Sequence[Member], requests: Sequence[Request]) -> None:
         self._members, self._requests = members, requests
@@ -71,64 +72,71 @@ class Gauge:
         """The sample, without embedded indexes."""
         self.sampled_rows = sum(view.file.num_rows for view in self.views)
         self.most_rows = max((member.file.num_rows for member in members), default=0)
-        """Of one file."""
+        """Rows of the largest file."""
         numbers = range(len(requests))
         every = [range(len(member.file.metadata.row_groups)) for member in members]
         self.totals = [sum(self._bytes(number, every).values()) for number in numbers]
-        """Of each filter's columns, in all files."""
-        self._all_left = [
-            self._bytes(number, [member.left[number] for member in members]) for number in numbers
+        """Bytes of each filter's columns, in all files."""
+        self._matching_bytes = [
+            self._bytes(number, [member.remaining_groups[number] for member in members])
+            for number in numbers
         ]
         chosen = [sampled.get(at, ()) for at in range(len(members))]
-        self._in_sample = [
+        self._sampled_bytes = [
             self._bytes(
                 number,
-                [set(own) & set(m.left[number]) for own, m in zip(chosen, members, strict=True)],
+                [
+                    set(own) & set(m.remaining_groups[number])
+                    for own, m in zip(chosen, members, strict=True)
+                ],
             )
             for number in numbers
         ]
         groups = sum(map(len, every))
-        self._group = [total / max(groups, 1) for total in self.totals]
+        self._group_bytes = [total / max(groups, 1) for total in self.totals]
         self._scales = [1.0 for _ in numbers]
 
     def start(self, views: Sequence[View]) -> Measured:
-        """What is read of the files as they are, of which ``views`` have the indexes.
+        """Returns what is read of the files as they are; ``views`` have the same indexes.
 
-        All that is measured later is in proportion to it.
+        All later measurements are scaled to it.
         """
-        told, least = self.measured(views)
+        sample_reads, least = self.measured(views)
         reads = tuple(map(self._planned, range(len(self._requests))))
-        self._scales = [now / one if one else 0.0 for now, one in zip(reads, told, strict=True)]
+        self._scales = [
+            file_bytes / sample_bytes if sample_bytes else 0.0
+            for file_bytes, sample_bytes in zip(reads, sample_reads, strict=True)
+        ]
         return Measured(reads, least)
 
     def _sampled(self) -> dict[int, list[int]]:
-        """Row groups by file: for each filter some of those left of each writer, evenly spread."""
-        found: dict[int, set[int]] = {}
+        """Returns row groups by file: a few for each filter and writer, of those that may match."""
+        chosen: dict[int, set[int]] = {}
         rows = 0
         writers = dict.fromkeys(member.writer for member in self._members)
-        every = [
+        candidates = [
             [
                 (at, group)
                 for at, member in enumerate(self._members)
-                for group in member.left[number]
+                for group in member.remaining_groups[number]
                 if member.writer == writer
             ]
             for writer in writers
             for number in range(len(self._requests))
         ]
-        for i in range(_GROUPS):  # the first for every filter, then the second, …
-            for left in every:
-                count = min(_GROUPS, len(left))
-                if i >= count or (i and rows >= _MOST_ROWS):
+        for i in range(_GROUPS_PER_FILTER):  # the first for every filter, then the second, …
+            for left in candidates:
+                count = min(_GROUPS_PER_FILTER, len(left))
+                if i >= count or (i and rows >= _MAX_SAMPLE_ROWS):
                     continue
                 at, group = left[(2 * i + 1) * len(left) // (2 * count)]
-                if group not in found.get(at, ()):
+                if group not in chosen.get(at, ()):
                     rows += self._members[at].file.num_rows_in(group)
-                    found.setdefault(at, set()).add(group)
-        return {at: sorted(groups) for at, groups in sorted(found.items())}
+                    chosen.setdefault(at, set()).add(group)
+        return {at: sorted(groups) for at, groups in sorted(chosen.items())}
 
     def _bytes(self, number: int, groups: Sequence[Any]) -> Counter[str]:
-        """Of the filter's columns in some row groups of each file, by the files' writers."""
+        """Returns the bytes of a filter's columns in some row groups of each file, by writer."""
         size = Counter[str]()
         for member, own in zip(self._members, groups, strict=True):
             roots = roots_to_read(member.file, self._requests[number], member.constants)
@@ -141,67 +149,78 @@ class Gauge:
         return size
 
     def _planned(self, number: int) -> float:
-        """How many bytes of its columns a filter reads of the files as they are."""
+        """Returns the bytes of its columns that a filter reads of the files as they are."""
         size, request = 0, self._requests[number]
         for member in self._members:
-            left = plan_rows(member.file, request.pruning, member.constants, request.schema)
+            planned = plan_rows(member.file, request.pruning, member.constants, request.schema)
             roots = roots_to_read(member.file, request, member.constants)
             size += plan_reads(
-                member.file, roots, left, member.constants, 0, count_pages=False
+                member.file, roots, planned, member.constants, 0, count_pages=False
             ).figures.bytes.selected
         return size
 
     def is_guess(self, number: int, views: Sequence[View]) -> bool:
-        """Might no row of the sample match a filter, of the files of one writer?"""
-        request, found = self._requests[number], Counter[str]()
+        """True if, in the files of some writer, no row of the sample might match a filter."""
+        request, matching_rows = self._requests[number], Counter[str]()
         for view in views:
-            left = plan_rows(view.file, request.pruning, view.member.constants, request.schema)
-            found[view.member.writer] += left.rows.num_rows
-        sampled = self._in_sample[number]
-        return any(sampled[writer] and not found[writer] for writer in sampled)
+            planned = plan_rows(view.file, request.pruning, view.member.constants, request.schema)
+            matching_rows[view.member.writer] += planned.rows.num_rows
+        sampled = self._sampled_bytes[number]
+        return any(sampled[writer] and not matching_rows[writer] for writer in sampled)
 
     def page_rows(self) -> int:
-        """The most rows that a page of the filters' columns has, on average of a file's first row
-        group in the sample.
+        """Returns the average rows of a page, in the file with the longest pages.
+
+        Counts the filters' columns in the first sampled row group of each file.
         """
-        found = [0]
+        page_lengths = [0]
         for view in self.views:
-            asked = (roots_to_read(view.file, r, view.member.constants) for r in self._requests)
-            roots = [root for of_one in asked for root in of_one]
-            found.append(page_rows(view.file, {leaf for root in roots for leaf in root.leaves}))
-        return max(found)
+            column_roots = (
+                roots_to_read(view.file, r, view.member.constants) for r in self._requests
+            )
+            roots = [root for request_roots in column_roots for root in request_roots]
+            page_lengths.append(
+                page_rows(view.file, {leaf for root in roots for leaf in root.leaves})
+            )
+        return max(page_lengths)
 
     def measured(self, views: Sequence[View]) -> Measured:
-        """About how many bytes of its columns each filter reads, and the least it can.
+        """Returns the estimated bytes of its columns that each filter reads, and the least it can.
 
-        What the sample tells is in proportion to what is read of the files as they are.
+        Measurements of the sample are scaled to what is read of the files as they are.
         """
-        found, units = [], []
+        reads, least = [], []
         rows = Counter[str]()
         for view in views:
             rows[view.member.writer] += view.file.num_rows
         for number, request in enumerate(self._requests):
-            selected, by_bloom, page = Counter[str](), False, 0.0
-            left_now, in_sample = self._all_left[number], self._in_sample[number]
-            whole = sum(left_now.values())
+            selected, by_bloom, page_bytes = Counter[str](), False, 0.0
+            matching_bytes, sampled_bytes = (
+                self._matching_bytes[number],
+                self._sampled_bytes[number],
+            )
+            total_bytes = sum(matching_bytes.values())
             for view in views:
                 writer = view.member.writer
                 constants = view.member.constants
-                left = plan_rows(view.file, request.pruning, constants, request.schema)
-                if not left.rows and left.steps[-1].source.startswith(BLOOM_FILTERS):
+                planned = plan_rows(view.file, request.pruning, constants, request.schema)
+                if not planned.rows and planned.steps[-1].source.startswith(BLOOM_FILTERS):
                     by_bloom = True
                 roots = roots_to_read(view.file, request, constants)
-                plan = plan_reads(view.file, roots, left, constants, 0)
+                plan = plan_reads(view.file, roots, planned, constants, 0)
                 selected[writer] += plan.figures.bytes.selected
                 pages = (c.bytes.total / max(c.pages.total, 1) for c in plan.columns)
-                share = left_now[writer] / whole if whole else 0.0
-                page += share * sum(pages) * view.file.num_rows / rows[writer]
+                share = matching_bytes[writer] / total_bytes if total_bytes else 0.0
+                page_bytes += share * sum(pages) * view.file.num_rows / rows[writer]
             read = sum(
-                size * min(1.0, selected[writer] / in_sample[writer])
-                for writer, size in left_now.items()
-                if in_sample[writer]
+                size * min(1.0, selected[writer] / sampled_bytes[writer])
+                for writer, size in matching_bytes.items()
+                if sampled_bytes[writer]
             )
-            # A value that is in no sampled row group may be in another: in one unit of the index.
-            units.append(self._group[number] if by_bloom and not selected.total() else page)
-            found.append(self._scales[number] * max(read, min(whole, units[-1])))
-        return Measured(tuple(found), tuple(units))
+            # A value that no sampled row group has may be in another one. Reading it then costs a
+            # row group, or a page of each column.
+            least.append(
+                self._group_bytes[number] if by_bloom and not selected.total() else page_bytes
+            )
+            reads.append(self._scales[number] * max(read, min(total_bytes, least[-1])))
+        return Measured(tuple(reads), tuple(least))

@@ -1,11 +1,11 @@
-"""Some row groups of a file, seen as a file of their own to which indexes can be added in memory.
+"""Samples row groups of a file as a file of their own, to which indexes are added in memory.
 
 ::
 
     PAR1 … row groups … footer │ footer of some row groups │ sections, directory, footer │ …
     └────── as it is ────────┘   └───────────────────── in memory ─────────────────────┘
 
-Their pages, page indexes and bloom filters are the file's own, and so are the plans made of them.
+Pages, page indexes and bloom filters are those of the file. Plans are therefore the same.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from intarsia.parquet.thrift import amended, decode, encode
 
 
 class ExtendedSource:
-    """A source, and bytes in memory that follow it."""
+    """A source followed by bytes in memory."""
 
     def __init__(self, inner: Source, parts: Sequence[bytes | memoryview]) -> None:
         self._inner, self._parts = inner, list(parts)
@@ -45,16 +45,18 @@ class ExtendedSource:
     def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
         for range_ in ranges:
             check_range(range_, self.size)
-        own = self._inner.size
-        heads = [(o, min(length, own - o)) if o < own else (0, 0) for o, length in ranges]
-        found = self._inner.read([head for head in heads if head[1]])
-        fetched = iter(found)
-        out = []
+        inner_size = self._inner.size
+        heads = [
+            (o, min(length, inner_size - o)) if o < inner_size else (0, 0) for o, length in ranges
+        ]
+        source_parts = self._inner.read([head for head in heads if head[1]])
+        fetched = iter(source_parts)
+        results = []
         for (offset, length), head in zip(ranges, heads, strict=True):
             pieces = [next(fetched)] if head[1] else []
             pieces += self._appended(offset + head[1], offset + length)
-            out.append(pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces)))
-        return out
+            results.append(pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces)))
+        return results
 
     def _appended(self, start: int, stop: int) -> list[memoryview]:
         pieces = []
@@ -67,24 +69,24 @@ class ExtendedSource:
 
 
 def sample_of(file: OpenedFile, groups: Sequence[int]) -> OpenedFile:
-    """The row groups of these numbers, without embedded indexes."""
+    """Returns the row groups of these numbers as a file without embedded indexes."""
     metadata, _ = decode(FileMetaData, file.footer)
-    chosen = [metadata.row_groups[group] for group in groups]
-    rows = sum(group.num_rows for group in chosen)
-    raw = encode(amended(metadata, row_groups=chosen, num_rows=rows))
+    sampled_groups = [metadata.row_groups[group] for group in groups]
+    rows = sum(group.num_rows for group in sampled_groups)
+    raw = encode(amended(metadata, row_groups=sampled_groups, num_rows=rows))
     footer = framed(with_key_values(raw, {FOOTER_KEY: None}))
     return OpenedFile(ExtendedSource(file.source, [footer]), file.name)
 
 
 def page_rows(file: OpenedFile, leaves: Collection[int]) -> int:
-    """How many rows a page of these leaves has in the first row group, on average."""
+    """Returns the average rows of a page of these leaves in the first row group."""
     pages = [page for leaf in leaves for page in Chunk(file, 0, leaf).pages()]
     count = sum(num_values(page.header) is not None for page in pages)
     return round(file.num_rows_in(0) * len(leaves) / max(count, 1))
 
 
 def indexed(file: OpenedFile, indexes: Sequence[IndexSpec], work: Workspace) -> OpenedFile:
-    """A sample with ``indexes``, what is new in memory. Raises as ``add_indexes`` does."""
+    """Returns a sample with ``indexes``, which are in memory. Raises as ``add_indexes`` does."""
     parts: list[Part] = list(compose(file, indexes, (), work).parts)
     new = [part for part in parts if not isinstance(part, tuple)]
     return OpenedFile(ExtendedSource(file.source, new), file.name)
