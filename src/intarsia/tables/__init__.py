@@ -1,4 +1,4 @@
-"""Folders that hold tables of other formats: which of their files are data.
+"""Knows the folders of Delta Lake, Iceberg and Hudi tables, and which of their files are data.
 
 May import ``scan`` and below. Start with ``data_files``.
 """

@@ -1,8 +1,8 @@
-"""Which files of a listing are data, if some of them lie in tables of other formats.
+"""Finds the data files of a listing, parts of which may be tables of other formats.
 
 Every function that opens the files of a folder gets them from here. A file in a table is read only
-if the caller gave its own path, or asked for plain files with ``table_format="ignore"``. Files of
-deletes, and what Iceberg keeps in ``metadata/``, are no data either way.
+if the caller gave its own path, or passed ``table_format="ignore"``. Delete files and the files in
+Iceberg's ``metadata/`` are never data.
 """
 
 from __future__ import annotations
@@ -30,16 +30,18 @@ from intarsia.threads import all_awaited, waited_for
 TableFormatOption = Literal["auto", "ignore"]
 """``"auto"`` refuses the folders of tables, ``"ignore"`` reads them as plain files."""
 Opener = Callable[[str], OpenedFile]
+"""Opens the file at a path."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What ``list_files`` gave for paths."""
+    """The result of ``list_files`` for some paths."""
 
     filesystem: pafs.FileSystem
     given: Sequence[str]
-    """The paths, on the file system."""
+    """The paths that the caller gave, resolved on the file system."""
     files: Sequence[str]
+    """The files below them."""
     tables: Tables = field(default_factory=dict)
     """The tables that the listing showed."""
 
@@ -47,14 +49,15 @@ class Listed:
 _DELETE_IDS = {2147483546, 2147483545}
 """The field ids that Iceberg reserves for the two columns of position deletes."""
 _DELETE_NAMES = ["file_path", "pos"]
+"""The names of the two columns of position deletes."""
 _DELETE_ENDING = "-deletes.parquet"
-"""How Iceberg's Java library names files of deletes. A data file may be named so as well."""
+"""The end of names of delete files by Iceberg's Java library. A data file may be named so too."""
 _DELETE_TYPE = "delete-type"
-"""The footer's key by which Iceberg's Java library says that a file holds deletes."""
+"""The footer key by which Iceberg's Java library marks delete files."""
 
 
 def check_table_format(table_format: object) -> None:
-    """Raise ``ValueError`` if it is no ``TableFormatOption``."""
+    """Raises ``ValueError`` unless ``table_format`` is a ``TableFormatOption``."""
     if table_format not in get_args(TableFormatOption):
         raise ValueError(f"table_format is 'auto' or 'ignore', not {table_format!r}")
 
@@ -65,15 +68,15 @@ def data_files(
     table_format: TableFormatOption = "auto",
     seen: dict[str, pafs.FileInfo] | None = None,
 ) -> tuple[pafs.FileSystem, list[str]]:
-    """As ``list_files``, without files of deletes. Raises ``PathError`` for folders of tables.
+    """Returns the same as ``list_files``, without delete files.
 
-    ``seen`` is as for ``list_files``.
+    Raises ``PathError`` for folders of tables. ``seen`` is as for ``list_files``.
     """
     check_table_format(table_format)
     tables: Tables = {}
-    found, files = list_files(path, filesystem, seen=seen, tables=tables)
+    file_system, files = list_files(path, filesystem, seen=seen, tables=tables)
     given = [resolve(one, filesystem)[1] for one in several(path)]
-    return found, plain_files(Listed(found, given, files, tables), table_format)
+    return file_system, plain_files(Listed(file_system, given, files, tables), table_format)
 
 
 def plain_files(
@@ -82,11 +85,11 @@ def plain_files(
     *,
     opened: Opener | None = None,
 ) -> list[str]:
-    """The files of a listing that hold data. Raises ``PathError`` for those in tables.
+    """Returns the data files of a listing. Raises ``PathError`` for files in tables.
 
     Files whose own paths were given may lie in tables. ``opened`` opens the files of Iceberg
-    tables, and those named as its deletes are; their footers tell if they hold deletes. Raises
-    ``NoDataError`` if no file is left.
+    tables, and files with names of delete files. Their footers say whether they hold deletes.
+    Raises ``NoDataError`` if no data file remains.
     """
     filesystem, files = listed.filesystem, listed.files
     named = set(listed.given)
@@ -99,14 +102,14 @@ def plain_files(
     in_iceberg = {file: root for file, root in table_of.items() if tables[root] is ICEBERG}
     opened = opened or partial(open_file, filesystem=filesystem)
     deletes = _deletes(filesystem, files, in_iceberg, opened)
-    left = [file for file in files if file not in deletes]
-    if not left:
+    data = [file for file in files if file not in deletes]
+    if not data:
         raise NoDataError(f"{files[0]}: it holds Iceberg's metadata or deletes, and no data")
-    return left
+    return data
 
 
 def refusal(folder: str, kind: TableFormat) -> str:
-    """What is wrong with reading the folder of a table, and what to do."""
+    """Returns the message for a folder of a table: what is wrong and what to do."""
     return (
         f"{folder or '/'} is {kind.name}: its log ({kind.log}) says which files and rows count, "
         f"and is not read here; {kind.how}, as docs/tables.md shows, or read all files as plain "
@@ -124,34 +127,39 @@ def tables_above(
     links: Iterable[str] = (),
     all_kinds: bool = True,
 ) -> Tables:
-    """The tables among the folders that ``paths`` lie in. The paths themselves are not looked at.
+    """Returns the tables among the folders above ``paths``. The paths themselves are not checked.
 
-    Local links are followed, ``links`` as well. Remote storage is asked for the logs of all these
-    folders at once, or for Iceberg's only. A folder that must not be listed is taken for no table.
+    Local links are followed, as are ``links``. On remote storage, the logs of all these folders are
+    looked up at once, or only those of Iceberg. A folder that cannot be listed counts as no table.
     """
-    on, _ = unwrapped("/", filesystem)
+    inner_system, _ = unwrapped("/", filesystem)
     paths = _unwrapped_all(filesystem, paths)
     kinds = FORMATS if all_kinds else (ICEBERG,)
-    if isinstance(on, pafs.LocalFileSystem):
+    if isinstance(inner_system, pafs.LocalFileSystem):
         folders = _local_folders(paths, links)
-        logs = ((at, kind) for kind in kinds for at in folders if os.path.isdir(f"{at}/{kind.log}"))
-        asked = [(at, kind) for at, kind in logs if at not in _folders_of_everyone()]
+        logs = (
+            (folder, kind)
+            for kind in kinds
+            for folder in folders
+            if os.path.isdir(f"{folder}/{kind.log}")
+        )
+        candidates = [(folder, kind) for folder, kind in logs if folder not in _shared_folders()]
     else:
-        asked = [(at, kind) for kind in kinds for at in _above(map(_folder_of, paths))]
-    answers = all_awaited([partial(_has_log, on, *one) for one in asked])
-    return dict(one for one, is_table in zip(asked, answers, strict=True) if is_table)
+        candidates = [(folder, kind) for kind in kinds for folder in _above(map(_folder_of, paths))]
+    has_log = all_awaited([partial(_has_log, inner_system, *one) for one in candidates])
+    return dict(one for one, is_table in zip(candidates, has_log, strict=True) if is_table)
 
 
 def _unwrapped_all(filesystem: pafs.FileSystem, paths: Iterable[str]) -> list[str]:
-    if isinstance(filesystem, pafs.LocalFileSystem):  # the usual case, of many files
+    if isinstance(filesystem, pafs.LocalFileSystem):  # the usual case, often with many files
         return list(paths)
     return [unwrapped(path, filesystem)[1] for path in paths]
 
 
 def _local_folders(paths: Sequence[str], links: Iterable[str]) -> dict[str, None]:
-    """All folders above ``paths``, and above what ``links``, and links among ``paths``, lead to."""
+    """Returns the folders above ``paths``, and those above what local links lead to."""
     folders = _above(map(os.path.abspath, dict.fromkeys(map(_folder_of, paths))))
-    # What ".." means after a link is known to the disk only.
+    # Only the disk knows what ".." means after a link.
     followed = [path for path in (*paths, *folders) if "/.." in path or _is_link(path)]
     return folders | _above(_folder_of(os.path.realpath(path)) for path in (*followed, *links))
 
@@ -161,20 +169,20 @@ def _is_link(path: str) -> bool:
 
 
 def _links_among(files: Sequence[str], named: Container[str]) -> list[str]:
-    """The links among local files, and among the folders that these lie in."""
+    """Returns the links among local files, and among the folders above them."""
     by_folder: dict[str, list[str]] = {}
     for file in files:
         by_folder.setdefault(_folder_of(file), []).append(file)
-    found = list(filter(_is_link, _above(by_folder)))
+    links = list(filter(_is_link, _above(by_folder)))
     for folder, below in by_folder.items():
-        # A folder of files that were given by their own paths may hold very many others.
+        # If files were given by their own paths, their folder may hold very many others.
         is_listed = folder and len(below) > 1 and below[0] not in named
-        found += _links_in(folder, below) if is_listed else filter(_is_link, below)
-    return found
+        links += _links_in(folder, below) if is_listed else filter(_is_link, below)
+    return links
 
 
 def _links_in(folder: str, files: Sequence[str]) -> list[str]:
-    """All links in a folder, by one look at it, or those among ``files`` if it may not be read."""
+    """Returns all links in a folder, or those among ``files`` if the folder cannot be listed."""
     try:
         with os.scandir(folder) as entries:
             return [entry.path for entry in entries if entry.is_symlink()]
@@ -182,9 +190,10 @@ def _links_in(folder: str, files: Sequence[str]) -> list[str]:
         return list(filter(_is_link, files))
 
 
-def _folders_of_everyone() -> set[str]:
-    """The home folder, that of temporary files, and all above them: a log in one of these says
-    nothing about the folders below.
+def _shared_folders() -> set[str]:
+    """Returns the home folder, the folder of temporary files, and all above them.
+
+    A log in one of these says nothing about the folders below.
     """
     own = list(filter(os.path.isabs, (os.path.expanduser("~"), tempfile.gettempdir())))
     return set(_above([*own, *map(os.path.realpath, own)]))
@@ -195,18 +204,21 @@ def _folder_of(path: str) -> str:
 
 
 def _above(folders: Iterable[str]) -> dict[str, None]:
-    """These folders and all above them, but the root of the file system."""
-    found: dict[str, None] = {}
+    """Returns these folders and all above them, without the root of the file system."""
+    folders_above: dict[str, None] = {}
     for folder in folders:
         at = folder
-        while at not in found and at and not at.endswith(("/", ":")):  # a URL's start
-            found[at] = None
+        while at not in folders_above and at and not at.endswith(("/", ":")):  # a URL's start
+            folders_above[at] = None
             at = at.rpartition("/")[0]
-    return found
+    return folders_above
 
 
 def _has_log(filesystem: pafs.FileSystem, folder: str, kind: TableFormat) -> bool:
-    """True if the log's folder holds what it has to; on local disks it is known to be there."""
+    """True if the log's folder holds what the format requires.
+
+    On local disks the caller has checked that the folder exists.
+    """
     if isinstance(filesystem, pafs.LocalFileSystem) and kind.file is None:
         return True
     with contextlib.suppress(OSError):
@@ -217,10 +229,10 @@ def _has_log(filesystem: pafs.FileSystem, folder: str, kind: TableFormat) -> boo
 
 
 def _tables_above(listed: Listed, *, all_kinds: bool) -> Tables:
-    """The tables above a listing, and those that local links or globs in it lead to."""
+    """Returns the tables above a listing, and above the targets of its local links and globs."""
     filesystem, given, files = listed.filesystem, listed.given, listed.files
-    there = set(files)
-    folders = [path for path in given if path not in there]  # or globs
+    file_paths = set(files)
+    folders = [path for path in given if path not in file_paths]  # or globs
     if local_path("/", filesystem) is not None:
         named = frozenset(_unwrapped_all(filesystem, given))
         links = _links_among(_unwrapped_all(filesystem, files), named)
@@ -229,18 +241,19 @@ def _tables_above(listed: Listed, *, all_kinds: bool) -> Tables:
         below = () if is_listed else dict.fromkeys(map(_folder_of, files))
         paths = [*folders, *(f"{folder}/*" for folder in below)]
         return tables_above(filesystem, paths, links=links, all_kinds=all_kinds)
-    single = [path for path in given if path in there]
+    single = [path for path in given if path in file_paths]
     common = os.path.commonprefix(single)  # noqa: RUF071  # it is cut at a "/" below
-    # Files that were given by their own paths may lie in too many folders to look above each.
+    # Files given by their own paths may lie in too many folders to check above each.
     paths = [_listed_at(path, files) for path in folders]
     paths.append(f"{common.rpartition('/')[0]}/*")
     return tables_above(filesystem, paths, all_kinds=all_kinds)
 
 
 def _listed_at(path: str, files: Sequence[str]) -> str:
-    """The folder that remote storage has listed for a path, which may be a glob.
+    """Returns the folder that remote storage listed for a path, which may be a glob.
 
-    Tables below the base of a glob are in its listing. A folder may be called like a glob.
+    Tables below the base of a glob are in its listing. A folder may have a name that looks like a
+    glob.
     """
     if not is_glob(path):
         return path
@@ -252,10 +265,10 @@ def _listed_at(path: str, files: Sequence[str]) -> str:
 def _tables_by_file(
     filesystem: pafs.FileSystem, files: Sequence[str], tables: Tables
 ) -> dict[str, str]:
-    """The innermost table that each file lies in, of the files that lie in one."""
+    """Returns the innermost table of each file that lies in one."""
     if not tables:
         return {}
-    folders = {folder.strip("/"): folder for folder in tables}  # storage may spell them otherwise
+    folders = {folder.strip("/"): folder for folder in tables}  # storage may spell them differently
     by_parent: dict[str, str | None] = {}
     table_of = {}
     for file in files:
@@ -264,24 +277,24 @@ def _tables_by_file(
             by_parent[parent] = _innermost(parent, folders)
             if by_parent[parent] is None:
                 by_parent[parent] = _innermost(_absolute(parent, filesystem), folders)
-        found = by_parent[parent]
-        if found is None:
-            found = _innermost(_real(file, filesystem), folders)
-        if found is not None:
-            table_of[file] = found
+        root = by_parent[parent]
+        if root is None:
+            root = _innermost(_real(file, filesystem), folders)
+        if root is not None:
+            table_of[file] = root
     return table_of
 
 
 def _absolute(folder: str, filesystem: pafs.FileSystem) -> str:
-    """A folder in the file system that others wrap, as ``tables_above`` spells it."""
-    on, at = unwrapped(folder, filesystem)
-    return os.path.abspath(at) if isinstance(on, pafs.LocalFileSystem) else at
+    """Returns a folder of the innermost file system, spelled as ``tables_above`` does."""
+    inner_system, at = unwrapped(folder, filesystem)
+    return os.path.abspath(at) if isinstance(inner_system, pafs.LocalFileSystem) else at
 
 
 def _real(path: str, filesystem: pafs.FileSystem) -> str:
-    """A path without links, in the file system that others wrap."""
-    on, at = unwrapped(path, filesystem)
-    return os.path.realpath(at) if isinstance(on, pafs.LocalFileSystem) else at
+    """Returns a path without links in the innermost file system."""
+    inner_system, at = unwrapped(path, filesystem)
+    return os.path.realpath(at) if isinstance(inner_system, pafs.LocalFileSystem) else at
 
 
 def _innermost(path: str, folders: Mapping[str, str]) -> str | None:
@@ -297,14 +310,16 @@ def _innermost(path: str, folders: Mapping[str, str]) -> str | None:
 def _deletes(
     filesystem: pafs.FileSystem, files: Sequence[str], root_of: Mapping[str, str], opened: Opener
 ) -> set[str]:
-    """The files that hold Iceberg's metadata or deletes; ``root_of`` tells the tables of files."""
-    found = {file for file, root in root_of.items() if _is_metadata(file, root)}
+    """Returns the files of Iceberg's metadata or deletes. ``root_of`` gives the table of files."""
+    metadata = {file for file, root in root_of.items() if _is_metadata(file, root)}
     named = (file for file in files if file.endswith(_DELETE_ENDING))
-    asked = [file for file in dict.fromkeys((*root_of, *named)) if file not in found]
-    tasks = (partial(_holds_deletes, opened, file) for file in asked)
+    candidates = [file for file in dict.fromkeys((*root_of, *named)) if file not in metadata]
+    tasks = (partial(_holds_deletes, opened, file) for file in candidates)
     is_local = isinstance(filesystem, pafs.LocalFileSystem)
-    answers = (task() for task in tasks) if is_local else waited_for(tasks)
-    return found.union(file for file, is_one in zip(asked, answers, strict=True) if is_one)
+    are_deletes = (task() for task in tasks) if is_local else waited_for(tasks)
+    return metadata.union(
+        file for file, is_one in zip(candidates, are_deletes, strict=True) if is_one
+    )
 
 
 def _is_metadata(file: str, root: str) -> bool:
@@ -313,10 +328,10 @@ def _is_metadata(file: str, root: str) -> bool:
 
 
 def _holds_deletes(opened: Opener, path: str) -> bool:
-    """True if a file holds Iceberg's deletes; False if it cannot be read."""
+    """True if a file holds Iceberg deletes. False if it cannot be read."""
     try:
         file = opened(path)
-    except (IntarsiaError, OSError):  # whatever reads it says what is wrong
+    except (IntarsiaError, OSError):  # the reader reports the error
         return False
     ids = {leaf.element.field_id for leaf in file.schema.leaves}
     is_position = ids >= _DELETE_IDS or file.schema_arrow.names == _DELETE_NAMES

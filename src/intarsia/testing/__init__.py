@@ -1,4 +1,6 @@
-"""For people who write their own kind of index: the contract a kind must meet, and what it reads.
+"""Checks index kinds against their contract, for authors of kinds, and counts what is read.
+
+May import ``verify``, ``indexing`` and below. Start with ``check_index_kind`` in ``contract``.
 
 ::
 
@@ -7,7 +9,7 @@
     def test_my_kind():
         check_index_kind(MyKind, pa.string(), searches=["match_substring"])
 
-Needs Hypothesis, which the extra ``testing`` brings.
+Needs Hypothesis (extra ``testing``).
 """
 
 from intarsia.errors import optional

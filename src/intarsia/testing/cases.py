@@ -1,6 +1,6 @@
-"""Cases that every kind of index is put through, before Hypothesis makes its own.
+"""Makes the fixed cases that index kinds are checked with, before Hypothesis makes random ones.
 
-Each granule holds one cell over and over, NULL or NaN among them, as these are what kinds forget.
+Each granule holds one value many times. NULL and NaN are among the values: kinds often forget them.
 """
 
 from __future__ import annotations
@@ -16,35 +16,40 @@ import pyarrow.compute as pc
 from intarsia.testing.strategies import COMPARISONS, SEARCHES, usual_of
 
 BLOCK_ROWS = 3
-"""Rows of one cell, in a row group of their own: a granule does not go beyond one."""
-_MOST_VALUES = 4
+"""Rows of one cell. They are a row group of their own, as a granule never crosses row groups."""
+_MAX_VALUES = 4
+"""The most values that are not NULL or NaN."""
 
 
 def cells_of(kind: pa.DataType, extra: Sequence[Any]) -> list[Any]:
-    """The first few of ``extra``, or usual ones where there are none; NULL; and NaN of floats."""
+    """Returns the first few of ``extra``, or usual values if there are none, with NULL and NaN."""
     values = [value for value in extra if value is not None] or usual_of(kind)
-    values = values[:_MOST_VALUES]
+    values = values[:_MAX_VALUES]
     return [*values, None, *[math.nan] * pa.types.is_floating(kind)]
 
 
 def blocks_of(kind: pa.DataType, cells: Sequence[Any]) -> pa.Array:
-    """Each of ``cells``, ``BLOCK_ROWS`` times."""
+    """Returns each of ``cells`` ``BLOCK_ROWS`` times."""
     return pa.array([cell for cell in cells for _ in range(BLOCK_ROWS)], kind)
 
 
 def all_conditions(
     subject: pc.Expression, kind: pa.DataType, cells: Sequence[Any], searches: Sequence[str]
 ) -> Iterator[pc.Expression]:
-    """Comparisons of ``subject`` with each of ``cells``, sets of them, and searches for them."""
-    for found in itertools.chain(
+    """Yields comparisons of ``subject`` with ``cells``, IN lists, searches, and their negations."""
+    for condition in itertools.chain(
         [subject.is_null()],
         [pc.is_nan(subject)] * pa.types.is_floating(kind),
         _comparisons(subject, kind, cells),
-        (subject.isin(pa.array(some, kind)) for cell in cells for some in ([cell], [cell, None])),
+        (
+            subject.isin(pa.array(members, kind))
+            for cell in cells
+            for members in ([cell], [cell, None])
+        ),
         _searches(subject, cells, [SEARCHES[name] for name in searches]),
     ):
-        yield found
-        yield ~found
+        yield condition
+        yield ~condition
 
 
 def _comparisons(
@@ -57,11 +62,11 @@ def _comparisons(
 def _searches(
     subject: pc.Expression, cells: Sequence[Any], searches: Sequence[Callable[..., pc.Expression]]
 ) -> Iterator[pc.Expression]:
-    texts = [cell for cell in cells if isinstance(cell, str)]
-    for text, search, ignore_case in itertools.product(texts, searches, (False, True)):
-        yield search(subject, _plain(text), ignore_case=ignore_case)
+    strings = [cell for cell in cells if isinstance(cell, str)]
+    for string, search, ignore_case in itertools.product(strings, searches, (False, True)):
+        yield search(subject, _plain(string), ignore_case=ignore_case)
 
 
-def _plain(text: str) -> str:
-    """The text without what a pattern means otherwise."""
-    return "".join(c for c in text if c.isalnum() or c == " ")
+def _plain(string: str) -> str:
+    """Returns the string without characters that have a meaning in patterns."""
+    return "".join(c for c in string if c.isalnum() or c == " ")

@@ -1,4 +1,4 @@
-"""What every kind of index must meet, checked on data made to find where it does not."""
+"""Checks the contract of index kinds on data that is made to break it."""
 
 from __future__ import annotations
 
@@ -36,38 +36,62 @@ def check_index_kind(
     subjects: Sequence[Callable[[pc.Expression], pc.Expression]] = (),
     max_examples: int = 50,
 ) -> None:
-    """Check that a kind of index meets the contract, on columns of each of ``types``.
+    """Checks that a kind of index meets the contract of kinds, on columns of each type.
 
-    ``kind`` makes an index on a column of a name: a registered class, or a function that sets
-    parameters. The contract:
+    The contract:
 
-    - an indexed file gives the rows that pyarrow finds in the same data, for comparisons, ``IN``,
-      ``IS NULL``, NaN tests, their negations and the ``searches``, which are names of
-      ``pyarrow.compute`` functions such as ``match_substring``: of texts, by default those that
-      the kind ``serves``;
-    - so does one whose index is damaged;
-    - what is stored of an index makes the same index again, and ``verify`` finds nothing wrong.
+    - An indexed file gives the rows that pyarrow gives for the same data. This holds for
+      comparisons, ``IN``, ``IS NULL``, NaN tests, their negations and ``searches``.
+    - So does a file whose index is damaged.
+    - The stored parameters make the same index again, and ``verify`` finds nothing wrong.
 
-    First come cases that are always the same: granules of one value, of NULL or NaN alone, under
-    all conditions that compare or search; of lists these only ask for NULL. Then data are made at
-    random, so that what one run passes another may not. They have NULLs, NaNs, empty and long
-    texts, characters of many scripts. ``values`` are of the type as well, and come up often;
-    ``patterns`` are looked for besides parts of values; ``subjects`` are functions of the column
-    that conditions are on, besides the column itself.
+    Fixed cases come first: granules of one value, of NULL or of NaN, with all conditions. Lists are
+    only compared with NULL. Then data are made at random, so results may differ between runs. They
+    have NULLs, NaNs, empty and long strings, and characters of many scripts.
 
-    Raises ``AssertionError`` with an example as small as Hypothesis finds; ``IndexSpecError`` where
-    the kind does not take one of ``types``, ``TypeError`` without any.
+    Parameters
+    ----------
+    kind : callable
+        Makes an index on a column of a name: a registered class, or a function that sets
+        parameters.
+    *types : pyarrow.DataType
+        The types of columns to check, at least one.
+    values : sequence, optional
+        Values of the types that occur often.
+    searches : sequence of str, optional
+        Names of ``pyarrow.compute`` functions such as ``"match_substring"``. By default, for
+        strings, those that the kind ``serves``.
+    patterns : sequence of str, optional
+        Patterns to search for, besides parts of values.
+    subjects : sequence of callables, optional
+        Functions of the column that conditions are on, besides the column itself.
+    max_examples : int, default 50
+        The number of random examples for each type.
+
+    Raises
+    ------
+    AssertionError
+        If the kind breaks the contract. The example is as small as Hypothesis can make it.
+    IndexSpecError
+        If the kind does not accept one of ``types``.
+    TypeError
+        If there are no ``types``.
+
+    Examples
+    --------
+    >>> from intarsia.testing import check_index_kind
+    >>> check_index_kind(ia.MinMax, pa.int64(), max_examples=5)
     """
     if not types:
         raise TypeError("nothing is checked without a type: check_index_kind(kind, pa.string())")
     for type_ in types:
-        sought = _served(kind(_COLUMN), type_) if searches is None else searches
-        _check_cases(kind, type_, values, sought, subjects)
-        _check(kind, type_, values, sought, patterns, subjects, max_examples)
+        search_names = _served(kind(_COLUMN), type_) if searches is None else searches
+        _check_cases(kind, type_, values, search_names, subjects)
+        _check(kind, type_, values, search_names, patterns, subjects, max_examples)
 
 
 def _served(index: EmbeddedIndex, type_: pa.DataType) -> list[str]:
-    """The searches in texts that an index serves."""
+    """Returns the string searches that an index serves."""
     is_text = pa.types.is_string(type_) or pa.types.is_large_string(type_)
     served = (how for how in TEXT_SEARCHES if is_text and how in index.serves)
     return [TEXT_SEARCHES[how].__name__ for how in served]
@@ -81,9 +105,9 @@ def _check_cases(
     subjects: Sequence[Callable[[pc.Expression], pc.Expression]],
 ) -> None:
     cells = cells_of(type_, values)
-    held = blocks_of(type_, cells)
-    stored = _indexed(kind(_COLUMN), held, BLOCK_ROWS, BLOCK_ROWS)
-    table = pa.table({_COLUMN: held})
+    column_values = blocks_of(type_, cells)
+    file_bytes = _indexed(kind(_COLUMN), column_values, BLOCK_ROWS, BLOCK_ROWS)
+    table = pa.table({_COLUMN: column_values})
     column = pc.field(_COLUMN)
     for subject in [column, *(change(column) for change in subjects)]:
         for condition in all_conditions(subject, type_, cells, searches):
@@ -91,7 +115,7 @@ def _check_cases(
                 expected = table.filter(condition)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
                 continue
-            _check_whole(stored, expected, condition, held)
+            _check_whole(file_bytes, expected, condition, column_values)
 
 
 def _check(
@@ -111,78 +135,82 @@ def _check(
     )
     @given(data=st.data())
     def holds(data: st.DataObject) -> None:
-        held = data.draw(arrays(type_, values))
+        column_values = data.draw(arrays(type_, values))
         page_rows = data.draw(st.integers(1, 20))
-        stored = _indexed(kind(_COLUMN), held, page_rows, max(len(held) // 2, 1))
-        table = pa.table({_COLUMN: held})
+        file_bytes = _indexed(
+            kind(_COLUMN), column_values, page_rows, max(len(column_values) // 2, 1)
+        )
+        table = pa.table({_COLUMN: column_values})
         subject = pc.field(_COLUMN)
-        others = [subject, *(change(subject) for change in subjects)]
-        damaged = _damaged(data, stored)
+        all_subjects = [subject, *(change(subject) for change in subjects)]
+        damaged = _damaged(data, file_bytes)
         for _ in range(3):
-            about = data.draw(st.sampled_from(others))
-            condition = data.draw(conditions(about, held, searches, patterns))
+            chosen_subject = data.draw(st.sampled_from(all_subjects))
+            condition = data.draw(conditions(chosen_subject, column_values, searches, patterns))
             try:
                 expected = table.filter(condition)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
                 reject()
-            _check_whole(stored, expected, condition, held)
+            _check_whole(file_bytes, expected, condition, column_values)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", IntarsiaWarning)
-                found = _rows(damaged, condition)
-            _check_rows("damaged, ", found, expected, condition, held)
+                rows = _rows(damaged, condition)
+            _check_rows("damaged, ", rows, expected, condition, column_values)
 
     holds()
 
 
 def _check_whole(
-    stored: bytes, expected: pa.Table, condition: pc.Expression, held: pa.Array
+    file_bytes: bytes, expected: pa.Table, condition: pc.Expression, column_values: pa.Array
 ) -> None:
-    """Of a file whose index is whole, nothing is warned of either."""
+    """Checks the rows of a file whose index is whole, and that there are no warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", IntarsiaWarning)
-        _check_rows("", _rows(stored, condition), expected, condition, held)
+        _check_rows("", _rows(file_bytes, condition), expected, condition, column_values)
 
 
 def _check_rows(
-    how: str, found: str, expected: pa.Table, condition: pc.Expression, held: pa.Array
+    state: str, rows: str, expected: pa.Table, condition: pc.Expression, column_values: pa.Array
 ) -> None:
-    wanted = repr(expected.to_pylist())
-    assert found == wanted, (
-        f"{how}the index leaves {found}, not {wanted}, "
-        f"for {condition} of {held.type} values {held.to_pylist()!r}"
+    expected_rows = repr(expected.to_pylist())
+    assert rows == expected_rows, (
+        f"{state}the index leaves {rows}, not {expected_rows}, "
+        f"for {condition} of {column_values.type} values {column_values.to_pylist()!r}"
     )
 
 
-def _indexed(index: EmbeddedIndex, held: pa.Array, page_rows: int, group_rows: int) -> bytes:
-    """A file of one column with ``index``, after checking how it is stored."""
+def _indexed(
+    index: EmbeddedIndex, column_values: pa.Array, page_rows: int, group_rows: int
+) -> bytes:
+    """Returns a file of one column with ``index``, after checking how the index is stored."""
     sink = pa.BufferOutputStream()
     pq.write_table(
-        pa.table({_COLUMN: held}), sink, row_group_size=group_rows,
+        pa.table({_COLUMN: column_values}), sink, row_group_size=group_rows,
         write_page_index=True, max_rows_per_page=page_rows, write_batch_size=1,
     )  # fmt: skip
-    bare = OpenedFile(BufferSource(memoryview(sink.getvalue())), _COLUMN)
+    plain_file = OpenedFile(BufferSource(memoryview(sink.getvalue())), _COLUMN)
     with Workspace() as work:
-        parts = compose(bare, [index], (), work).parts
-        stored = b"".join([bytes(sink.getvalue()), *map(bytes, parts)])
-    file = OpenedFile(BufferSource(memoryview(stored)), _COLUMN)
+        parts = compose(plain_file, [index], (), work).parts
+        file_bytes = b"".join([bytes(sink.getvalue()), *map(bytes, parts)])
+    file = OpenedFile(BufferSource(memoryview(file_bytes)), _COLUMN)
     (entry,) = file.sections.entries
     again = make(entry.kind, entry.on, entry.params)
     assert again == index, f"{index} is stored as {again}"
     findings = list(check_sections(file))
     assert not findings, "; ".join(map(str, findings))
-    return stored
+    return file_bytes
 
 
-def _damaged(data: st.DataObject, stored: bytes) -> bytes:
-    """The file with a few bytes of its index changed."""
-    (entry,) = ParquetFile(BufferSource(memoryview(stored))).indexes
-    changed = bytearray(stored)
+def _damaged(data: st.DataObject, file_bytes: bytes) -> bytes:
+    """Returns the file with a few bytes of its index changed."""
+    (entry,) = ParquetFile(BufferSource(memoryview(file_bytes))).indexes
+    changed = bytearray(file_bytes)
     for _ in range(data.draw(st.integers(1, 3))):
         at = entry.offset + data.draw(st.integers(0, entry.length - 1))
         changed[at] ^= data.draw(st.integers(1, 255))
     return bytes(changed)
 
 
-def _rows(stored: bytes, condition: pc.Expression) -> str:
-    file = ParquetFile(BufferSource(memoryview(stored)))
+def _rows(file_bytes: bytes, condition: pc.Expression) -> str:
+    file = ParquetFile(BufferSource(memoryview(file_bytes)))
     return repr(file.read(filter=condition).to_pylist())

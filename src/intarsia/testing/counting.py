@@ -1,4 +1,4 @@
-"""A source that remembers what was read of it: what an index costs to ask can be asserted."""
+"""A source that records its reads, so that tests can assert what an index costs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,26 @@ from intarsia.process_state import ForkLock
 
 
 class CountingSource:
-    """A ``Source`` over another, or over bytes in memory, which may be asked from any thread.
+    """A ``Source`` that records its reads. Threads may share it.
 
-    ``calls`` are the ranges, ``(offset, length)`` in bytes, of each call of ``read``, in order.
+    Parameters
+    ----------
+    inner : Source or bytes
+        The source to read from, or bytes in memory.
+
+    Attributes
+    ----------
+    calls : list of lists of (int, int)
+        The ranges of each call of ``read``, in order: ``(offset, length)`` in bytes.
+
+    Examples
+    --------
+    >>> from intarsia.testing import CountingSource
+    >>> source = CountingSource(b"0123456789")
+    >>> [bytes(part) for part in source.read([(2, 3), (7, 1)])]
+    [b'234', b'7']
+    >>> source.calls, source.bytes
+    ([[(2, 3), (7, 1)]], 4)
     """
 
     def __init__(self, inner: Source | bytes | bytearray | memoryview) -> None:
@@ -23,6 +40,7 @@ class CountingSource:
 
     @property
     def size(self) -> int:
+        """The number of bytes of the source."""
         return self._inner.size
 
     @property
@@ -32,18 +50,19 @@ class CountingSource:
 
     @property
     def bytes(self) -> int:
-        """How many bytes were read, those that were read again included."""
+        """The number of bytes read. Bytes that were read twice count twice."""
         return sum(length for _, length in self.ranges)
 
     def bytes_within(self, start: int, stop: int) -> int:
-        """Those of ranges that begin in ``[start, stop)``, as where a section is."""
+        """Returns the bytes of ranges that begin in ``[start, stop)``, for example of a section."""
         return sum(length for offset, length in self.ranges if start <= offset < stop)
 
     def clear(self) -> None:
-        """Forget what was read."""
+        """Forgets all reads."""
         self.calls = []
 
     def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
+        """Reads ranges and records them."""
         with self._lock:
             self.calls.append(list(ranges))
         return self._inner.read(ranges)

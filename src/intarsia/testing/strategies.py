@@ -1,4 +1,4 @@
-"""Hypothesis strategies: values of Arrow types, the awkward ones among them, and filters."""
+"""Hypothesis strategies for values of Arrow types, awkward ones included, and for filters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from intarsia.index.value_predicates import TEXT_SEARCHES
 
 TEXTS = ["", "a", "A", "ab", "K", "ſ", "İ", "日本 語", "\U0001f600", "a%b_c", "z" * 100]
+"""Strings that break careless kinds: empty, long, of several cases, scripts and widths."""
 SEARCHES = {search.__name__: search for search in TEXT_SEARCHES.values()}
+"""The string searches of pyarrow, by name."""
 COMPARISONS = (
     pc.equal,
     pc.not_equal,
@@ -28,7 +30,10 @@ _EPOCH = datetime.datetime(2020, 1, 1)
 
 
 def usual_of(kind: pa.DataType) -> list[Any]:
-    """A few values of an Arrow type, without NULL. Raises ``TypeError`` as ``values_of`` does."""
+    """Returns a few values of an Arrow type, without NULL.
+
+    Raises ``TypeError`` as ``values_of`` does.
+    """
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return TEXTS
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
@@ -47,8 +52,8 @@ def usual_of(kind: pa.DataType) -> list[Any]:
     if pa.types.is_decimal(kind):
         return [decimal.Decimal(n).scaleb(-kind.scale) for n in (0, 1, -3)]
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        held = usual_of(kind.value_type)
-        return [[], held[:1], [None], held[:3]]
+        elements = usual_of(kind.value_type)
+        return [[], elements[:1], [None], elements[:3]]
     raise TypeError(f"there is no strategy for values of {kind}")
 
 
@@ -60,9 +65,10 @@ def _extremes(kind: pa.DataType) -> tuple[int, int]:
 
 
 def values_of(kind: pa.DataType) -> st.SearchStrategy[Any]:
-    """Values of an Arrow type, without NULL: few distinct ones mostly, so that filters hit.
+    """Generates values of an Arrow type, without NULL: mostly a few distinct ones, so that filters
+    match.
 
-    Raises ``TypeError`` for a type that there is no strategy for.
+    Raises ``TypeError`` for a type without a strategy.
     """
     usual = st.sampled_from(usual_of(kind))
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
@@ -91,7 +97,10 @@ def values_of(kind: pa.DataType) -> st.SearchStrategy[Any]:
 def arrays(
     draw: st.DrawFn, kind: pa.DataType, extra: Sequence[Any] = (), max_size: int = 40
 ) -> pa.Array:
-    """Arrays of a type: with NULLs or without, in order or not. ``extra`` values come up often."""
+    """Generates arrays of a type, with or without NULLs, sorted or not.
+
+    Values of ``extra`` occur often.
+    """
     value = values_of(kind)
     if extra:
         value = st.sampled_from(list(extra)) | value
@@ -105,40 +114,42 @@ def arrays(
 def conditions(
     draw: st.DrawFn,
     subject: pc.Expression,
-    held: pa.Array,
+    values: pa.Array,
     searches: Sequence[str] = (),
     patterns: Sequence[str] = (),
 ) -> pc.Expression:
-    """Conditions on ``subject``, whose values ``held`` are: some of them, or any of their type.
+    """Generates conditions on ``subject``, whose values are ``values``.
 
-    ``searches`` are names of ``SEARCHES``; they look for parts of the values held, or for one of
-    ``patterns``.
+    They compare with some of these values, or with any of their type. ``searches`` are names of
+    ``SEARCHES``. Searches look for parts of the values, or for one of ``patterns``.
     """
-    kind = held.type
-    some = st.sampled_from(held.to_pylist()) if len(held) else st.none()
-    value = some | values_of(kind)
-    shapes = ["compare", "in", "null"] + ["nan"] * pa.types.is_floating(kind)
-    match draw(st.sampled_from(shapes + ["search"] * (4 * bool(searches)))):
+    kind = values.type
+    present_value = st.sampled_from(values.to_pylist()) if len(values) else st.none()
+    value = present_value | values_of(kind)
+    condition_kinds = ["compare", "in", "null"] + ["nan"] * pa.types.is_floating(kind)
+    match draw(st.sampled_from(condition_kinds + ["search"] * (4 * bool(searches)))):
         case "compare":
             literal = pc.scalar(pa.scalar(draw(value), kind))
-            found = draw(st.sampled_from(COMPARISONS))(subject, literal)
+            condition = draw(st.sampled_from(COMPARISONS))(subject, literal)
         case "in":
-            found = subject.isin(pa.array(draw(st.lists(value, max_size=4)), kind))
+            condition = subject.isin(pa.array(draw(st.lists(value, max_size=4)), kind))
         case "null":
-            found = subject.is_null()
+            condition = subject.is_null()
         case "nan":
-            found = pc.is_nan(subject)
+            condition = pc.is_nan(subject)
         case _:
             search = SEARCHES[draw(st.sampled_from(list(searches)))]
-            sought = _parts(draw, draw(some)) if not patterns or draw(st.booleans()) else None
-            pattern = draw(st.sampled_from(list(patterns))) if sought is None else sought
-            found = search(subject, pattern, ignore_case=draw(st.booleans()))
-    return ~found if draw(st.booleans()) else found
+            part = (
+                _parts(draw, draw(present_value)) if not patterns or draw(st.booleans()) else None
+            )
+            pattern = draw(st.sampled_from(list(patterns))) if part is None else part
+            condition = search(subject, pattern, ignore_case=draw(st.booleans()))
+    return ~condition if draw(st.booleans()) else condition
 
 
 def _parts(draw: st.DrawFn, value: Any) -> str:
-    """A part of a text; of any other value, a text."""
-    text = value if isinstance(value, str) else "a"
-    start = draw(st.integers(0, len(text)))
-    part = text[start : draw(st.integers(start, len(text)))]
+    """Returns a part of a string. For other values, returns a part of "a"."""
+    string = value if isinstance(value, str) else "a"
+    start = draw(st.integers(0, len(string)))
+    part = string[start : draw(st.integers(start, len(string)))]
     return "".join(c for c in part if c.isalnum() or c in " %_/.:-")
