@@ -3,7 +3,7 @@
 ::
 
     row group    0              1
-    id           ▯ ▯ ▮ ▯ ▯     ▯ ▯ ▯ ▯ ▯       ▮ to be read, ▯ passed over
+    id           ▯ ▯ ▮ ▯ ▯     ▯ ▯ ▯ ▯ ▯       ▮ to be read, ▯ skipped
 """
 
 import re
@@ -249,7 +249,7 @@ def test_a_map_takes_no_more_requests(lake, monkeypatch):
         read.extend(ranges)
         return originally(source, ranges)
 
-    originally = ia.storage.FileSource.read
+    originally = ia.io.storage.FileSource.read
     monkeypatch.setattr(ia.storage.FileSource, "read", counted)
     for where in ("s = 's00001'", "n > 7", None):
         taken = []
@@ -458,7 +458,7 @@ def test_many_files_of_many_columns_are_a_page_of_megabytes():
     assert len(html) < 4_000_000
     page = checked(html)
     assert "And 10 more files with rows that might match" in page.text
-    assert page.text.count("5 columns more, of which less is read") == 20
+    assert page.text.count("5 more columns, with fewer bytes to be read") == 20
 
 
 def test_a_lone_page_among_very_many_can_be_seen():

@@ -1,4 +1,6 @@
-"""Pictures: the HTML page of a query's reads, and that of a file.
+"""Draws HTML pages: of what a query reads, and of a file.
+
+May import ``scan``, ``plan`` and below. Start with ``query_html`` in ``render``.
 
 ::
 
@@ -6,9 +8,8 @@
 
     Path("page.html").write_text(query_html(ds.explain(filter="trace_id = '596dcc'", maps=20)))
 
-What is drawn is decided apart from how: ``query`` and ``file`` make data of shares and texts, and
-templates beside them set it out. Nothing here reads anything but what a footer and page indexes say
-of a file; nothing is written. Needs jinja2, which the extra ``cli`` brings.
+``query_page`` and ``file_page`` compute shares and strings, and the templates beside them lay these
+out. Only footers and page indexes are read. Nothing is written. Needs jinja2 (extra ``cli``).
 """
 
 from intarsia.report.render import query_html

@@ -1,4 +1,4 @@
-"""The strip of a file's bytes, from the first to the last: what they are, and which are read."""
+"""Lays out the strip of a file's bytes: what they are, and which are read."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from intarsia.report.page_lanes import Cell
 from intarsia.row_ranges import RowRanges
 
 ALL_BANDS, MOST_BANDS, LEAST_BANDS = 4_000, 400, 100
-"""Bands of a page, of a strip, and of each strip where there are many; and so for ranges read."""
+"""The most bands of a page, the most of one strip, and the least limit of a strip."""
 
 
 @dataclass(frozen=True, slots=True)
 class StripBand:
-    """Bytes of one sort: ``start`` and ``width`` are shares of the file.
+    """Bytes of one part. ``start`` and ``width`` are shares of the file.
 
-    ``is_odd`` tells neighbouring row groups apart.
+    ``is_odd`` alternates between neighbouring row groups, which are drawn in two shades.
     """
 
     part: Part
@@ -33,8 +33,8 @@ class StripBand:
 
 
 @dataclass(frozen=True, slots=True)
-class Sort:
-    """All bytes of one sort, and how many of them are read."""
+class PartBytes:
+    """All bytes of one part of files, and how many of them are read."""
 
     part: Part
     length: int
@@ -43,31 +43,32 @@ class Sort:
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """The bytes of a file. ``reads`` are what is read of them, none where nothing is asked."""
+    """The bytes of a file. ``reads`` are the ranges that are read, if there is a query."""
 
     size: int
     bands: tuple[StripBand, ...]
     reads: tuple[Cell, ...]
-    sorts: tuple[Sort, ...]
+    parts: tuple[PartBytes, ...]
 
     @property
     def is_sliced(self) -> bool:
-        """Are there too many ranges to be drawn one by one?"""
+        """True if there are too many ranges to draw each."""
         return any(cell.share < 1 for cell in self.reads)
 
     @property
     def selected(self) -> int:
-        return sum(sort.selected for sort in self.sorts)
+        """The number of bytes to be read."""
+        return sum(part_bytes.selected for part_bytes in self.parts)
 
 
 def bands_in(strips: int) -> int:
-    """How many bands each of so many strips may have."""
+    """Returns how many bands each of ``strips`` strips may have."""
     return max(LEAST_BANDS, min(MOST_BANDS, ALL_BANDS // max(strips, 1)))
 
 
-def strip_of(found: FileMap, ranges: Sequence[ByteRange] = (), most: int = MOST_BANDS) -> Strip:
-    """The strip of a file in at most so many bands, with what is read of it in as many ranges."""
-    size = found.size
+def strip_of(file_map: FileMap, ranges: Sequence[ByteRange] = (), most: int = MOST_BANDS) -> Strip:
+    """Returns the strip of a file: at most ``most`` bands, and as many ranges that are read."""
+    size = file_map.size
     read = RowRanges.of(*((_within(at, size), _within(at + length, size)) for at, length in ranges))
     bands = [
         StripBand(
@@ -77,15 +78,18 @@ def strip_of(found: FileMap, ranges: Sequence[ByteRange] = (), most: int = MOST_
             bool((band.row_group or 0) % 2),
             _text(band),
         )
-        for band in _fewer(found.bands, most)
+        for band in _reduced(file_map.bands, most)
     ]
     return Strip(
-        size, tuple(bands), tuple(_reads(read, size, most)), tuple(_sorts(found.bands, read))
+        size,
+        tuple(bands),
+        tuple(_reads(read, size, most)),
+        tuple(_bytes_by_part(file_map.bands, read)),
     )
 
 
 def _within(place: int, size: int) -> int:
-    """A place in a file; footers may tell of others."""
+    """Returns a position within the file. Footers may claim others."""
     return min(max(place, 0), size)
 
 
@@ -97,8 +101,8 @@ def _text(band: Band) -> str:
     return f"{', '.join(names)}: bytes {band.offset:,}–{stop - 1:,}, {band.length:,} in all"
 
 
-def _fewer(bands: Sequence[Band], most: int) -> Sequence[Band]:
-    """Bands that can be told apart: neighbours of a sort are one where they are too many."""
+def _reduced(bands: Sequence[Band], most: int) -> Sequence[Band]:
+    """Returns at most ``most`` bands. Neighbours of one part are joined if there are too many."""
     for key in (_group_of, _part_of):
         if len(bands) > most:
             bands = [_joined(list(run)) for _, run in itertools.groupby(bands, key)]
@@ -126,7 +130,7 @@ def _joined(run: Sequence[Band]) -> Band:
 
 
 def _reads(read: RowRanges, size: int, most: int) -> Iterable[Cell]:
-    """The ranges that are read; where there are very many, the shares of slices of the file."""
+    """Yields the ranges that are read, or shares of slices of the file if there are too many."""
     if len(read) <= most:
         for start, stop in read:
             text = f"bytes {start:,}–{stop - 1:,}, {stop - start:,} to be read"
@@ -134,22 +138,22 @@ def _reads(read: RowRanges, size: int, most: int) -> Iterable[Cell]:
         return
     edges = np.linspace(0, size, most + 1).astype(np.int64).tolist()
     for start, stop in itertools.pairwise(edges):
-        held = read.clip(start, stop).num_rows
-        if held:
-            share = held / (stop - start)
-            text = f"bytes {start:,}–{stop - 1:,}, {held:,} of them to be read"
+        read_bytes = read.clip(start, stop).num_rows
+        if read_bytes:
+            share = read_bytes / (stop - start)
+            text = f"bytes {start:,}–{stop - 1:,}, {read_bytes:,} of them to be read"
             yield Cell(start / size, (stop - start) / size, share, 0, text)
 
 
-def _sorts(bands: Sequence[Band], read: RowRanges) -> Iterable[Sort]:
-    """Sums by sort, in the order of ``Part``."""
+def _bytes_by_part(bands: Sequence[Band], read: RowRanges) -> Iterable[PartBytes]:
+    """Yields the sums by part, in the order of ``Part``."""
     for part in Part:
-        own = [band for band in bands if band.part is part]
-        if own:
-            places = _held(own)
-            yield Sort(part, places.num_rows, (places & read).num_rows)
+        bands_of_part = [band for band in bands if band.part is part]
+        if bands_of_part:
+            places = _byte_ranges(bands_of_part)
+            yield PartBytes(part, places.num_rows, (places & read).num_rows)
 
 
-def _held(bands: Iterable[Band]) -> RowRanges:
-    """The bytes of bands, as ranges of bytes."""
+def _byte_ranges(bands: Iterable[Band]) -> RowRanges:
+    """Returns the bytes of bands, as ranges of bytes."""
     return RowRanges.of(*((band.offset, band.offset + band.length) for band in bands))

@@ -1,4 +1,4 @@
-"""What the page of a file shows: its footer, its columns and where their pages are."""
+"""Computes the page of a file: its footer, its columns and where their pages are."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ from intarsia.report.format import NAME, begin, clip, percent
 from intarsia.report.page_lanes import Lane, cells_in, lane_of
 from intarsia.report.row_axis import RowAxis, axis_of
 
-_COLUMNS, _KEY_VALUES, _INDEXES = 40, 20, 100
-_PROBLEMS, _PROBLEM = 100, 500
-_VALUE, _BOUND = 300, 40
-"""Characters of a value of the footer's keys, and of a bound."""
+_MAX_COLUMNS, _MAX_KEY_VALUES, _MAX_INDEXES = 40, 20, 100
+"""Columns, keys and indexes that are shown."""
+_MAX_PROBLEMS, _PROBLEM_CHARACTERS = 100, 500
+"""Problems that are shown, and characters of each."""
+_VALUE_CHARACTERS, _BOUND_CHARACTERS = 300, 40
+"""Characters shown of a value of the footer's key/value metadata, and of a bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class ColumnRow:
 
 @dataclass(frozen=True, slots=True)
 class IndexRow:
-    """Indexes of one name, and where they are. ``bits`` are those of a row."""
+    """The indexes of one name, and where they are. ``bits`` are bits per row."""
 
     name: str
     place: str
@@ -57,7 +59,7 @@ class IndexRow:
 
 @dataclass(frozen=True, slots=True)
 class FilePage:
-    """All of it. ``more`` columns are smaller than those that are shown."""
+    """All parts of the page. ``more`` columns are not shown: they are smaller."""
 
     name: str
     facts: tuple[tuple[str, str], ...]
@@ -75,19 +77,20 @@ class FilePage:
 
     @property
     def per_cell(self) -> int:
+        """The most pages that are drawn as one."""
         return max((lane.per_cell for lane in self.lanes), default=1)
 
 
 def file_page(file: OpenedFile, leaves: Sequence[Leaf]) -> FilePage:
-    """What there is to show of a file, and of ``leaves``; ``problems`` could not be decoded.
+    """Returns the page of a file and of ``leaves``. ``problems`` lists what could not be decoded.
 
-    Reads the page indexes of those that are shown.
+    Reads the page indexes of the columns that are shown.
     """
     summaries = [summary_of(file, leaf) for leaf in leaves]
-    shown = largest(summaries, _COLUMNS)
+    shown = largest(summaries, _MAX_COLUMNS)
     places = [summary.leaf.index for summary in shown]
     _load(file, places)
-    found = map_of(file, places, with_indexes=True)
+    file_map = map_of(file, places, with_indexes=True)
     entries = file.metadata.key_value_metadata or []
     indexes, problems = list(_indexes(file, summaries)), problems_of(summaries)
     return FilePage(
@@ -95,15 +98,18 @@ def file_page(file: OpenedFile, leaves: Sequence[Leaf]) -> FilePage:
         tuple(_facts(file)),
         tuple(_columns(file, shown)),
         len(summaries) - len(shown),
-        tuple(indexes[:_INDEXES]),
-        max(len(indexes) - _INDEXES, 0),
-        tuple((clip(e.key, NAME), begin(e.value or "", _VALUE)) for e in entries[:_KEY_VALUES]),
-        max(len(entries) - _KEY_VALUES, 0),
-        axis_of(found.row_group_starts),
-        tuple(_lanes(file, found.chunks)) if found.num_rows else (),
-        strip_of(found),
-        tuple(clip(str(problem), _PROBLEM) for problem in problems[:_PROBLEMS]),
-        max(len(problems) - _PROBLEMS, 0),
+        tuple(indexes[:_MAX_INDEXES]),
+        max(len(indexes) - _MAX_INDEXES, 0),
+        tuple(
+            (clip(e.key, NAME), begin(e.value or "", _VALUE_CHARACTERS))
+            for e in entries[:_MAX_KEY_VALUES]
+        ),
+        max(len(entries) - _MAX_KEY_VALUES, 0),
+        axis_of(file_map.row_group_starts),
+        tuple(_lanes(file, file_map.chunks)) if file_map.num_rows else (),
+        strip_of(file_map),
+        tuple(clip(str(problem), _PROBLEM_CHARACTERS) for problem in problems[:_MAX_PROBLEMS]),
+        max(len(problems) - _MAX_PROBLEMS, 0),
     )
 
 
@@ -170,68 +176,72 @@ def _indexes(file: OpenedFile, summaries: Sequence[ColumnSummary]) -> Iterator[I
 
     for entry in sections.entries:
         yield row(
-            entry.name, "beside it" if sections.is_beside(entry) else "embedded", entry.length
+            entry.name, "in its sidecar" if sections.is_beside(entry) else "embedded", entry.length
         )
     lengths = [length for summary in summaries for length in summary.page_indexes]
     if lengths:
-        yield row(PageIndex.kind, f"the format’s, on {plural(len(lengths), 'chunk')}", sum(lengths))
+        yield row(
+            PageIndex.kind, f"Parquet’s own, on {plural(len(lengths), 'chunk')}", sum(lengths)
+        )
     for summary in summaries:
         filters = summary.bloom_filters
         if filters:
-            place = f"the format’s, on {plural(len(filters), 'chunk')}"
+            place = f"Parquet’s own, on {plural(len(filters), 'chunk')}"
             yield row(index_name(summary.leaf.name, Bloom.kind), place, sum(filters))
     try:
         stray = stray_list(file)
     except FormatError:
         return  # ``verify`` says what is wrong
     if stray is not None:
-        yield row(DistinctIDX1.kind, "of a column that it does not name", stray.place[1])
+        yield row(DistinctIDX1.kind, "of an unknown column", stray.place[1])
 
 
 # --- pages --------------------------------------------------------------------------------------
 
 
 def _load(file: OpenedFile, leaves: Sequence[int]) -> None:
-    """Fetch the page indexes of columns, of chunks that can be decoded."""
-    wanted = []
+    """Loads the page indexes of the columns, for chunks that can be decoded."""
+    chunk_ids = []
     for group in range(len(file.metadata.row_groups)):
         for leaf in leaves:
             try:
                 file.chunk(group, leaf)
             except FormatError:
                 continue
-            wanted.append((group, leaf))
-    file.page_indexes.load(wanted, wanted)
+            chunk_ids.append((group, leaf))
+    file.page_indexes.load(chunk_ids, chunk_ids)
 
 
 def _lanes(file: OpenedFile, chunks: Sequence[ChunkMap]) -> Iterator[Lane]:
     by_leaf: dict[int, list[ChunkMap]] = {}
     for chunk in chunks:
         by_leaf.setdefault(chunk.leaf, []).append(chunk)
-    most = cells_in(len(by_leaf))
+    max_cells = cells_in(len(by_leaf))
 
     def note(chunk: ChunkMap, page: int) -> str:
         return _note(file, chunk, page)
 
     for leaf in sorted(by_leaf):
-        own = by_leaf[leaf]
-        yield lane_of(clip(own[0].column, NAME), own, None, file.num_rows, most, note)
+        column_chunks = by_leaf[leaf]
+        yield lane_of(
+            clip(column_chunks[0].column, NAME), column_chunks, None, file.num_rows, max_cells, note
+        )
 
 
 def _note(file: OpenedFile, chunk: ChunkMap, page: int) -> str:
-    """Encodings of a page's chunk, and what the column index says of the page."""
+    """Returns the encodings of a page's chunk, and what the column index says of the page."""
     group, leaf = chunk.row_group, chunk.leaf
-    found = f", {'/'.join(value_encodings(file.chunk(group, leaf)))}"
+    note = f", {'/'.join(value_encodings(file.chunk(group, leaf)))}"
     index = file.page_indexes.columns(group, leaf) if chunk.index is not None else None
     if index is None:
-        return found
+        return note
     if index.null_counts is not None:
-        found += f", {plural(int(index.null_counts[page]), 'NULL')}"
+        note += f", {plural(int(index.null_counts[page]), 'NULL')}"
     if index.null_pages[page]:
-        return found
+        return note
     element = file.schema.leaves[leaf].element
     low, high = (
-        clip(str(readable(element, values[page])), _BOUND)
+        clip(str(readable(element, values[page])), _BOUND_CHARACTERS)
         for values in (index.min_values, index.max_values)
     )
-    return f"{found}, from {low} to {high}"
+    return f"{note}, from {low} to {high}"

@@ -1,4 +1,4 @@
-"""Shares and names as pages show them. What they hold is cleaned and escaped by the templates."""
+"""Formats shares and names for pages. The templates clean and escape them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ NAME = 200
 
 
 def clip(text: str, most: int) -> str:
-    """``text`` in at most so many characters, less its middle where it is longer."""
+    """Returns ``text`` in at most ``most`` characters. A longer text loses its middle."""
     if len(text) <= most:
         return text
     tail = (most - 1) // 2
@@ -15,31 +15,32 @@ def clip(text: str, most: int) -> str:
 
 
 def begin(text: str, most: int) -> str:
-    """The beginning of ``text``, and how much there is of it where that is more."""
+    """Returns at most ``most`` first characters of ``text``, and its length if it is longer."""
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
 
-_CONDITION = 4_000
-_IN_LINES = (("[\n  ", "["), (",\n  ", ", "), ("\n]", "]"))
-"""How Arrow prints the values of an array, and how they read in one line."""
+_CONDITION_CHARACTERS = 4_000
+"""Characters of a filter that are shown."""
+_LINE_BREAKS = (("[\n  ", "["), (",\n  ", ", "), ("\n]", "]"))
+"""How Arrow prints arrays over several lines, and their form on one line."""
 
 
 def condition(text: str) -> str:
-    """A filter, or a part of one, as far as anybody reads it."""
-    found = begin(text, _CONDITION)
-    for lines, line in _IN_LINES:
-        found = found.replace(lines, line)
-    return found
+    """Returns a filter, or a part of one, on one line and of a readable length."""
+    shown = begin(text, _CONDITION_CHARACTERS)
+    for lines, line in _LINE_BREAKS:
+        shown = shown.replace(lines, line)
+    return shown
 
 
 def percent(part: float, whole: float) -> str:
-    """A share, as exact as it has to be; nothing where there is no whole."""
+    """Returns a share with as many digits as it needs. Returns "" if ``whole`` is 0."""
     if not whole:
         return ""
-    found = 100 * part / whole
-    if found in (0, 100):
-        return f"{found:.0f}%"
-    if found >= 99.95:
+    percentage = 100 * part / whole
+    if percentage in (0, 100):
+        return f"{percentage:.0f}%"
+    if percentage >= 99.95:
         return ">99.9%"
-    digits = 1 if found >= 10 else 2
-    return f"{found:.{digits}f}%" if found >= 0.005 else "<0.01%"
+    digits = 1 if percentage >= 10 else 2
+    return f"{percentage:.{digits}f}%" if percentage >= 0.005 else "<0.01%"

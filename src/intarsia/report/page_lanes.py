@@ -1,9 +1,9 @@
-"""Lanes: the pages of a column side by side, by the rows they hold.
+"""Lays out lanes: the pages of a column side by side, by the rows they hold.
 
 ::
 
-    rows    ────▬────────────────────────▬▬──    those that might match
-    id      ▯▯▯▮▯▯▯▯▯│▯▯▯▯▯▯▯▯▯▯│▯▯▯▯▯▯▯▯▮▯▯▯    ▮ to be read, ▯ passed over, │ row groups
+    rows    ────▬────────────────────────▬▬──    rows that might match
+    id      ▯▯▯▮▯▯▯▯▯│▯▯▯▯▯▯▯▯▯▯│▯▯▯▯▯▯▯▯▮▯▯▯    ▮ to be read, ▯ skipped, │ row groups
 """
 
 from __future__ import annotations
@@ -19,16 +19,19 @@ from intarsia.plan.page_ranges import ChunkSelection
 from intarsia.row_ranges import Int64Array, RowRanges
 
 ALL_CELLS, MOST_CELLS, LEAST_CELLS = 10_000, 500, 24
-"""Cells of a page, of a lane, and of each lane where there are many: some 150 bytes a cell."""
+"""The most cells of a page, the most of one lane, and the least limit of a lane.
+
+A cell takes about 150 bytes of HTML.
+"""
 Note = Callable[[ChunkMap, int], str]
-"""What else there is to say of a page, by its number."""
+"""Returns what to add about a page of a chunk, given its number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One page, or several side by side. ``start`` and ``width`` are shares of the whole lane.
+    """One page, or several neighbouring ones. ``start`` and ``width`` are shares of the whole lane.
 
-    ``share`` is how much of it is read: 0 for none, 1 for all.
+    ``share`` is the part of it that is read: 0 for none, 1 for all.
     """
 
     start: float
@@ -40,7 +43,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """The pages of one column in all row groups. ``per_cell`` pages, at most, are drawn as one."""
+    """The pages of one column in all row groups. At most ``per_cell`` pages are drawn as one."""
 
     name: str
     cells: tuple[Cell, ...]
@@ -48,24 +51,24 @@ class Lane:
     total: int
     per_cell: int = 1
     without_index: int = 0
-    """So many chunks have no page index, and are drawn as one page."""
+    """Chunks without a page index. Each is drawn as one page."""
 
 
 def cells_in(lanes: int) -> int:
-    """How many cells each of so many lanes may have."""
+    """Returns how many cells each of ``lanes`` lanes may have."""
     return max(LEAST_CELLS, min(MOST_CELLS, ALL_CELLS // max(lanes, 1)))
 
 
 def rows_lane(rows: RowRanges, num_rows: int, most: int) -> Lane:
-    """The lane of rows that might match, of a file's ``num_rows``."""
+    """Returns the lane of rows that might match, of a file's ``num_rows``."""
     if len(rows) <= most:
         starts, stops = rows.starts, rows.stops
         shares = np.ones(len(rows))
     else:
         edges = np.linspace(0, num_rows, most + 1).astype(np.int64)
-        held = np.diff(_rows_before(rows, edges))
-        starts, stops = edges[:-1][held > 0], edges[1:][held > 0]
-        shares = (held / np.maximum(np.diff(edges), 1))[held > 0]
+        rows_per_slice = np.diff(_rows_before(rows, edges))
+        starts, stops = edges[:-1][rows_per_slice > 0], edges[1:][rows_per_slice > 0]
+        shares = (rows_per_slice / np.maximum(np.diff(edges), 1))[rows_per_slice > 0]
     cells = tuple(
         Cell(start / num_rows, (stop - start) / num_rows, share, 0, _rows_text(start, stop, share))
         for start, stop, share in zip(starts.tolist(), stops.tolist(), shares.tolist(), strict=True)
@@ -74,12 +77,12 @@ def rows_lane(rows: RowRanges, num_rows: int, most: int) -> Lane:
 
 
 def _rows_before(rows: RowRanges, edges: Int64Array) -> Int64Array:
-    """How many of ``rows`` lie before each edge."""
+    """Returns how many of ``rows`` lie before each edge."""
     before = np.concatenate(([0], np.cumsum(rows.stops - rows.starts)))
     part = rows.starts.searchsorted(edges, side="right")
     inside = np.where(part > 0, np.minimum(edges, rows.stops[part - 1]) - rows.starts[part - 1], 0)
-    found: Int64Array = np.where(part > 0, before[part - 1] + inside, 0)
-    return found
+    counts: Int64Array = np.where(part > 0, before[part - 1] + inside, 0)
+    return counts
 
 
 def _rows_text(start: int, stop: int, share: float) -> str:
@@ -89,10 +92,10 @@ def _rows_text(start: int, stop: int, share: float) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pages:
-    """The pages of a lane, one after the other: arrays of shape ``(pages,)``.
+    """The pages of a lane in order, as arrays of shape ``(pages,)``.
 
     Rows count from the start of the file. ``chunk`` is the position of a page's chunk, ``number``
-    its own within that; ``chosen`` says whether it is read.
+    the position of the page in it. ``chosen`` says whether the page is read.
     """
 
     starts: Int64Array
@@ -106,7 +109,9 @@ class Pages:
     def of(
         cls, chunks: Sequence[ChunkMap], selections: Mapping[tuple[int, int], ChunkSelection]
     ) -> Pages:
-        """Those of a column's chunks, and which of them ``selections`` read, by group and leaf."""
+        """Returns the pages of a column's chunks. ``selections`` say, by row group and leaf, which
+        are read.
+        """
         parts = [
             _pages_of(i, chunk, selections.get((chunk.row_group, chunk.leaf)))
             for i, chunk in enumerate(chunks)
@@ -146,17 +151,19 @@ def lane_of(
     most: int,
     note: Note | None = None,
 ) -> Lane:
-    """The lane of a column in at most ``most`` cells.
+    """Returns the lane of a column with at most ``most`` cells.
 
-    Without ``selections`` it shows where pages are, not what is read of them. A ``note`` is made of
-    pages that have a cell of their own.
+    Without ``selections`` it shows where pages are, but not what is read of them. ``note`` adds to
+    the text of pages that have a cell of their own.
     """
     chunks = [chunk for chunk in chunks if chunk.num_rows]
     pages = Pages.of(chunks, selections or {})
-    per = -(-len(pages) // most) if len(pages) > most else 1
-    firsts = np.arange(0, len(pages), per)
+    pages_per_cell = -(-len(pages) // most) if len(pages) > most else 1
+    firsts = np.arange(0, len(pages), pages_per_cell)
     lasts = np.append(firsts[1:], len(pages)) - 1
-    read, sizes = (np.add.reduceat(of, firsts) for of in (pages.chosen.astype(int), pages.sizes))
+    read, sizes = (
+        np.add.reduceat(column, firsts) for column in (pages.chosen.astype(int), pages.sizes)
+    )
     cells = []
     for first, last, chosen, size in zip(
         firsts.tolist(), lasts.tolist(), read.tolist(), sizes.tolist(), strict=True
@@ -170,11 +177,11 @@ def lane_of(
             text += note(chunks[pages.chunk[first]], int(pages.number[first]))
         cells.append(Cell(start / num_rows, (stop - start) / num_rows, chosen / count, count, text))
     without = sum(chunk.index is None for chunk in chunks)
-    return Lane(name, tuple(cells), int(pages.chosen.sum()), len(pages), per, without)
+    return Lane(name, tuple(cells), int(pages.chosen.sum()), len(pages), pages_per_cell, without)
 
 
 def _place(pages: Pages, chunks: Sequence[ChunkMap], first: int, last: int) -> str:
-    """Which pages these are."""
+    """Returns a text that names the pages of a cell."""
     one, other = chunks[pages.chunk[first]], chunks[pages.chunk[last]]
     at, to = int(pages.number[first]), int(pages.number[last])
     if first == last and one.index is None:
@@ -188,5 +195,5 @@ def _place(pages: Pages, chunks: Sequence[ChunkMap], first: int, last: int) -> s
 
 def _fate(chosen: int, count: int) -> str:
     if chosen in (0, count):
-        return "to be read" if chosen else "passed over"
+        return "to be read" if chosen else "skipped"
     return f"{chosen:,} of {count:,} to be read"

@@ -1,4 +1,4 @@
-"""What the page of a query shows: an explanation, as shares and texts."""
+"""Computes the page of a query: an explanation as shares and strings."""
 
 from __future__ import annotations
 
@@ -20,18 +20,21 @@ from intarsia.report.page_lanes import Lane, cells_in, lane_of, rows_lane
 from intarsia.report.row_axis import RowAxis, axis_of
 
 SHOWN_FILES = 20
+"""Files with rows that are shown."""
 _SHOWN_COLUMNS, _SHOWN_WITHOUT = 20, 100
-_COLUMNS = 4_000
-"""Characters of their names together."""
+"""Columns of a file, and files without rows, that are shown."""
+_COLUMNS_CHARACTERS = 4_000
+"""Characters shown of the names of all columns."""
 _READERS = {
-    "engine": "Engines such as DuckDB read the files by themselves",
-    "pages": "Engines such as DuckDB leave the files to Intarsia's reader",
+    "engine": "Engines such as DuckDB read the files directly",
+    "pages": "Engines such as DuckDB read the files through Intarsia's reader",
 }
+"""Sentences about which reader reads the files, by ``Explanation.reader``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """How much is planned to be read of something, and how much was."""
+    """How much of something is planned to be read, and how much was read."""
 
     name: str
     planned: Amount
@@ -40,7 +43,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Time of one activity: ``start`` and ``share`` are of the whole."""
+    """The time of one activity. ``start`` and ``share`` are shares of the whole."""
 
     activity: str
     seconds: float
@@ -49,14 +52,17 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
-    """What a step left of a file: a share of its rows, and of what the step before it left."""
+class StepResult:
+    """The rows and row groups that a step left of a file.
+
+    ``share`` is of the rows of the file, ``of_previous`` of the rows before the step.
+    """
 
     source: str
     rows: int
     row_groups: int
     share: float
-    kept: str
+    of_previous: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +77,21 @@ class Picture:
 
     @property
     def per_cell(self) -> int:
+        """The most pages that are drawn as one."""
         return max((lane.per_cell for lane in self.lanes), default=1)
 
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
-    """One file in which rows are left."""
+    """One file with rows that might match."""
 
     name: str
     rows: int
     row_groups: int
     to_read: str
-    steps: tuple[Left, ...]
+    steps: tuple[StepResult, ...]
     stages: tuple[tuple[str, str], ...]
-    """Conditions in their order, and the columns each is on."""
+    """Conditions in order of evaluation, with the columns of each."""
     passed: tuple[tuple[str, Amount], ...]
     was_read: str
     remarks: tuple[str, ...]
@@ -93,8 +100,8 @@ class FileReport:
 
 
 @dataclass(frozen=True, slots=True)
-class WithoutRows:
-    """A file of which nothing is left, and what left nothing of it."""
+class SkippedFile:
+    """A file without rows that might match, and the step that excluded the last of them."""
 
     name: str
     rows: int
@@ -104,7 +111,7 @@ class WithoutRows:
 
 @dataclass(frozen=True, slots=True)
 class QueryReport:
-    """All of it. ``more`` files with rows that might match, and ``more_without``, are counted."""
+    """All parts of the page. ``more`` and ``more_without`` count files that are not shown."""
 
     filter: str
     columns: str
@@ -115,43 +122,44 @@ class QueryReport:
     seconds: float | None
     files: tuple[FileReport, ...]
     more: int
-    without: tuple[WithoutRows, ...]
+    without: tuple[SkippedFile, ...]
     cut_by: tuple[tuple[str, int], ...]
     more_without: int
 
     @property
     def is_analyzed(self) -> bool:
+        """True if the query was run."""
         return self.seconds is not None
 
 
 def report_of(explanation: Explanation) -> QueryReport:
-    """What there is to show of an explanation, whose files have maps where they are to be drawn."""
+    """Returns the page of an explanation. Files with maps are drawn."""
     files = explanation.files
-    left = [file for file in files if file.plan.rows]
+    matching_files = [file for file in files if file.plan.rows]
     without = [file for file in files if not file.plan.rows]
-    shown = left[:SHOWN_FILES]
+    shown = matching_files[:SHOWN_FILES]
     maps = [file.map for file in shown if file.map is not None]
-    lanes = sum(min(len({c.leaf for c in found.chunks}), _SHOWN_COLUMNS) for found in maps)
-    most = cells_in(lanes), bands_in(len(maps))
+    lanes = sum(min(len({c.leaf for c in file_map.chunks}), _SHOWN_COLUMNS) for file_map in maps)
+    limits = cells_in(lanes), bands_in(len(maps))
     base = common_folder([redacted(file.plan.path) for file in files])
     return QueryReport(
         condition(explanation.filter),
-        begin(", ".join(explanation.columns), _COLUMNS),
+        begin(", ".join(explanation.columns), _COLUMNS_CHARACTERS),
         clip(base, NAME),
         _lead(explanation),
         tuple(_figures(explanation)),
         _spent(explanation.activities),
         explanation.seconds,
-        tuple(_file(file, base, *most) for file in shown),
-        len(left) - len(shown),
-        tuple(_without(file, base) for file in without[:_SHOWN_WITHOUT]),
+        tuple(_file(file, base, *limits) for file in shown),
+        len(matching_files) - len(shown),
+        tuple(_skipped_file(file, base) for file in without[:_SHOWN_WITHOUT]),
         tuple(Counter(file.plan.steps[-1].source for file in without).most_common()),
         max(len(without) - _SHOWN_WITHOUT, 0),
     )
 
 
 def _lead(explanation: Explanation) -> str:
-    """The gist, in a sentence."""
+    """Returns the summary in a sentence."""
     figures = explanation.read or explanation.planned
     verb = "were read" if explanation.read else "would be read"
     of_bytes = percent(figures.bytes.selected, figures.bytes.total)
@@ -172,13 +180,13 @@ def _figures(explanation: Explanation) -> Iterator[Figure]:
 
 
 def _spent(seconds: dict[Activity, float] | None) -> tuple[Spent, ...]:
-    found, start = [], 0.0
+    parts, start = [], 0.0
     whole = sum((seconds or {}).values())
     for activity, part in (seconds or {}).items():
         share = part / whole if whole else 0.0
-        found.append(Spent(activity.value, part, start, share))
+        parts.append(Spent(activity.value, part, start, share))
         start += share
-    return tuple(found)
+    return tuple(parts)
 
 
 # --- files --------------------------------------------------------------------------------------
@@ -205,27 +213,28 @@ def _file(account: FileAccount, base: str, cells: int, bands: int) -> FileReport
     )
 
 
-def _steps(plan: FilePlan) -> Iterator[Left]:
+def _steps(plan: FilePlan) -> Iterator[StepResult]:
     rows = before = plan.figures.rows.total
     for step in plan.steps:
         share = step.rows / rows if rows else 0.0
-        yield Left(step.source, step.rows, step.row_groups, share, percent(step.rows, before))
+        yield StepResult(step.source, step.rows, step.row_groups, share, percent(step.rows, before))
         before = step.rows
 
 
 def _was_read(read: FileRead) -> str:
-    found = read.figures
+    figures = read.figures
     return (
-        f"{plural(found.rows.selected, 'row')}, {plural(found.pages.selected, 'page')}, "
-        f"{plural(found.bytes.selected, 'byte')}, {plural(found.requests.selected, 'request')}, "
+        f"{plural(figures.rows.selected, 'row')}, {plural(figures.pages.selected, 'page')}, "
+        f"{plural(figures.bytes.selected, 'byte')}, "
+        f"{plural(figures.requests.selected, 'request')}, "
         f"{sum(read.seconds.values()):.4f} s"
     )
 
 
-def _without(account: FileAccount, base: str) -> WithoutRows:
+def _skipped_file(account: FileAccount, base: str) -> SkippedFile:
     plan = account.plan
     name, source = _name(account, base), plan.steps[-1].source
-    return WithoutRows(name, plan.figures.rows.total, source, account.remarks)
+    return SkippedFile(name, plan.figures.rows.total, source, account.remarks)
 
 
 def _name(account: FileAccount, base: str) -> str:
@@ -236,32 +245,34 @@ def _name(account: FileAccount, base: str) -> str:
 # --- pictures -----------------------------------------------------------------------------------
 
 
-def picture_of(plan: FilePlan, found: FileMap, cells: int, bands: int) -> Picture:
-    """What a plan reads of a file, in lanes of at most so many cells, and a strip of ``bands``."""
+def picture_of(plan: FilePlan, file_map: FileMap, cells: int, bands: int) -> Picture:
+    """Returns what a plan reads of a file: lanes of at most ``cells`` cells, and a strip."""
     chunks: dict[int, list[ChunkMap]] = {}
-    for chunk in found.chunks:
+    for chunk in file_map.chunks:
         chunks.setdefault(chunk.leaf, []).append(chunk)
     selections = {(read.row_group, read.leaf): read.selection for read in plan.reads}
     lanes = [
-        lane_of(clip(own[0].column, NAME), own, selections, found.num_rows, cells)
-        for own in _largest(plan, list(chunks.values()))
+        lane_of(
+            clip(column_chunks[0].column, NAME), column_chunks, selections, file_map.num_rows, cells
+        )
+        for column_chunks in _largest(plan, list(chunks.values()))
     ]
     ranges = [range_ for read in plan.reads for range_ in read.selection.byte_ranges]
     return Picture(
-        axis_of(found.row_group_starts),
-        rows_lane(plan.rows, found.num_rows, cells),
+        axis_of(file_map.row_group_starts),
+        rows_lane(plan.rows, file_map.num_rows, cells),
         tuple(lanes),
         len(chunks) - len(lanes),
-        strip_of(found, ranges, bands),
+        strip_of(file_map, ranges, bands),
     )
 
 
 def _largest(plan: FilePlan, columns: Sequence[list[ChunkMap]]) -> Sequence[list[ChunkMap]]:
-    """The columns of which most is read, in their order, each as its chunks."""
+    """Returns the columns of which most bytes are read, in their order, each as its chunks."""
     if len(columns) <= _SHOWN_COLUMNS:
         return columns
-    taken: Counter[int] = Counter()
+    read_bytes: Counter[int] = Counter()
     for read in plan.reads:
-        taken[read.leaf] += read.selection.num_bytes
-    kept = {leaf for leaf, _ in taken.most_common(_SHOWN_COLUMNS)}
-    return [own for own in columns if own[0].leaf in kept]
+        read_bytes[read.leaf] += read.selection.num_bytes
+    shown_leaves = {leaf for leaf, _ in read_bytes.most_common(_SHOWN_COLUMNS)}
+    return [column_chunks for column_chunks in columns if column_chunks[0].leaf in shown_leaves]

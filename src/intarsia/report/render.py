@@ -1,7 +1,7 @@
-"""Pages as HTML: the templates beside this file, filled in.
+"""Renders pages as HTML with the templates beside this file.
 
-What comes from files is hostile: control characters are shown as escapes wherever a text is put
-in, and everything is escaped for HTML. Pages have no script, and load nothing.
+Contents of files are untrusted. Control characters are shown as escapes in every string, and
+everything is escaped for HTML. Pages have no script and load nothing.
 """
 
 from __future__ import annotations
@@ -21,27 +21,47 @@ from intarsia.report.format import percent
 from intarsia.report.query_page import report_of
 from intarsia.version import __version__
 
-if TYPE_CHECKING:  # it is of the extra, and takes its time
+if TYPE_CHECKING:  # an optional package that is slow to import
     import jinja2
 
 
 def check_jinja2() -> None:
-    """Raise ``MissingDependencyError`` where the templates' library is not installed."""
+    """Raises ``MissingDependencyError`` if jinja2 is not installed."""
     _environment()
 
 
 def query_html(explanation: Explanation) -> str:
-    """The page of a query's reads; files are drawn where their accounts have maps.
+    """Returns the HTML page of what a query reads.
 
-    Raises ``MissingDependencyError`` without jinja2.
+    Parameters
+    ----------
+    explanation : Explanation
+        The result of ``Dataset.explain``. Files are drawn if they have maps (``maps=20``).
+
+    Returns
+    -------
+    str
+        A page without scripts or links to other files.
+
+    Raises
+    ------
+    MissingDependencyError
+        If jinja2 is not installed (extra ``cli``).
+
+    Examples
+    --------
+    >>> from intarsia.report import query_html
+    >>> explanation = ia.dataset("logs.parquet").explain(filter="trace_id = 't17'", maps=20)
+    >>> "What the query would read" in query_html(explanation)
+    True
     """
     return _environment().get_template("query.html.j2").render(page=report_of(explanation))
 
 
 def file_html(file: OpenedFile, leaves: Sequence[Leaf]) -> tuple[str, bool]:
-    """The page of a file and ``leaves`` of it, and whether all of these could be decoded.
+    """Returns the page of a file and ``leaves`` of it, and whether all of these could be decoded.
 
-    Raises ``MissingDependencyError`` without jinja2.
+    Raises ``MissingDependencyError`` if jinja2 is not installed.
     """
     page = file_page(file, leaves)
     return _environment().get_template("file.html.j2").render(page=page), not page.problems
@@ -58,7 +78,7 @@ def _environment() -> jinja2.Environment:
         is_text = isinstance(value, str) and not isinstance(value, markupsafe.Markup)
         return clean(value) if is_text else value
 
-    made = jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.PackageLoader("intarsia.report", "."),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -66,14 +86,14 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals["version"] = __version__
-    made.filters.update(of=of, percent=percent, plural=plural, count=_count, style=_style)
+    environment.globals["version"] = __version__
+    environment.filters.update(of=of, percent=percent, plural=plural, count=_count, style=_style)
 
-    def box(start: float, width: float, least: float = _LEAST) -> markupsafe.Markup:
+    def box(start: float, width: float, least: float = _MIN_WIDTH) -> markupsafe.Markup:
         return markupsafe.Markup('x="{:.5g}" width="{:.4g}"'.format(*_place(start, width, least)))
 
-    made.globals["box"] = box
-    return made
+    environment.globals["box"] = box
+    return environment
 
 
 def _count(number: int) -> str:
@@ -81,18 +101,18 @@ def _count(number: int) -> str:
 
 
 def _style(share: float) -> str:
-    """A share as a style has it."""
+    """Returns a share as a CSS percentage."""
     return f"{100 * share:.4g}%"
 
 
-_WIDTH, _LEAST = 1000, 1.2
-"""Of pictures; and what there is takes so much of it at least, to be seen however narrow."""
+_WIDTH, _MIN_WIDTH = 1000, 1.2
+"""Width of pictures, and the least width of anything drawn, so that it can be seen."""
 
 
-def _place(start: float, width: float, least: float) -> tuple[float, float]:
-    """Where something begins in a picture, and how wide it is, neither beyond the right edge.
+def _place(start: float, width: float, min_width: float) -> tuple[float, float]:
+    """Returns where something begins in a picture, and its width, both within the picture.
 
-    Footers may claim more than there is.
+    Footers may claim places outside the file.
     """
-    shown = min(max(_WIDTH * width, least), _WIDTH)
-    return min(_WIDTH * start, _WIDTH - shown), shown
+    drawn_width = min(max(_WIDTH * width, min_width), _WIDTH)
+    return min(_WIDTH * start, _WIDTH - drawn_width), drawn_width

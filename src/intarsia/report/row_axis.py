@@ -1,4 +1,4 @@
-"""The rows of a file from left to right: where row groups begin, and which numbers to write."""
+"""Lays out the rows of a file from left to right: row groups and the numbers on the axis."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ from dataclasses import dataclass
 
 from intarsia.row_ranges import Int64Array
 
-_MOST_GROUPS = 60
+_MAX_GROUPS = 60
+"""The most row groups that are drawn."""
 _LABEL_SHARE = 0.035
-"""Of the width; a row group with less of it has no label."""
+"""Share of the width below which a row group has no label."""
 _STEPS = (1, 2, 5, 10)
+"""Factors of round numbers."""
 _TICKS = 5
+"""Approximate count of numbers on the axis."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A row group, or a number on the axis: a share of the width, and what is written there."""
+    """A row group, or a number on the axis. ``at`` and ``width`` are shares of the picture."""
 
     at: float
     label: str
@@ -24,7 +27,10 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class RowAxis:
-    """``groups`` are empty where there are too many to be told apart; ``count`` has all."""
+    """The axis of a file's rows.
+
+    ``groups`` is empty if there are too many row groups to draw; ``count`` is the number of all.
+    """
 
     num_rows: int
     count: int
@@ -33,15 +39,15 @@ class RowAxis:
 
     @property
     def edges(self) -> tuple[float, ...]:
-        """Where row groups meet."""
+        """The positions where row groups meet, as shares."""
         return tuple(mark.at for mark in self.groups[1:])
 
 
 def axis_of(starts: Int64Array) -> RowAxis:
-    """The axis of a file whose row groups have these ``starts``, the number of rows at last."""
+    """Returns the axis for row groups with these ``starts``, followed by the number of rows."""
     *firsts, rows = starts.tolist()
     groups = []
-    if rows and len(firsts) <= _MOST_GROUPS:
+    if rows and len(firsts) <= _MAX_GROUPS:
         for i, start in enumerate(firsts):
             width = (int(starts[i + 1]) - start) / rows
             groups.append(Mark(start / rows, str(i) if width >= _LABEL_SHARE else "", width))
@@ -50,7 +56,7 @@ def axis_of(starts: Int64Array) -> RowAxis:
 
 
 def _step(rows: int) -> int:
-    """A round number that goes into ``rows`` some five times."""
+    """Returns a round number that divides ``rows`` into about five parts."""
     least = max(rows / _TICKS, 1)
     power = int("1".ljust(len(str(int(least))), "0"))
     return next(factor * power for factor in _STEPS if factor * power >= least)
