@@ -250,7 +250,7 @@ def test_a_map_takes_no_more_requests(lake, monkeypatch):
         return originally(source, ranges)
 
     originally = ia.io.storage.FileSource.read
-    monkeypatch.setattr(ia.storage.FileSource, "read", counted)
+    monkeypatch.setattr(ia.io.storage.FileSource, "read", counted)
     for where in ("s = 's00001'", "n > 7", None):
         taken = []
         for maps in (0, 20):

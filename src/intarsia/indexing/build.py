@@ -34,8 +34,8 @@ from intarsia.indexing.column_values import leaves_of, pieces
 from intarsia.indexing.entry_collector import Gatherer, gatherer_for
 from intarsia.indexing.parquet_index_build import (
     ChunkPart,
-    build_standard,
-    check_standard,
+    build_parquet_index,
+    check_parquet_index,
     groups_of,
 )
 from intarsia.io.external_sort import Workspace, on_disk
@@ -55,24 +55,24 @@ class Built:
 
     kind: EmbeddedIndex
     section: BuiltSection
-    of: Term | None = None
+    term: Term | None = None
 
     def entry(self, offset: int) -> IndexEntry:
         """Returns the directory entry of the section if it starts at ``offset``."""
         return IndexEntry(
             self.kind.kind,
             self.kind.kind_version,
-            on_of(self.kind, self.of),
+            indexed_expression(self.kind, self.term),
             dict(self.kind.params),
             offset,
             len(self.section.data),
             self.section.meta_length,
             self.section.meta_crc32,
-            self.of.meaning if self.of else "",
+            self.term.meaning if self.term else "",
         )
 
 
-def on_of(index: EmbeddedIndex, term: Term | None) -> str:
+def indexed_expression(index: EmbeddedIndex, term: Term | None) -> str:
     """Returns what an index is on, as the directory says it. A function has one canonical SQL
     string.
     """
@@ -88,7 +88,9 @@ def names_of(file: OpenedFile, indexes: Sequence[IndexSpec]) -> list[str]:
         if isinstance(index, Standard):
             names.append(spec_name(index))
         else:
-            names.append(index_name(on_of(index, check_index(file, index).term), index.kind))
+            names.append(
+                index_name(indexed_expression(index, check_index(file, index).term), index.kind)
+            )
     for name, count in Counter(names).items():
         if count > 1:
             raise IndexSpecError(f"index {name} is asked for twice")
@@ -104,7 +106,7 @@ class Due:
     """
 
     index: EmbeddedIndex
-    of: Subject
+    subject: Subject
     starts: Int64Array
     blocks: Blocks | None = None
 
@@ -130,7 +132,7 @@ def check_indexes(file: OpenedFile, indexes: Sequence[IndexSpec]) -> None:
     """Raises ``IndexSpecError`` unless ``file`` can have all of ``indexes``."""
     for index in indexes:
         if isinstance(index, Standard):
-            check_standard(file, index)
+            check_parquet_index(file, index)
         else:
             check_index(file, index)
 
@@ -143,7 +145,7 @@ class Builder(Protocol):
         """The name for a file that has none yet. None if any name will do."""
 
     def standard(self, file: OpenedFile, index: Standard) -> Iterable[ChunkPart[bytes]]:
-        """Yields page indexes or bloom filters, as ``build_standard`` does."""
+        """Yields page indexes or bloom filters, as ``build_parquet_index`` does."""
 
     def sections(
         self,
@@ -162,7 +164,7 @@ class FromPages:
     file_id = None
 
     def standard(self, file: OpenedFile, index: Standard) -> Iterable[ChunkPart[bytes]]:
-        return build_standard(file, index)
+        return build_parquet_index(file, index)
 
     def sections(
         self,
@@ -184,21 +186,23 @@ def build(
 ) -> list[Built]:
     """Reads each indexed column once and returns a section of each index."""
     due = due_of(file, indexes, groups_of(file))
-    return sections_of(due, gather(file, due, work, on_group_done), file_id, work)
+    return build_sections(due, gather(file, due, work, on_group_done), file_id, work)
 
 
 def due_of(file: OpenedFile, indexes: Sequence[EmbeddedIndex], groups: range) -> list[Due]:
     """Returns ``indexes`` with their granules in some consecutive row groups."""
-    due_indexes = []
+    due = []
     for index in indexes:
-        of = check_index(file, index)
-        starts = starts_of(file, index, of, groups)
-        due_indexes.append(Due(index, of, starts, blocks_of(file, index, of, starts, groups)))
-    return due_indexes
+        subject = check_index(file, index)
+        starts = index_granule_starts(file, index, subject, groups)
+        due.append(
+            Due(index, subject, starts, granule_blocks(file, index, subject, starts, groups))
+        )
+    return due
 
 
-def blocks_of(
-    file: OpenedFile, index: EmbeddedIndex, of: Subject, starts: Int64Array, groups: range
+def granule_blocks(
+    file: OpenedFile, index: EmbeddedIndex, subject: Subject, starts: Int64Array, groups: range
 ) -> Blocks | None:
     """Returns the blocks of granules of an index, each of ``granule_rows`` rows or
     ``_BLOCK_BYTES``.
@@ -207,7 +211,9 @@ def blocks_of(
     """
     if not (isinstance(index, Inverted) and index.has_blocks) or index.exact:
         return None
-    chunks = [file.chunk(group, leaf.index) for leaf in leaves_of(file, of) for group in groups]
+    chunks = [
+        file.chunk(group, leaf.index) for leaf in leaves_of(file, subject) for group in groups
+    ]
     num_bytes = sum(chunk.total_uncompressed_size for chunk in chunks)
     granules, rows = len(starts) - 1, int(starts[-1] - starts[0])
     size = min(
@@ -216,12 +222,12 @@ def blocks_of(
     return Blocks(size, granules) if 1 < size < granules else None
 
 
-def sections_of(
+def build_sections(
     due: Sequence[Due], gathered: Sequence[Gatherer], file_id: str, work: Workspace
 ) -> list[Built]:
     """Returns the section of each index from its gathered values."""
     return [
-        Built(one.index, _section(gatherer, one, file_id, work), one.of.term)
+        Built(one.index, _section(gatherer, one, file_id, work), one.subject.term)
         for one, gatherer in zip(due, gathered, strict=True)
     ]
 
@@ -239,13 +245,13 @@ def gather(
     """
     stops = file.row_group_starts[1:]
     groups = groups_of(file) if groups is None else groups
-    gatherers = [gatherer_for(one.index, one.of, one.starts, work) for one in due]
-    leaves = {leaf.index for one in due for leaf in leaves_of(file, one.of)}
+    gatherers = [gatherer_for(one.index, one.subject, one.starts, work) for one in due]
+    leaves = {leaf.index for one in due for leaf in leaves_of(file, one.subject)}
     done = groups.start
     for piece in pieces(file, sorted(leaves), groups):
         for one, gatherer in zip(due, gatherers, strict=True):
             with placed(Where(file.name, column=one.index.on)):
-                for values in piece.values(one.index, one.of):
+                for values in piece.values(one.index, one.subject):
                     deadline.check()
                     gatherer.add(values)
         before, done = done, int(np.searchsorted(stops, piece.stop, side="right"))
@@ -255,13 +261,15 @@ def gather(
     return gatherers
 
 
-def starts_of(file: OpenedFile, index: EmbeddedIndex, of: Subject, groups: range) -> Int64Array:
+def index_granule_starts(
+    file: OpenedFile, index: EmbeddedIndex, subject: Subject, groups: range
+) -> Int64Array:
     """Returns the first rows of an index's granules in some row groups, and the row where these
     end.
     """
     if isinstance(index, DistinctIDX1):
         return file.row_group_starts[[groups.start, groups.stop]]
-    leaf = leaves_of(file, of)[0] if of.term.path else None
+    leaf = leaves_of(file, subject)[0] if subject.term.path else None
     return granule_starts(file, leaf, index.granule_rows, groups)
 
 

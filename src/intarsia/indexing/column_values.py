@@ -47,12 +47,12 @@ class Piece:
         self._source = _CachedSource(file.source)
         self._columns: dict[tuple[str, tuple[int, ...], bool], pa.ChunkedArray] = {}
 
-    def values(self, index: EmbeddedIndex, of: Subject) -> Iterator[Values]:
+    def values(self, index: EmbeddedIndex, subject: Subject) -> Iterator[Values]:
         """Yields the values that ``index`` is built of. Raises ``IndexSpecError`` if they cannot be
         computed.
         """
         row = self.start
-        for chunk in self._values(index, of).chunks:
+        for chunk in self._values(index, subject).chunks:
             rows = np.arange(row, row + len(chunk), dtype=np.int64)
             row += len(chunk)
             if index.reads is Reads.ELEMENTS:
@@ -62,18 +62,18 @@ class Piece:
             else:
                 yield Values(chunk, rows)
 
-    def _values(self, index: EmbeddedIndex, of: Subject) -> pa.ChunkedArray:
-        term, schema = of.term, self.file.schema
+    def _values(self, index: EmbeddedIndex, subject: Subject) -> pa.ChunkedArray:
+        term, schema = subject.term, self.file.schema
         if index.reads in HELD:
             root = schema.root(term.path[0])
             assert root is not None
-            leaves = [leaf.index for leaf in leaves_of(self.file, of)]
+            leaves = [leaf.index for leaf in leaves_of(self.file, subject)]
             values = self._read(root.pruned(leaves))
             for name in term.path[1:]:
                 values = pc.struct_field(values, name)
             return values
         if not term.path:
-            values = plain_values(self._computed(of))
+            values = plain_values(self._computed(subject))
             return _as_stored(values) if index.reads is Reads.PHYSICAL else values
         leaf = schema.leaf(term.path)
         assert leaf is not None  # the index's subject was resolved with it
@@ -83,18 +83,20 @@ class Piece:
             values = pc.struct_field(values, name)
         return plain_values(values)
 
-    def _computed(self, of: Subject) -> pa.ChunkedArray:
+    def _computed(self, subject: Subject) -> pa.ChunkedArray:
         schema = self.file.schema
         columns = {}
-        for name in sorted({path[0] for path in of.term.fields}):
+        for name in sorted({path[0] for path in subject.term.fields}):
             root = schema.root(name)
             assert root is not None
             column = self._read(root)
             columns[name] = column.cast(without_extension(column.type))
         try:
-            return evaluated(of.term, columns)
+            return evaluated(subject.term, columns)
         except PredicateError as error:
-            raise IndexSpecError(f"{self.file.name}: no index on {of.term}: {error}") from error
+            raise IndexSpecError(
+                f"{self.file.name}: no index on {subject.term}: {error}"
+            ) from error
 
     def _read(self, root: Root | None, *, physical: bool = False) -> pa.ChunkedArray:
         assert root is not None
@@ -143,10 +145,10 @@ def pieces(file: OpenedFile, leaves: Sequence[int], groups: range) -> Iterator[P
         yield Piece(file, first_row, stop)
 
 
-def leaves_of(file: OpenedFile, of: Subject) -> list[Leaf]:
+def leaves_of(file: OpenedFile, subject: Subject) -> list[Leaf]:
     """Returns the leaves that an index is built of. The leaves of the first field come first."""
     leaves = []
-    for path in [of.term.path] if of.term.path else sorted(of.term.fields):
+    for path in [subject.term.path] if subject.term.path else sorted(subject.term.fields):
         field_leaves = [leaf for leaf in file.schema.leaves if leaf.path[: len(path)] == path]
         leaves += field_leaves
     return leaves

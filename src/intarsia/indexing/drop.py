@@ -128,7 +128,7 @@ def drop_indexes(
                 )
         now = report_of(open_file(file, file_system, sidecar=places))
         parquet_names = {
-            one.name for one in now.standard if places is None and is_standard(one.name)
+            one.name for one in now.standard if places is None and is_parquet_index_name(one.name)
         }
         untouched = tuple(name for name in names if name in parquet_names - {*dropped})
         reports.append(replace(now, dropped=dropped, kept=untouched))
@@ -184,7 +184,7 @@ def _names_to_drop(file: OpenedFile, places: Sidecars | None) -> set[str]:
     return held_names(file, places)
 
 
-def is_standard(name: str) -> bool:
+def is_parquet_index_name(name: str) -> bool:
     """True if a page index or a bloom filter has this name."""
     return name.rpartition(":")[2] in (PageIndex.kind, Bloom.kind)
 
@@ -193,7 +193,7 @@ def own_names(file: OpenedFile) -> set[str]:
     """Returns the names of a file's page indexes and bloom filters, including those written with
     it.
     """
-    return {one.name for one in standard_of(file) if is_standard(one.name)}
+    return {one.name for one in standard_of(file) if is_parquet_index_name(one.name)}
 
 
 def _is_own(name: str, files: Sequence[str], filesystem: Any, places: Sidecars | None) -> bool:
@@ -201,7 +201,7 @@ def _is_own(name: str, files: Sequence[str], filesystem: Any, places: Sidecars |
 
     ``add_indexes`` adds nothing to files without rows, so there is nothing to drop.
     """
-    if places is not None or not is_standard(name):
+    if places is not None or not is_parquet_index_name(name):
         return False
     opened = [open_file(file, filesystem) for file in files]
     return any(name in own_names(file) for file in opened) or not any(

@@ -47,12 +47,16 @@ class Gatherer(Protocol):
 
 
 def gatherer_for(
-    index: EmbeddedIndex, of: Subject, starts: Int64Array, work: Workspace
+    index: EmbeddedIndex, subject: Subject, starts: Int64Array, work: Workspace
 ) -> Gatherer:
     """Returns the gatherer for ``index``. ``starts`` are the first rows of its granules."""
     if isinstance(index, Summary):
-        return Summaries(index, of, starts)
-    return ExactKeys(index, of, starts, work) if index.exact else Fingerprints(index, starts, work)
+        return Summaries(index, subject, starts)
+    return (
+        ExactKeys(index, subject, starts, work)
+        if index.exact
+        else Fingerprints(index, starts, work)
+    )
 
 
 class _Entries:
@@ -106,10 +110,12 @@ class Fingerprints(_Entries):
 class ExactKeys(_Entries):
     """Gathers entries of values. Values are numbered as they appear and sorted at the end."""
 
-    def __init__(self, index: Inverted, of: Subject, starts: Int64Array, work: Workspace) -> None:
+    def __init__(
+        self, index: Inverted, subject: Subject, starts: Int64Array, work: Workspace
+    ) -> None:
         super().__init__(index, starts, work)
-        self.schema = pa.schema([("key", of.type), ("granule", pa.uint32())])
-        self._values = pa.array([], of.type)
+        self.schema = pa.schema([("key", subject.type), ("granule", pa.uint32())])
+        self._values = pa.array([], subject.type)
 
     def _numbers(self, keys: KeyArray) -> UInt64Array:
         assert isinstance(keys, pa.Array)
@@ -161,12 +167,12 @@ class ExactKeys(_Entries):
 class Summaries:
     """Makes the summary of each granule as soon as all its values are there."""
 
-    def __init__(self, index: Summary, of: Subject, starts: Int64Array) -> None:
+    def __init__(self, index: Summary, subject: Subject, starts: Int64Array) -> None:
         self._index, self._starts = index, starts
         self._pending_values: list[pa.Array] = []
         self._done = self._next = int(starts[0])
         self._batches: list[pa.RecordBatch] = []
-        empty = index.summarize(pa.array([], of.type), np.zeros(1, dtype=np.int64))
+        empty = index.summarize(pa.array([], subject.type), np.zeros(1, dtype=np.int64))
         _check_summaries(index, empty, 0)
         self._batches.append(empty)
         self.schema = empty.schema

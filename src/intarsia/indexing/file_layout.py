@@ -109,7 +109,7 @@ def compose(
     old = file.directory
     dropped_names = {*drop, *names_of(file, add)} - ({PageIndex.kind} - {*drop})
     entries = [entry for entry in (old.indexes if old else ()) if entry.name not in dropped_names]
-    new_parts = _standard(file, add, builder)
+    new_parts = _build_parquet_indexes(file, add, builder)
     carried_parts: list[ChunkPart[ByteRange]] = []
     footer, kept_bytes = file.footer, file.source.size
     is_scattered = not all(p.is_bloom for p in new_parts) and bool(page_index_places(file.metadata))
@@ -153,7 +153,7 @@ def compose(
     return out.closed(footer, directory, file.source)
 
 
-def _standard(
+def _build_parquet_indexes(
     file: OpenedFile, indexes: Sequence[IndexSpec], builder: Builder
 ) -> list[ChunkPart[bytes]]:
     """Builds the page indexes and bloom filters among ``indexes``.

@@ -13,8 +13,8 @@ from intarsia.file.open_file import OpenedFile
 from intarsia.index.parquet_indexes import Bloom, PageIndex
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
 from intarsia.index.section.probe import open_section
-from intarsia.indexing.build import check_index, check_indexes, on_of
-from intarsia.indexing.parquet_index_build import check_standard, groups_of
+from intarsia.indexing.build import check_index, check_indexes, indexed_expression
+from intarsia.indexing.parquet_index_build import check_parquet_index, groups_of
 from intarsia.parquet.schema import Schema
 from intarsia.pruning.term import columns_named
 
@@ -110,7 +110,7 @@ def is_present(file: OpenedFile, index: IndexSpec, *, beside: bool = False) -> b
     if isinstance(index, PageIndex):
         return _has_page_index(file, index)
     if isinstance(index, Bloom):
-        (leaf,) = check_standard(file, index)
+        (leaf,) = check_parquet_index(file, index)
         return all(
             file.chunk(group, leaf.index).bloom_filter_offset is not None
             for group in groups_of(file)
@@ -123,7 +123,7 @@ def is_present(file: OpenedFile, index: IndexSpec, *, beside: bool = False) -> b
 
 
 def _has_page_index(file: OpenedFile, index: PageIndex) -> bool:
-    bounded = {leaf.index for leaf in check_standard(file, index)}
+    bounded = {leaf.index for leaf in check_parquet_index(file, index)}
     chunks = [
         (group, leaf.index)
         for group in groups_of(file)
@@ -138,8 +138,14 @@ def _has_page_index(file: OpenedFile, index: PageIndex) -> bool:
 
 
 def _holds(file: OpenedFile, holder: Holder, index: EmbeddedIndex) -> bool:
-    of = check_index(file, index).term
-    index_key = index.kind, index.kind_version, on_of(index, of), of.meaning, _text(index.params)
+    term = check_index(file, index).term
+    index_key = (
+        index.kind,
+        index.kind_version,
+        indexed_expression(index, term),
+        term.meaning,
+        _text(index.params),
+    )
     for entry in holder.directory.indexes:
         entry_key = entry.kind, entry.kind_version, entry.on, entry.meaning, _text(entry.params)
         if entry_key == index_key:

@@ -67,7 +67,7 @@ class ChunkPart(Generic[Data]):
         return {"meta_data": place} if self.is_bloom else place
 
 
-def check_standard(file: OpenedFile, index: Standard) -> list[Leaf]:
+def check_parquet_index(file: OpenedFile, index: Standard) -> list[Leaf]:
     """Returns the columns that ``index`` is on. Raises ``IndexSpecError`` if one cannot have it."""
     names = index.columns if isinstance(index, PageIndex) else [index.on]
     if names is None:
@@ -101,7 +101,7 @@ def _misread_by_others(leaf: Leaf) -> str | None:
     return None
 
 
-def build_standard(
+def build_parquet_index(
     file: OpenedFile, index: Standard, groups: range | None = None
 ) -> Iterator[ChunkPart[bytes]]:
     """Yields what ``index`` adds to ``file``, chunk by chunk. A chunk keeps the page index it has.
@@ -122,7 +122,7 @@ def build_standard(
 def _due(file: OpenedFile, index: Standard, groups: range) -> Iterator[tuple[ChunkId, bool]]:
     """Yields the chunks that lack ``index``, each with True if its values must be read."""
     known = file.page_indexes
-    indexed_leaves = {leaf.index for leaf in check_standard(file, index)}
+    indexed_leaves = {leaf.index for leaf in check_parquet_index(file, index)}
     # Readers skip pages only where every column has an offset index.
     leaves = range(len(file.schema.leaves)) if isinstance(index, PageIndex) else indexed_leaves
     for group in groups:

@@ -33,15 +33,15 @@ from intarsia.indexing.build import (
     Built,
     Due,
     GroupProgress,
+    build_sections,
     check_index,
     due_of,
     gather,
     mapped_section,
-    sections_of,
     write_built,
 )
 from intarsia.indexing.entry_collector import Gatherer, gatherer_for
-from intarsia.indexing.parquet_index_build import ChunkPart, build_standard, groups_of
+from intarsia.indexing.parquet_index_build import ChunkPart, build_parquet_index, groups_of
 from intarsia.io.external_sort import Workspace, on_disk
 from intarsia.row_ranges import Int64Array
 
@@ -107,7 +107,7 @@ def gather_part(
 
 
 def _chunk_tables(file: OpenedFile, index: Standard, groups: range) -> Iterator[pa.Table]:
-    for part in build_standard(file, index, groups):
+    for part in build_parquet_index(file, index, groups):
         if part.name == "offset_index":  # granules are its pages
             file.page_indexes.learn(part.chunk, part.data)
         columns = [[part.chunk[0]], [part.chunk[1]], [part.name], [part.data]]
@@ -155,7 +155,7 @@ class FromParts:
         Raises ``FormatError`` if a part has other granules than the file.
         """
         due, gathered = self._gathered(file, indexes, work)
-        return sections_of(due, gathered, file_id, work)
+        return build_sections(due, gathered, file_id, work)
 
     def write_one(self, file: OpenedFile, number: int, file_id: str, path: Path) -> None:
         """Writes the section of one index, given by its number, for ``FromSections``.
@@ -177,7 +177,7 @@ class FromParts:
         self, file: OpenedFile, indexes: Sequence[EmbeddedIndex], work: Workspace
     ) -> tuple[list[Due], list[Gatherer]]:
         due = due_of(file, indexes, groups_of(file))
-        gathered = [gatherer_for(one.index, one.of, one.starts, work) for one in due]
+        gathered = [gatherer_for(one.index, one.subject, one.starts, work) for one in due]
         for one, gatherer in zip(due, gathered, strict=True):
             for part in range(self.count):
                 with self._opened(part, one.index) as batches:
@@ -220,10 +220,10 @@ class FromSections:
         """Returns the sections that were made."""
         sections = []
         for index in indexes:
-            of = check_index(file, index)
+            subject = check_index(file, index)
             with on_disk():
                 path = self.fetch(self.parts.indexes.index(index), work)
-                sections.append(Built(index, mapped_section(path, index), of.term))
+                sections.append(Built(index, mapped_section(path, index), subject.term))
                 work.release(path)
         return sections
 
