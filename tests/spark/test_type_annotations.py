@@ -111,7 +111,7 @@ def test_columns_that_are_not_alike_are_left_as_they_are(other, spark, tmp_path)
     put(tmp_path / "a.parquet", range(10), {"e": ENUM})
     put(tmp_path / "b.parquet", range(10), other)
     before = contents(tmp_path)
-    with pytest.raises(ia.UnsupportedError, match="'e' is ENUM in some files, and not in all"):
+    with pytest.raises(ia.UnsupportedError, match="'e' is ENUM in some files, but not in all"):
         ias.optimize(spark, tmp_path)
     assert contents(tmp_path) == before
 
