@@ -137,7 +137,9 @@ def test_files_with_other_names_are_warned_of(file):
     other = file.with_name("other.parquet")
     os.link(file, other)
     old = other.read_bytes()
-    with pytest.warns(ia.IntarsiaWarning, match=r"t\.parquet: has 2 names .*keep the old file"):
+    with pytest.warns(
+        ia.IntarsiaWarning, match=r"t\.parquet: the file has 2 names .*keep the old file"
+    ):
         ia.add_indexes(file, INDEXED)
     assert other.read_bytes() == old
     assert other.stat().st_nlink == file.stat().st_nlink == 1

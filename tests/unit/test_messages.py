@@ -289,7 +289,7 @@ def test_page_indexes_are_dropped_by_all_of_their_columns(tmp_path):
     before = path.read_bytes()
     advised = [ia.PageIndex(["k", "m"])]
     ia.add_indexes(path, advised)
-    with pytest.raises(ia.IndexSpecError, match=r"dropped together: page_index; .* are of k, m"):
+    with pytest.raises(ia.IndexSpecError, match=r"dropped together, as page_index; .* for k, m"):
         ia.drop_indexes(path, ["page_index(k)"])
     ia.drop_indexes(path, advised)
     assert path.read_bytes() == before

@@ -196,7 +196,7 @@ def _remaining_groups(file: OpenedFile, request: Request, constants: Constants) 
 def _reason(
     number: int,
     proposals: Sequence[Proposal],
-    now: float,
+    current_bytes: float,
     total: float,
     tried: Mapping[str, float],
     *,
@@ -207,7 +207,7 @@ def _reason(
         return ", ".join(serving)
     if not total:
         return "partition values answer it"
-    if now < _MIN_SAVED_SHARE * total:
+    if current_bytes < _MIN_SAVED_SHARE * total:
         return "statistics and existing indexes leave little to read"
     if not tried:
         return f"no {'other ' if is_indexed else ''}kind of index answers it"
@@ -392,13 +392,13 @@ class _Adviser:
         share = self._share_of_values(views, added[-1])
         if share > _MANY_VALUES_SHARE and share * rows > _MAX_VALUES:
             return None
-        size = sum(self._size(views, one) for one in added)
+        size = sum(self._size(views, added_index) for added_index in added)
         return _Option(added, *self._estimator.measured(views), views, size)
 
     def _saved_share(self, number: int, read: float) -> float:
         """Returns the share of the bytes a filter reads now that it would no longer read."""
-        now = self.reads[number]
-        return 1 - read / now if now else 0.0
+        current_bytes = self.reads[number]
+        return 1 - read / current_bytes if current_bytes else 0.0
 
     def _gain(self, reads: Sequence[float]) -> float:
         saved_shares = (self._saved_share(number, read) for number, read in enumerate(reads))
@@ -417,8 +417,8 @@ class _Adviser:
         shares = [0.0]
         for view in views:
             sections = view.file.sections
-            own = next((e for e in sections.entries if e.name == spec_name(index)), None)
-            resolved = None if own is None else sections.resolved(own)
+            entry = next((e for e in sections.entries if e.name == spec_name(index)), None)
+            resolved = None if entry is None else sections.resolved(entry)
             values = None if resolved is None else sections.values(resolved)
             shares.append(0.0 if values is None else len(values) / max(view.file.num_rows, 1))
         return max(shares)

@@ -67,32 +67,33 @@ class ReadCostEstimator:
         sampled = self._sampled()
         self.sampled_groups = sum(map(len, sampled.values()))
         self.views = tuple(
-            View(sample_of(members[at].file, groups), members[at]) for at, groups in sampled.items()
+            View(sample_of(members[position].file, groups), members[position])
+            for position, groups in sampled.items()
         )
         """The sample, without embedded indexes."""
         self.sampled_rows = sum(view.file.num_rows for view in self.views)
         self.most_rows = max((member.file.num_rows for member in members), default=0)
         """Rows of the largest file."""
         numbers = range(len(requests))
-        every = [range(len(member.file.metadata.row_groups)) for member in members]
-        self.totals = [sum(self._bytes(number, every).values()) for number in numbers]
+        all_groups = [range(len(member.file.metadata.row_groups)) for member in members]
+        self.totals = [sum(self._bytes(number, all_groups).values()) for number in numbers]
         """Bytes of each filter's columns, in all files."""
         self._matching_bytes = [
             self._bytes(number, [member.remaining_groups[number] for member in members])
             for number in numbers
         ]
-        chosen = [sampled.get(at, ()) for at in range(len(members))]
+        chosen = [sampled.get(position, ()) for position in range(len(members))]
         self._sampled_bytes = [
             self._bytes(
                 number,
                 [
-                    set(own) & set(m.remaining_groups[number])
-                    for own, m in zip(chosen, members, strict=True)
+                    set(sampled_file_groups) & set(m.remaining_groups[number])
+                    for sampled_file_groups, m in zip(chosen, members, strict=True)
                 ],
             )
             for number in numbers
         ]
-        groups = sum(map(len, every))
+        groups = sum(map(len, all_groups))
         self._group_bytes = [total / max(groups, 1) for total in self.totals]
         self._scales = [1.0 for _ in numbers]
 
@@ -116,8 +117,8 @@ class ReadCostEstimator:
         writers = dict.fromkeys(member.writer for member in self._members)
         candidates = [
             [
-                (at, group)
-                for at, member in enumerate(self._members)
+                (position, group)
+                for position, member in enumerate(self._members)
                 for group in member.remaining_groups[number]
                 if member.writer == writer
             ]
@@ -125,24 +126,24 @@ class ReadCostEstimator:
             for number in range(len(self._requests))
         ]
         for i in range(_GROUPS_PER_FILTER):  # the first for every filter, then the second, …
-            for left in candidates:
-                count = min(_GROUPS_PER_FILTER, len(left))
+            for remaining in candidates:
+                count = min(_GROUPS_PER_FILTER, len(remaining))
                 if i >= count or (i and rows >= _MAX_SAMPLE_ROWS):
                     continue
-                at, group = left[(2 * i + 1) * len(left) // (2 * count)]
-                if group not in chosen.get(at, ()):
-                    rows += self._members[at].file.num_rows_in(group)
-                    chosen.setdefault(at, set()).add(group)
-        return {at: sorted(groups) for at, groups in sorted(chosen.items())}
+                position, group = remaining[(2 * i + 1) * len(remaining) // (2 * count)]
+                if group not in chosen.get(position, ()):
+                    rows += self._members[position].file.num_rows_in(group)
+                    chosen.setdefault(position, set()).add(group)
+        return {position: sorted(groups) for position, groups in sorted(chosen.items())}
 
     def _bytes(self, number: int, groups: Sequence[Any]) -> Counter[str]:
         """Returns the bytes of a filter's columns in some row groups of each file, by writer."""
         size = Counter[str]()
-        for member, own in zip(self._members, groups, strict=True):
+        for member, file_groups in zip(self._members, groups, strict=True):
             roots = roots_to_read(member.file, self._requests[number], member.constants)
             size[member.writer] += sum(
                 member.file.chunk(group, leaf).total_compressed_size
-                for group in own
+                for group in file_groups
                 for root in roots
                 for leaf in root.leaves
             )

@@ -235,25 +235,27 @@ def add_indexes(
     _check_unfit(unfit)
     steps_done = _Steps(progress, files, steps)
     reports = []
-    for at, file in enumerate(files):
-        steps_done.begin(at)
+    for number, file in enumerate(files):
+        steps_done.begin(number)
         version = version_of(file, file_system)
         with quiet(), _naming(file):
             opened = open_file(file, file_system, sidecar=places)
             choice = choose(opened, indexes, anew=replace, beside=places is not None)
             names = names_of(opened, choice.due)
             has_standard = any(isinstance(index, Standard) for index in choice.due)
-            before = _parquet_reports(opened) if has_standard else []
+            reports_before = _parquet_reports(opened) if has_standard else []
         if choice.due:
             if places is None:
                 warn_of_names(file, file_system)
             with quiet(), _naming(file):
                 add_to(opened, choice.due, file_system, version, places, steps_done)
-        now = report_of(open_file(file, file_system, sidecar=places))
-        added = _added(names, before, now.standard)
-        present = {one.name for one in now.standard} - {*added}
-        untouched = (*choice.there, *(name for name in names if name in present))
-        reports.append(_with_unfit(dataclasses.replace(now, added=added, kept=untouched), choice))
+        report = report_of(open_file(file, file_system, sidecar=places))
+        added = _added(names, reports_before, report.standard)
+        present_names = {index_report.name for index_report in report.standard} - {*added}
+        untouched = (*choice.present, *(name for name in names if name in present_names))
+        reports.append(
+            _with_unfit(dataclasses.replace(report, added=added, kept=untouched), choice)
+        )
     steps_done.end()
     return reports
 
@@ -265,15 +267,21 @@ def _with_unfit(report: IndexReport, choice: Choice) -> IndexReport:
 
 
 def _added(
-    names: Iterable[str], before: Sequence[StandardReport], now: Sequence[StandardReport]
+    names: Iterable[str],
+    reports_before: Sequence[StandardReport],
+    reports_now: Sequence[StandardReport],
 ) -> tuple[str, ...]:
     """Returns those of ``names`` that were added to the file.
 
     Page indexes and bloom filters count only if the file has them now: a file without rows gets
     none. Page indexes that the file already had do not count.
     """
-    names_now = {one.name for one in now}
-    unchanged = {one.name for one in before if one.name == PageIndex.kind and one in now}
+    names_now = {report.name for report in reports_now}
+    unchanged = {
+        report.name
+        for report in reports_before
+        if report.name == PageIndex.kind and report in reports_now
+    }
     parquet_kinds = (PageIndex.kind, Bloom.kind)
     parquet_names = {name for name in names if name.rpartition(":")[2] in parquet_kinds}
     return tuple(
@@ -366,14 +374,14 @@ def list_indexes(
     names = {report.path: frozenset(entry.name for entry in report.entries) for report in reports}
     lacking = {path for paths in missing_in(names).values() for path in paths}
     specs = {name: spec for name, entry in known.items() if (spec := _spec(entry)) is not None}
-    for at, report in enumerate(reports):
+    for position, report in enumerate(reports):
         if report.path in lacking:
             others = [spec for name, spec in specs.items() if name not in names[report.path]]
             with quiet():
                 file = open_file(report.path, file_system, sidecar=places)
                 choice = choose(file, others, anew=True, beside=False)
             unknown = known.keys() - specs.keys() - names[report.path]
-            reports[at] = _with_unfit(report, choice.without(unknown))
+            reports[position] = _with_unfit(report, choice.without(unknown))
     return reports
 
 
@@ -397,11 +405,11 @@ class _Steps:
     ) -> None:
         self._progress, self._files = progress, files
         self._before = [0, *itertools.accumulate(steps)]
-        self._at = self._last = -1
+        self._number = self._last_reported = -1
 
-    def begin(self, at: int) -> None:
-        """Starts the file with the number ``at``."""
-        self._at = at
+    def begin(self, number: int) -> None:
+        """Starts the file with this number."""
+        self._number = number
         self(0)
 
     def __call__(self, done: int) -> None:
@@ -409,10 +417,12 @@ class _Steps:
 
         The last row group is reported only when the next file begins.
         """
-        now = min(self._before[self._at] + done, self._before[self._at + 1] - (done > 0))
-        if self._progress and now != self._last:
-            self._last = now
-            self._progress(self._files[self._at], now, self._before[-1])
+        total_done = min(
+            self._before[self._number] + done, self._before[self._number + 1] - (done > 0)
+        )
+        if self._progress and total_done != self._last_reported:
+            self._last_reported = total_done
+            self._progress(self._files[self._number], total_done, self._before[-1])
 
     def end(self) -> None:
         """Reports that all files are done."""
@@ -445,8 +455,9 @@ def report_of(file: OpenedFile) -> IndexReport:
 
 
 def standard_of(file: OpenedFile) -> tuple[StandardReport, ...]:
-    """Returns the reports of Parquet's own indexes of a file, and of another writer's list of
-    distinct values.
+    """Returns the reports of Parquet's own indexes of a file.
+
+    Includes another writer's list of distinct values.
     """
     return (*_parquet_reports(file), *strays(file))
 
@@ -479,10 +490,10 @@ def _index_places(
     with contextlib.suppress(FormatError):
         return all_as(columns, IndexPlaces)
     decoded: list[ColumnChunk | None] = []
-    for at in range(len(columns)):
+    for position in range(len(columns)):
         decoded.append(None)
         with contextlib.suppress(FormatError):
-            decoded[at] = columns[at]
+            decoded[position] = columns[position]
     return decoded
 
 

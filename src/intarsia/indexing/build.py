@@ -73,8 +73,9 @@ class Built:
 
 
 def indexed_expression(index: EmbeddedIndex, term: Term | None) -> str:
-    """Returns what an index is on, as the directory says it. A function has one canonical SQL
-    string.
+    """Returns what an index is on, as the directory says it.
+
+    A function has one canonical SQL string.
     """
     return index.on if term is None or term.path else term.sql
 
@@ -227,8 +228,8 @@ def build_sections(
 ) -> list[Built]:
     """Returns the section of each index from its gathered values."""
     return [
-        Built(one.index, _section(gatherer, one, file_id, work), one.subject.term)
-        for one, gatherer in zip(due, gathered, strict=True)
+        Built(due_index.index, _section(gatherer, due_index, file_id, work), due_index.subject.term)
+        for due_index, gatherer in zip(due, gathered, strict=True)
     ]
 
 
@@ -245,13 +246,16 @@ def gather(
     """
     stops = file.row_group_starts[1:]
     groups = groups_of(file) if groups is None else groups
-    gatherers = [gatherer_for(one.index, one.subject, one.starts, work) for one in due]
-    leaves = {leaf.index for one in due for leaf in leaves_of(file, one.subject)}
+    gatherers = [
+        gatherer_for(due_index.index, due_index.subject, due_index.starts, work)
+        for due_index in due
+    ]
+    leaves = {leaf.index for due_index in due for leaf in leaves_of(file, due_index.subject)}
     done = groups.start
     for piece in pieces(file, sorted(leaves), groups):
-        for one, gatherer in zip(due, gatherers, strict=True):
-            with placed(Where(file.name, column=one.index.on)):
-                for values in piece.values(one.index, one.subject):
+        for due_index, gatherer in zip(due, gatherers, strict=True):
+            with placed(Where(file.name, column=due_index.index.on)):
+                for values in piece.values(due_index.index, due_index.subject):
                     deadline.check()
                     gatherer.add(values)
         before, done = done, int(np.searchsorted(stops, piece.stop, side="right"))
@@ -264,9 +268,7 @@ def gather(
 def index_granule_starts(
     file: OpenedFile, index: EmbeddedIndex, subject: Subject, groups: range
 ) -> Int64Array:
-    """Returns the first rows of an index's granules in some row groups, and the row where these
-    end.
-    """
+    """Returns the first rows of an index's granules in some row groups, and the row after them."""
     if isinstance(index, DistinctIDX1):
         return file.row_group_starts[[groups.start, groups.stop]]
     leaf = leaves_of(file, subject)[0] if subject.term.path else None

@@ -126,12 +126,14 @@ def drop_indexes(
                     version,
                     places,
                 )
-        now = report_of(open_file(file, file_system, sidecar=places))
+        report = report_of(open_file(file, file_system, sidecar=places))
         parquet_names = {
-            one.name for one in now.standard if places is None and is_parquet_index_name(one.name)
+            index_report.name
+            for index_report in report.standard
+            if places is None and is_parquet_index_name(index_report.name)
         }
         untouched = tuple(name for name in names if name in parquet_names - {*dropped})
-        reports.append(replace(now, dropped=dropped, kept=untouched))
+        reports.append(replace(report, dropped=dropped, kept=untouched))
     if progress:
         progress(files[-1], len(files), len(files))
     return reports
@@ -148,7 +150,7 @@ def asked_of(
     """
     if all == (indexes is not None):
         raise IndexSpecError(
-            "indexes are named, or all=True drops every one that was added: one of the two"
+            "give either indexes, or all=True, which drops every index that was added"
         )
     if indexes is None:
         return None
@@ -190,10 +192,12 @@ def is_parquet_index_name(name: str) -> bool:
 
 
 def own_names(file: OpenedFile) -> set[str]:
-    """Returns the names of a file's page indexes and bloom filters, including those written with
-    it.
-    """
-    return {one.name for one in standard_of(file) if is_parquet_index_name(one.name)}
+    """Returns the names of a file's page indexes and bloom filters, added or not."""
+    return {
+        index_report.name
+        for index_report in standard_of(file)
+        if is_parquet_index_name(index_report.name)
+    }
 
 
 def _is_own(name: str, files: Sequence[str], filesystem: Any, places: Sidecars | None) -> bool:
@@ -220,9 +224,7 @@ def _sidecar_hint(name: str, files: Sequence[str], filesystem: Any, places: Side
 
 
 def held_names(file: OpenedFile, places: Sidecars | None) -> set[str]:
-    """Returns the names of all indexes that were added to a file, or to its sidecar, stale ones
-    included.
-    """
+    """Returns the names of all indexes that were added to a file or its sidecar, stale or not."""
     if places is not None:
         file.sections.check_beside()
         holder = file.sections.beside
@@ -257,8 +259,10 @@ def name_of(
     if isinstance(spec, PageIndex) and spec.columns:
         indexed_columns = _with_page_indexes(paged or file)
         if PageIndex.kind in known and indexed_columns - {*spec.columns}:
-            hint = f"those that were added are of {', '.join(sorted(indexed_columns))}"
-            raise IndexSpecError(f"{index}: page indexes are dropped together: page_index; {hint}")
+            hint = f"they were added for {', '.join(sorted(indexed_columns))}"
+            raise IndexSpecError(
+                f"{index}: page indexes can only be dropped together, as page_index; {hint}"
+            )
         return PageIndex.kind
     try:
         return names_of(file, [spec])[0]

@@ -146,11 +146,15 @@ class ExactKeys(_Entries):
         numbers = np.arange(len(self._values) + 1, dtype=np.uint64) << np.uint64(32)
         edges = np.searchsorted(merged, numbers)
         starts, counts = edges[:-1][order], np.diff(edges)[order]
-        at = 0
-        while at < len(order) or at == 0:
-            stop = at + max(1, int(np.searchsorted(np.cumsum(counts[at:]), BLOCK_ENTRIES)))
-            yield self._block(merged, order[at:stop], starts[at:stop], counts[at:stop])
-            at = stop
+        position = 0
+        while position < len(order) or position == 0:
+            stop = position + max(
+                1, int(np.searchsorted(np.cumsum(counts[position:]), BLOCK_ENTRIES))
+            )
+            yield self._block(
+                merged, order[position:stop], starts[position:stop], counts[position:stop]
+            )
+            position = stop
 
     def _block(
         self, merged: UInt64Array, order: Int64Array, starts: Int64Array, counts: Int64Array

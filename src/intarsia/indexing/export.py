@@ -75,8 +75,8 @@ def export_index(
     with contextlib.closing(FileSource(file_system, file_path)) as source:
         file = open_source(source, places=places_of(file_system, sidecar))
         target = resolve(out, filesystem)
-        if target[0].equals(file_system) and _is_one(file_system, file_path, target[1]):
-            raise PathError(f"{out}: the index is read from this file, which is not to be changed")
+        if target[0].equals(file_system) and _is_same_file(file_system, file_path, target[1]):
+            raise PathError(f"{out}: the index is read from this file; write it to another one")
         entry = _entry(file, index)
         window = file.sections.holders[entry].window(entry)
         _check(file, entry, window)
@@ -87,10 +87,10 @@ def export_index(
             sink.write(MAGIC)
 
 
-def _is_one(filesystem: pafs.FileSystem, one: str, other: str) -> bool:
+def _is_same_file(filesystem: pafs.FileSystem, path: str, other_path: str) -> bool:
     if isinstance(filesystem, pafs.LocalFileSystem):
-        one, other = os.path.realpath(one), os.path.realpath(other)
-    return one == other
+        path, other_path = os.path.realpath(path), os.path.realpath(other_path)
+    return path == other_path
 
 
 def _entry(file: OpenedFile, index: IndexSpec | str) -> IndexEntry:

@@ -72,11 +72,11 @@ def added_parts(file: OpenedFile, base: Footer) -> list[tuple[str, ChunkPart[Byt
     """Returns the page indexes and bloom filters that were added to a file, each with its name."""
     named_parts = []
     for leaf in file.schema.leaves:
-        for group, old in enumerate(base.metadata.row_groups):
-            now, before = file.column_chunk(group, leaf.index), old.columns[leaf.index]
+        for group, base_group in enumerate(base.metadata.row_groups):
+            chunk, base_chunk = file.column_chunk(group, leaf.index), base_group.columns[leaf.index]
             for name in ("column_index", "offset_index", "bloom_filter"):
-                place = _place(now, name)
-                if place is not None and place != _place(before, name):
+                place = _place(chunk, name)
+                if place is not None and place != _place(base_chunk, name):
                     part = ChunkPart((group, leaf.index), place, name)
                     bloom = index_name(leaf.name, Bloom.kind)
                     named_parts.append((bloom if part.is_bloom else PageIndex.kind, part))
@@ -180,17 +180,19 @@ class _Parts:
 
     def put(self, part: Part) -> int:
         """Appends ``part`` and returns its offset."""
-        at = self.end
+        offset = self.end
         self._parts.append(part)
-        self._part_at[at] = part
+        self._part_at[offset] = part
         self.end += part[1] if isinstance(part, tuple) else len(part)
-        return at
+        return offset
 
     def change(self, chunk: ChunkId, fields: Any) -> None:
         """Records new fields of a chunk's metadata."""
-        own = self.changes.setdefault(chunk, {})
+        chunk_fields = self.changes.setdefault(chunk, {})
         for name, value in fields.items():
-            own[name] = {**own.get(name, {}), **value} if isinstance(value, dict) else value
+            chunk_fields[name] = (
+                {**chunk_fields.get(name, {}), **value} if isinstance(value, dict) else value
+            )
 
     def closed(self, footer: bytes, directory: Directory, old: Source) -> Composed:
         """Returns all parts, the directory and the new footer. ``old`` is the file as it was."""

@@ -23,12 +23,12 @@ from intarsia.pruning.term import columns_named
 class Choice:
     """The indexes that one file is to be given, and those that it has or cannot have.
 
-    ``due`` are the indexes to build, ``there`` the names of those that the file has. ``unfit`` maps
-    the names of those that it cannot have to the reason.
+    ``due`` are the indexes to build, ``present`` the names of those that the file has. ``unfit``
+    maps the names of those that it cannot have to the reason.
     """
 
     due: tuple[IndexSpec, ...]
-    there: tuple[str, ...]
+    present: tuple[str, ...]
     unfit: Mapping[str, str]
     absent: Mapping[str, Sequence[str]]
     """The columns that the file lacks, by the names of the unfit indexes."""
@@ -40,7 +40,7 @@ class Choice:
         names = sorted(unknown)
         return Choice(
             self.due,
-            self.there,
+            self.present,
             {**self.unfit, **dict.fromkeys(names, "its kind is not known here")},
             {**self.absent, **dict.fromkeys(names, ())},
         )
@@ -55,8 +55,8 @@ class Choice:
     @property
     def why(self) -> str | None:
         """A message about the indexes that are not due. None if all are due."""
-        there = [f"it has {', '.join(self.there)} already"] if self.there else []
-        return "; ".join([*there, *self.unfit.values()]) or None
+        messages = [f"it has {', '.join(self.present)} already"] if self.present else []
+        return "; ".join([*messages, *self.unfit.values()]) or None
 
 
 def choose(file: OpenedFile, indexes: Sequence[IndexSpec], *, anew: bool, beside: bool) -> Choice:
@@ -66,7 +66,7 @@ def choose(file: OpenedFile, indexes: Sequence[IndexSpec], *, anew: bool, beside
     sidecar.
     """
     due: list[IndexSpec] = []
-    there: list[str] = []
+    present: list[str] = []
     unfit: dict[str, str] = {}
     absent: dict[str, Sequence[str]] = {}
     for index in indexes:
@@ -77,26 +77,26 @@ def choose(file: OpenedFile, indexes: Sequence[IndexSpec], *, anew: bool, beside
             absent[spec_name(index)] = _absent(file, index)
             continue
         if not anew and is_present(file, index, beside=beside):
-            there.append(spec_name(index))
+            present.append(spec_name(index))
         else:
             due.append(index)
-    return Choice(tuple(due), tuple(there), unfit, absent)
+    return Choice(tuple(due), tuple(present), unfit, absent)
 
 
 def _absent(file: OpenedFile, index: IndexSpec) -> list[str]:
     """Returns the columns that ``index`` needs and ``file`` lacks."""
     needed = (index.columns or ()) if isinstance(index, PageIndex) else [index.on]
-    return [name for on in needed for name in _absent_columns(on, file.schema)]
+    return [name for expression in needed for name in _absent_columns(expression, file.schema)]
 
 
-def _absent_columns(on: str, schema: Schema) -> list[str]:
-    """Returns the columns that an index on ``on``, a path or a function, needs and a file lacks."""
-    within = f"{on}."
-    if any(leaf.name == on or leaf.name.startswith(within) for leaf in schema.leaves):
+def _absent_columns(expression: str, schema: Schema) -> list[str]:
+    """Returns the columns that an index needs and a file lacks, given its path or function."""
+    within = f"{expression}."
+    if any(leaf.name == expression or leaf.name.startswith(within) for leaf in schema.leaves):
         return []
-    if not any(character in on for character in "()[]+-*"):
-        return [on]
-    return sorted(name for name in columns_named(on) if schema.root(name) is None)
+    if not any(character in expression for character in "()[]+-*"):
+        return [expression]
+    return sorted(name for name in columns_named(expression) if schema.root(name) is None)
 
 
 def is_present(file: OpenedFile, index: IndexSpec, *, beside: bool = False) -> bool:

@@ -98,9 +98,9 @@ def gather_part(
     due = due_of(file, [index for index in indexes if not isinstance(index, Standard)], groups)
     with Workspace() as work:
         gathered = gather(file, due, work, groups=groups)
-        for number, one, gatherer in zip(numbers, due, gathered, strict=True):
+        for number, due_index, gatherer in zip(numbers, due, gathered, strict=True):
             schema = gatherer.schema.with_metadata(
-                {_GRANULE_STARTS_KEY: one.starts.astype("<i8").tobytes()}
+                {_GRANULE_STARTS_KEY: due_index.starts.astype("<i8").tobytes()}
             )
             with create(number) as path:
                 _write(path, schema, gatherer.blocks())
@@ -164,9 +164,9 @@ class FromParts:
         """
         index = self.indexes[number]
         assert not isinstance(index, Standard)
-        for other in self.indexes:
-            if isinstance(other, Standard):
-                for part in self.standard(file, other):
+        for parquet_index in self.indexes:
+            if isinstance(parquet_index, Standard):
+                for part in self.standard(file, parquet_index):
                     if part.name == "offset_index":  # granules are its pages
                         file.page_indexes.learn(part.chunk, part.data)
         with Workspace() as work:
@@ -177,11 +177,14 @@ class FromParts:
         self, file: OpenedFile, indexes: Sequence[EmbeddedIndex], work: Workspace
     ) -> tuple[list[Due], list[Gatherer]]:
         due = due_of(file, indexes, groups_of(file))
-        gathered = [gatherer_for(one.index, one.subject, one.starts, work) for one in due]
-        for one, gatherer in zip(due, gathered, strict=True):
+        gathered = [
+            gatherer_for(due_index.index, due_index.subject, due_index.starts, work)
+            for due_index in due
+        ]
+        for due_index, gatherer in zip(due, gathered, strict=True):
             for part in range(self.count):
-                with self._opened(part, one.index) as batches:
-                    first = _first_granule(file, one, batches.schema)
+                with self._opened(part, due_index.index) as batches:
+                    first = _first_granule(file, due_index, batches.schema)
                     for batch in batches:
                         columns = batch.columns
                         block = pa.Table.from_arrays(columns, schema=gatherer.schema)

@@ -67,14 +67,14 @@ def rewrite(file: OpenedFile, composed: Composed, filesystem: Any, version: Vers
     link_target = _linked(file.name, filesystem)
     if link_target is not None:
         files_with_sidecars.append((link_target, Sidecars(pafs.LocalFileSystem())))
-    for one, places in files_with_sidecars:
-        check_can_carry(one, places)
-        one.sections.check_beside()  # last, because another writer may make one at any time
+    for target, places in files_with_sidecars:
+        check_can_carry(target, places)
+        target.sections.check_beside()  # last, because another writer may make one at any time
     if not replaced_by_store(file.name, file.source, composed, filesystem, version):
         _replace(file, composed, filesystem, version)
-    for one, places in files_with_sidecars:
-        if one.sections.beside is not None:  # including one that another writer made meanwhile
-            carry_sidecar(one, open_file(one.name, places.filesystem), places)
+    for target, places in files_with_sidecars:
+        if target.sections.beside is not None:  # including one that another writer made meanwhile
+            carry_sidecar(target, open_file(target.name, places.filesystem), places)
 
 
 def _linked(path: str, filesystem: Any) -> OpenedFile | None:
@@ -105,6 +105,6 @@ def _check_same(file: OpenedFile, filesystem: Any) -> None:
     """Raises ``PathError`` if a file has another footer now: this storage gives no version of
     files.
     """
-    now = open_file(file.name, filesystem)
-    if (now.source.size, now.footer) != (file.source.size, file.footer):
+    current = open_file(file.name, filesystem)
+    if (current.source.size, current.footer) != (file.source.size, file.footer):
         raise changed(file.name)

@@ -33,9 +33,7 @@ class SidecarReplaced(PathError):  # noqa: N818 # a signal to try again
 
 
 def only_embedded(indexes: Sequence[IndexSpec]) -> list[EmbeddedIndex]:
-    """Returns all ``indexes``. Raises ``IndexSpecError`` for Parquet's own, which only files can
-    hold.
-    """
+    """Returns all ``indexes``. Raises ``IndexSpecError`` for those that only files can hold."""
     embedded: list[EmbeddedIndex] = []
     for index in indexes:
         if isinstance(index, Standard):
@@ -106,8 +104,9 @@ def check_can_carry(file: OpenedFile, places: Sidecars) -> None:
 
 
 def carry_sidecar(old: OpenedFile, new: OpenedFile, places: Sidecars) -> None:
-    """Rewrites the sidecar of ``old``, if it has one now, for the file ``new``, which has the same
-    rows.
+    """Rewrites the sidecar of ``old`` for the file ``new``, which has the same rows.
+
+    Does nothing if ``old`` has no sidecar now.
     """
     holder = old.sections.beside
     if holder is None:
@@ -148,15 +147,15 @@ def _replace(
     """
     assert file.beside is not None
     parts: list[ByteRange | memoryview] = []
-    entries, at = [], len(MAGIC)
+    entries, offset = [], len(MAGIC)
     for entry in kept_entries:
         parts.append((entry.offset, entry.length))
-        entries.append(replace(entry, offset=at))
-        at += entry.length
-    for one in built:
-        parts.append(one.section.data)
-        entries.append(one.entry(at))
-        at += len(one.section.data)
+        entries.append(replace(entry, offset=offset))
+        offset += entry.length
+    for built_index in built:
+        parts.append(built_index.section.data)
+        entries.append(built_index.entry(offset))
+        offset += len(built_index.section.data)
     with _exclusive(file.name, before, places):
         check()
         if entries:
@@ -170,7 +169,7 @@ def _replace(
                         copy_into(WindowSource(old.source, *part), out)
                     else:
                         out.write(part)
-                out.write(encode_end(directory, file.beside.owner(file.footer), at))
+                out.write(encode_end(directory, file.beside.owner(file.footer), offset))
         for path in before:
             check_may_write(places.filesystem, path)
             try:
@@ -191,9 +190,9 @@ def _exclusive(path: str, before: Sequence[str], places: Sidecars) -> Iterator[N
     local = local_path(path, places.filesystem)
     with contextlib.nullcontext() if local is None else locked(local):
         places.forget(path)
-        now = [*places.paths(path)]
+        current_paths = [*places.paths(path)]
         places.check_listed(path)
-        if now != [*before]:
+        if current_paths != [*before]:
             raise SidecarReplaced(
                 f"{path}: another writer changed its sidecar, which was left as it is"
             )

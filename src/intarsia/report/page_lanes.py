@@ -182,15 +182,18 @@ def lane_of(
 
 def _place(pages: Pages, chunks: Sequence[ChunkMap], first: int, last: int) -> str:
     """Returns a text that names the pages of a cell."""
-    one, other = chunks[pages.chunk[first]], chunks[pages.chunk[last]]
-    at, to = int(pages.number[first]), int(pages.number[last])
-    if first == last and one.index is None:
-        return f"row group {one.row_group:,}, the whole chunk"
+    first_chunk, last_chunk = chunks[pages.chunk[first]], chunks[pages.chunk[last]]
+    first_page, last_page = int(pages.number[first]), int(pages.number[last])
+    if first == last and first_chunk.index is None:
+        return f"row group {first_chunk.row_group:,}, the whole chunk"
     if first == last:
-        return f"row group {one.row_group:,}, page {at:,}"
-    if one is other:
-        return f"row group {one.row_group:,}, pages {at:,}–{to:,}"
-    return f"row group {one.row_group:,}, page {at:,} – row group {other.row_group:,}, page {to:,}"
+        return f"row group {first_chunk.row_group:,}, page {first_page:,}"
+    if first_chunk is last_chunk:
+        return f"row group {first_chunk.row_group:,}, pages {first_page:,}–{last_page:,}"
+    return (
+        f"row group {first_chunk.row_group:,}, page {first_page:,} – "
+        f"row group {last_chunk.row_group:,}, page {last_page:,}"
+    )
 
 
 def _fate(chosen: int, count: int) -> str:

@@ -146,8 +146,10 @@ def tables_above(
         candidates = [(folder, kind) for folder, kind in logs if folder not in _shared_folders()]
     else:
         candidates = [(folder, kind) for kind in kinds for folder in _above(map(_folder_of, paths))]
-    has_log = all_awaited([partial(_has_log, inner_system, *one) for one in candidates])
-    return dict(one for one, is_table in zip(candidates, has_log, strict=True) if is_table)
+    has_log = all_awaited([partial(_has_log, inner_system, *candidate) for candidate in candidates])
+    return dict(
+        candidate for candidate, is_table in zip(candidates, has_log, strict=True) if is_table
+    )
 
 
 def _unwrapped_all(filesystem: pafs.FileSystem, paths: Iterable[str]) -> list[str]:
@@ -195,8 +197,8 @@ def _shared_folders() -> set[str]:
 
     A log in one of these says nothing about the folders below.
     """
-    own = list(filter(os.path.isabs, (os.path.expanduser("~"), tempfile.gettempdir())))
-    return set(_above([*own, *map(os.path.realpath, own)]))
+    system_folders = list(filter(os.path.isabs, (os.path.expanduser("~"), tempfile.gettempdir())))
+    return set(_above([*system_folders, *map(os.path.realpath, system_folders)]))
 
 
 def _folder_of(path: str) -> str:
@@ -207,10 +209,12 @@ def _above(folders: Iterable[str]) -> dict[str, None]:
     """Returns these folders and all above them, without the root of the file system."""
     folders_above: dict[str, None] = {}
     for folder in folders:
-        at = folder
-        while at not in folders_above and at and not at.endswith(("/", ":")):  # a URL's start
-            folders_above[at] = None
-            at = at.rpartition("/")[0]
+        parent = folder
+        while (
+            parent not in folders_above and parent and not parent.endswith(("/", ":"))
+        ):  # a URL's start
+            folders_above[parent] = None
+            parent = parent.rpartition("/")[0]
     return folders_above
 
 
@@ -287,21 +291,29 @@ def _tables_by_file(
 
 def _absolute(folder: str, filesystem: pafs.FileSystem) -> str:
     """Returns a folder of the innermost file system, spelled as ``tables_above`` does."""
-    inner_system, at = unwrapped(folder, filesystem)
-    return os.path.abspath(at) if isinstance(inner_system, pafs.LocalFileSystem) else at
+    inner_system, inner_path = unwrapped(folder, filesystem)
+    return (
+        os.path.abspath(inner_path)
+        if isinstance(inner_system, pafs.LocalFileSystem)
+        else inner_path
+    )
 
 
 def _real(path: str, filesystem: pafs.FileSystem) -> str:
     """Returns a path without links in the innermost file system."""
-    inner_system, at = unwrapped(path, filesystem)
-    return os.path.realpath(at) if isinstance(inner_system, pafs.LocalFileSystem) else at
+    inner_system, inner_path = unwrapped(path, filesystem)
+    return (
+        os.path.realpath(inner_path)
+        if isinstance(inner_system, pafs.LocalFileSystem)
+        else inner_path
+    )
 
 
 def _innermost(path: str, folders: Mapping[str, str]) -> str | None:
-    at = path.strip("/")
-    while at and at not in folders:
-        at = at.rpartition("/")[0]
-    return folders.get(at)
+    folder = path.strip("/")
+    while folder and folder not in folders:
+        folder = folder.rpartition("/")[0]
+    return folders.get(folder)
 
 
 # --- files of deletes ----------------------------------------------------------------------------

@@ -151,8 +151,8 @@ def write_dataset(
     if _limit("min_rows_per_group", min_rows_per_group, 0) > rows_per_group:
         raise ValueError("min_rows_per_group is more than max_rows_per_group")
     schema, batches = _rows_of(data, schema)
-    parts = _partitioning_of(partitioning, partitioning_flavor, schema)
-    keys = [name for name in parts.schema.names if name in schema.names] if parts else []
+    scheme = _partitioning_of(partitioning, partitioning_flavor, schema)
+    keys = [name for name in scheme.schema.names if name in schema.names] if scheme else []
     stored_schema = pa.schema([f for f in schema if f.name not in keys], metadata=schema.metadata)
     file_system, base = resolve(base_dir, filesystem)
     base = base.rstrip("/")
@@ -180,7 +180,7 @@ def write_dataset(
     try:
         for table in _steps(batches, schema):
             row_bytes = table.nbytes / table.num_rows
-            for (folder, prefix), rows in _partitions(table, keys, parts, partitions):
+            for (folder, prefix), rows in _partitions(table, keys, scheme, partitions):
                 writer.add(f"{base}/{folder}".rstrip("/"), prefix, rows, row_bytes)
         writer.finish()
     except BaseException as error:
@@ -370,7 +370,7 @@ def _partitioning_of(
 
 
 def _partitions(
-    table: pa.Table, keys: Sequence[str], parts: pads.Partitioning | None, max_partitions: int
+    table: pa.Table, keys: Sequence[str], scheme: pads.Partitioning | None, max_partitions: int
 ) -> Iterator[tuple[tuple[str, str], pa.Table]]:
     """Yields the rows of each partition, with its folder and the prefix of its files' names.
 
@@ -379,7 +379,7 @@ def _partitions(
     if not keys:
         yield ("", ""), table
         return
-    assert parts is not None
+    assert scheme is not None
     values = {str(number): table.column(name) for number, name in enumerate(keys)}
     numbered = pa.table({**values, "rows": np.arange(table.num_rows)})
     groups = numbered.group_by([*values], use_threads=False).aggregate([("rows", "list")])
@@ -396,7 +396,7 @@ def _partitions(
             pc.field(name) == value if value.is_valid else pc.field(name).is_null()
             for name, value in zip(keys, scalars, strict=True)
         )
-        folder, prefix = parts.format(reduce(and_, tests))
+        folder, prefix = scheme.format(reduce(and_, tests))
         if {".", ".."} & {*folder.split("/")} or "/" in prefix:
             message = (
                 "these values lead to another folder; partitioning_flavor='hive' can store them"

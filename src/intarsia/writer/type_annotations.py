@@ -128,9 +128,12 @@ def agreed_alone(
 ) -> dict[str, Mapping[Place, Annotation]]:
     """Returns the same as ``agreed``, without columns that raise there or that ``schema`` lacks."""
     agreed_annotations: dict[str, Mapping[Place, Annotation]] = {}
-    for name in dict.fromkeys(name for _, own in files for name in own):
+    for name in dict.fromkeys(name for _, file_annotations in files for name in file_annotations):
         if name in schema.names:
-            alone = [(types, {name: own[name]} if name in own else {}) for types, own in files]
+            alone = [
+                (types, {name: file_annotations[name]} if name in file_annotations else {})
+                for types, file_annotations in files
+            ]
             with contextlib.suppress(UnsupportedError):
                 agreed_annotations |= agreed(alone, schema, "")
     return agreed_annotations
@@ -138,7 +141,7 @@ def agreed_alone(
 
 def _agree(one: Mapping[Place, Annotation], other: Mapping[Place, Annotation]) -> bool:
     return one.keys() == other.keys() and all(
-        annotation.is_equivalent(other[at]) for at, annotation in one.items()
+        annotation.is_equivalent(other[place]) for place, annotation in one.items()
     )
 
 
@@ -161,7 +164,10 @@ def placed(annotations: Annotations, schema: pa.Schema, options: Mapping[str, An
         places = _places(written, root)
         for place, annotation in annotations.get(root.name, {}).items():
             fields[places[place]] = annotation.fields
-    elements = {at: amended(written.elements[at], **own) for at, own in fields.items()}
+    elements = {
+        position: amended(written.elements[position], **element_fields)
+        for position, element_fields in fields.items()
+    }
     ordered = [
         leaf.name
         for leaf in written.leaves
