@@ -151,9 +151,10 @@ def add_indexes(
     column goes without its index, and a warning is issued. If an index cannot be built because of a
     file's values, the files before it keep their new indexes.
 
-    Page indexes and bloom filters are Parquet's own: other readers use them as well. A chunk that
-    has a page index keeps it. A chunk gets none if one of its pages begins within a row. It gets no
-    bounds if its values have no order or include a NaN.
+    Page indexes and bloom filters are Parquet's own ("Page Index" and "Bloom Filter" in the
+    specification): other readers use them as well. A chunk that has a page index keeps it. A chunk
+    gets none if one of its pages begins within a row. It gets no bounds if its values have no order
+    or include a NaN.
 
     Parameters
     ----------

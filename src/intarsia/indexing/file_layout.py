@@ -101,9 +101,10 @@ def compose(
 ) -> Composed:
     """Returns ``file`` with the indexes ``add`` and without the indexes named in ``drop``.
 
-    If nothing is taken away, the whole old file is kept, and nothing follows it if nothing is new.
-    Otherwise the result begins with the file as it was before indexes were added. The new parts are
-    partly files in ``work``. Raises ``FormatError`` as ``base_of`` does.
+    If no index is dropped or replaced, the whole old file is kept and the new parts follow it.
+    Otherwise the result begins with the file as it was before indexes were added, and remaining
+    indexes are copied. Some of the new parts are files in ``work``. Raises ``FormatError`` as
+    ``base_of`` does.
     """
     builder = builder or FromPages()
     old = file.directory
