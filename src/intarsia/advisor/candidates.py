@@ -27,8 +27,9 @@ def tests_in(requests: Sequence[Request]) -> list[Predicate]:
 
 
 def page_index_for(files: Sequence[OpenedFile], requests: Sequence[Request]) -> PageIndex | None:
-    """Returns a page index of the compared columns that lack one in some chunk. Returns None if
-    none does.
+    """Returns a page index of the compared columns that lack one in some chunk.
+
+    Returns None if no column lacks one.
     """
     paths = {test.term.path for test in tests_in(requests) if isinstance(test, Test)} - {()}
     columns = {
@@ -47,8 +48,9 @@ def page_index_for(files: Sequence[OpenedFile], requests: Sequence[Request]) -> 
 def indexes_for(
     file: OpenedFile, requests: Sequence[Request], constants: Constants
 ) -> list[IndexSpec]:
-    """Returns the bloom filters and embedded indexes that might answer a filter and that the file
-    lacks.
+    """Returns the indexes that might answer a filter and that the file lacks.
+
+    Page indexes are left to ``page_index_for``.
     """
     index_of: dict[str, IndexSpec] = {}
     for request in requests:

@@ -387,8 +387,9 @@ def list_indexes(
 
 
 def _spec(entry: IndexEntry) -> IndexSpec | None:
-    """Returns the index that a directory entry describes. Returns None if its kind is not
-    registered.
+    """Returns the index that a directory entry describes.
+
+    Returns None if its kind is not registered.
     """
     try:
         return make(entry.kind, entry.on, entry.params)
@@ -397,8 +398,9 @@ def _spec(entry: IndexEntry) -> IndexSpec | None:
 
 
 class _Steps:
-    """Calls ``Progress`` with the row groups done in all files, given those done in the current
-    file.
+    """Calls ``Progress`` with the row groups done in all files.
+
+    It is given those done in the current file.
     """
 
     def __init__(
@@ -483,10 +485,9 @@ def _parquet_reports(file: OpenedFile) -> list[StandardReport]:
 def _index_places(
     columns: Sequence[ColumnChunk],
 ) -> Sequence[ColumnChunk | IndexPlaces | None]:
-    """Returns where the indexes of a row group's chunks are. A chunk that cannot be decoded gives
-    None.
+    """Returns where the indexes of a row group's chunks are.
 
-    ``verify`` says why a chunk cannot be decoded.
+    A chunk that cannot be decoded gives None; ``verify`` says why.
     """
     with contextlib.suppress(FormatError):
         return all_as(columns, IndexPlaces)
@@ -499,8 +500,9 @@ def _index_places(
 
 
 def strays(file: OpenedFile) -> tuple[StandardReport, ...]:
-    """Returns the report of the list of distinct values that another writer left, if it is
-    readable.
+    """Returns the report of the list of distinct values that another writer left.
+
+    Returns nothing if there is none, or it is not readable.
     """
     try:
         value_list = stray_list(file)

@@ -81,8 +81,9 @@ def indexed_expression(index: EmbeddedIndex, term: Term | None) -> str:
 
 
 def names_of(file: OpenedFile, indexes: Sequence[IndexSpec]) -> list[str]:
-    """Returns the names that indexes have once they are in ``file``. Raises ``IndexSpecError`` if
-    two are equal.
+    """Returns the names that indexes have once they are in ``file``.
+
+    Raises ``IndexSpecError`` if two names are equal.
     """
     names = []
     for index in indexes:
@@ -118,8 +119,9 @@ def new_file_id() -> str:
 
 
 def check_index(file: OpenedFile, index: EmbeddedIndex) -> Subject:
-    """Returns the values that ``index`` is on. Raises ``IndexSpecError`` if the file cannot have
-    it.
+    """Returns the subject of ``index``: the values that it is on.
+
+    Raises ``IndexSpecError`` if the file cannot have the index.
     """
     try:
         return subject_of(file.columns, index)
@@ -205,10 +207,10 @@ def due_of(file: OpenedFile, indexes: Sequence[EmbeddedIndex], groups: range) ->
 def granule_blocks(
     file: OpenedFile, index: EmbeddedIndex, subject: Subject, starts: Int64Array, groups: range
 ) -> Blocks | None:
-    """Returns the blocks of granules of an index, each of ``granule_rows`` rows or
-    ``_BLOCK_BYTES``.
+    """Returns the blocks of granules of an index.
 
-    Returns None if a block would have one granule, or all.
+    A block has ``granule_rows`` rows or ``_BLOCK_BYTES``. Returns None if it would have one
+    granule, or all.
     """
     if not (isinstance(index, Inverted) and index.has_blocks) or index.exact:
         return None

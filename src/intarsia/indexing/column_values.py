@@ -48,8 +48,9 @@ class Piece:
         self._columns: dict[tuple[str, tuple[int, ...], bool], pa.ChunkedArray] = {}
 
     def values(self, index: EmbeddedIndex, subject: Subject) -> Iterator[Values]:
-        """Yields the values that ``index`` is built of. Raises ``IndexSpecError`` if they cannot be
-        computed.
+        """Yields the values that ``index`` is built of.
+
+        Raises ``IndexSpecError`` if they cannot be computed.
         """
         row = self.start
         for chunk in self._values(index, subject).chunks:

@@ -159,8 +159,9 @@ class ExactKeys(_Entries):
     def _block(
         self, merged: UInt64Array, order: Int64Array, starts: Int64Array, counts: Int64Array
     ) -> pa.Table:
-        """Returns the entries of some values as rows of the section. The entries begin at
-        ``starts``.
+        """Returns the entries of some values as rows of the section.
+
+        The entries begin at ``starts``.
         """
         places = np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
         keys = self._values.take(pa.array(np.repeat(order, counts)))
@@ -205,8 +206,9 @@ class Summaries:
 
 
 def _granules_of(rows: Int64Array, starts: Int64Array) -> Int64Array:
-    """Returns the granule of each of ``n`` ascending rows. ``starts`` are the first rows of
-    granules.
+    """Returns the granule of each of ``n`` ascending rows.
+
+    ``starts`` are the first rows of granules.
     """
     if not len(rows):
         return np.empty(0, dtype=np.int64)

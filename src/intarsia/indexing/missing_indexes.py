@@ -34,8 +34,9 @@ class Choice:
     """The columns that the file lacks, by the names of the unfit indexes."""
 
     def without(self, unknown: Iterable[str]) -> Choice:
-        """Returns the same choice, with the ``unknown`` names of unregistered kinds among the
-        unfit.
+        """Returns the same choice, with ``unknown`` indexes among the unfit.
+
+        Their kinds are not registered.
         """
         names = sorted(unknown)
         return Choice(

@@ -165,12 +165,12 @@ def _page_index(chunk: Chunk, index: PageIndex, *, bounds: bool) -> Iterator[Chu
 def column_index_of(
     chunk: Chunk, pages: Sequence[PageAt], levels: Sequence[PageLevels], truncate_length: int
 ) -> ColumnIndex | None:
-    """Returns the ColumnIndex of a chunk. Returns None if not every reader would understand its
-    bounds.
+    """Returns the ColumnIndex of a chunk.
 
-    That is the case if the type has no order, or if the chunk holds a NaN. Bounds leave NaN out,
-    and readers that order NaN above all values would lose rows. It is also the case if a bound is
-    no value of the type, such as a decimal of no bytes.
+    Returns None if not every reader would understand its bounds. That is the case if the type has
+    no order, or if the chunk holds a NaN. Bounds leave NaN out, and readers that order NaN above
+    all values would lose rows. It is also the case if a bound is no value of the type, such as a
+    decimal of no bytes.
     """
     leaf, order = chunk.leaf, chunk.file.order(chunk.leaf.index)
     if not has_bounds(order):

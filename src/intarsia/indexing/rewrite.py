@@ -102,8 +102,9 @@ def _replace(file: OpenedFile, composed: Composed, filesystem: Any, version: Ver
 
 
 def _check_same(file: OpenedFile, filesystem: Any) -> None:
-    """Raises ``PathError`` if a file has another footer now: this storage gives no version of
-    files.
+    """Raises ``PathError`` if a file has another footer now.
+
+    Used if the storage gives no version of files.
     """
     current = open_file(file.name, filesystem)
     if (current.source.size, current.footer) != (file.source.size, file.footer):

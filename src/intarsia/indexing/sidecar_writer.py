@@ -54,8 +54,7 @@ def write_sidecar(
     on_group_done: GroupProgress | None = None,
     builder: Builder | None = None,
 ) -> None:
-    """Writes a sidecar of ``file`` with ``add`` and the indexes it has, but those named in
-    ``drop``.
+    """Writes a sidecar of ``file`` with ``add`` and its present indexes, without those in ``drop``.
 
     A stale or damaged sidecar is replaced. One that would hold no index is removed. Raises
     ``PathError`` if its folder cannot be written to. ``check`` raises it if the file at the path
@@ -182,10 +181,10 @@ def _replace(
 
 @contextlib.contextmanager
 def _exclusive(path: str, before: Sequence[str], places: Sidecars) -> Iterator[None]:
-    """Keeps other writers from changing the sidecar in a ``with`` block, if the file system has
-    locks.
+    """Keeps other writers from changing the sidecar in a ``with`` block.
 
-    Raises ``PathError`` if the sidecars are no longer those at the paths ``before``.
+    Works if the file system has locks. Raises ``PathError`` if the sidecars are no longer those at
+    the paths ``before``.
     """
     local = local_path(path, places.filesystem)
     with contextlib.nullcontext() if local is None else locked(local):

@@ -109,8 +109,9 @@ class Pages:
     def of(
         cls, chunks: Sequence[ChunkMap], selections: Mapping[tuple[int, int], ChunkSelection]
     ) -> Pages:
-        """Returns the pages of a column's chunks. ``selections`` say, by row group and leaf, which
-        are read.
+        """Returns the pages of a column's chunks.
+
+        ``selections`` say, by row group and leaf, which pages are read.
         """
         parts = [
             _pages_of(i, chunk, selections.get((chunk.row_group, chunk.leaf)))

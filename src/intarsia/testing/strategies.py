@@ -65,10 +65,10 @@ def _extremes(kind: pa.DataType) -> tuple[int, int]:
 
 
 def values_of(kind: pa.DataType) -> st.SearchStrategy[Any]:
-    """Generates values of an Arrow type, without NULL: mostly a few distinct ones, so that filters
-    match.
+    """Generates values of an Arrow type, without NULL.
 
-    Raises ``TypeError`` for a type without a strategy.
+    Most are from a few distinct values, so that filters match. Raises ``TypeError`` for a type
+    without a strategy.
     """
     usual = st.sampled_from(usual_of(kind))
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):

@@ -76,8 +76,9 @@ class ArrowWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow is not typ
 
 
 def _unknown_option(error: TypeError) -> TypeError:
-    """Returns an error that names the options if pyarrow does not know one. Returns ``error``
-    otherwise.
+    """Returns an error that names the known options, if pyarrow does not know one.
+
+    Returns ``error`` otherwise.
     """
     unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
     if unknown is None:
@@ -89,8 +90,9 @@ def _unknown_option(error: TypeError) -> TypeError:
 
 
 def _unknown_codec(error: pa.ArrowException) -> pa.ArrowException:
-    """Returns an error that names the codecs if pyarrow does not know one. Returns ``error``
-    otherwise.
+    """Returns an error that names the known codecs, if pyarrow does not know one.
+
+    Returns ``error`` otherwise.
     """
     unknown = re.fullmatch(r"Unsupported compression: (.*)", str(error))
     if unknown is None:
@@ -101,8 +103,9 @@ def _unknown_codec(error: pa.ArrowException) -> pa.ArrowException:
 
 
 def _without_unused(table: pa.Table) -> pa.Table:
-    """Returns ``table`` without dictionary values that are the only unused one, in columns with
-    NULLs.
+    """Returns ``table`` without dictionary values that are the only unused one.
+
+    Only columns with NULLs are changed.
     """
     for number, column in enumerate(table.columns):
         if not (pa.types.is_dictionary(column.type) and column.null_count):

@@ -1,8 +1,8 @@
-"""Writes new files with indexes: pyarrow encodes, sections follow, and one rename publishes the
-file.
+"""Writes new files with indexes.
 
-Until then a file has a temporary name that begins with ``.``, and readers skip it. A writer that is
-killed leaves the temporary file behind; ``recover`` makes a file of it.
+pyarrow encodes the rows, sections follow, and one rename publishes the file. Until then a file has
+a temporary name that begins with ``.``, and readers skip it. A writer that is killed leaves the
+temporary file behind; ``recover`` makes a file of it.
 """
 
 from __future__ import annotations
@@ -65,8 +65,7 @@ def write_table(
     keep_unfinished: bool = False,
     **options: Any,
 ) -> None:
-    """Writes a table or record batch as one Parquet file with page indexes and user-defined
-    indexes.
+    """Writes a table or record batch as one Parquet file with indexes.
 
     The file appears at once, whole. The defaults differ from pyarrow's: pages have indexes,
     checksums and at most 8,192 rows, and zstd compresses them. A column gets a dictionary only if
@@ -282,11 +281,11 @@ def open_writer(
     annotations: Mapping[int, Mapping[str, Any]] | None = None,
     **options: Any,
 ) -> Iterator[pq.ParquetWriter | FittedWriter | CheckpointWriter]:
-    """Yields a writer like ``pyarrow.parquet.ParquetWriter``. Its file appears at the end, with
-    ``indexes``.
+    """Yields a writer like ``pyarrow.parquet.ParquetWriter``.
 
-    ``annotations`` are fields of schema elements, by position, that pyarrow does not write. If the
-    block fails, nothing is left behind unless ``keep_unfinished`` is true.
+    Its file appears at the end, with ``indexes``. ``annotations`` are fields of schema elements, by
+    position, that pyarrow does not write. If the block fails, nothing is left behind unless
+    ``keep_unfinished`` is true.
     """
     file_system, path = resolve(where, filesystem)
     local = local_path(path, file_system)
