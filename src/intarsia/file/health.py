@@ -5,18 +5,14 @@ and which of their pages are damaged.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from intarsia.errors import warn
 from intarsia.file.column_types import ColumnTypes
+from intarsia.file.corrupt_rows import CorruptData
 from intarsia.file.index_subjects import can_have
 from intarsia.index.directory import IndexEntry
 from intarsia.index.registry import text_of
 from intarsia.process_state import ForkLock
-
-if TYPE_CHECKING:  # they are told here
-    from intarsia.file.corrupt_rows import CorruptData
-
 
 Home = str | bool
 """Where an index is, as ``sidecar=`` says it: in the file itself, False, or beside it."""

@@ -28,7 +28,8 @@ from intarsia.errors import (
 from intarsia.file.chunk_layout import Layout
 from intarsia.file.column_chunks import ColumnChunks
 from intarsia.file.column_types import ColumnTypes
-from intarsia.file.corrupt_rows import CorruptData, Damage
+from intarsia.file.corrupt_rows import CorruptData
+from intarsia.file.damage import Damage
 from intarsia.file.embedded_indexes import Sections
 from intarsia.file.health import Health
 from intarsia.file.page_index_cache import ChunkId, PageIndexes
