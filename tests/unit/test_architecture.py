@@ -2,7 +2,10 @@
 
 import ast
 import functools
+import graphlib
 from pathlib import Path
+
+import pytest
 
 import intarsia
 
@@ -108,6 +111,33 @@ def test_imports_run_downward():
             if other not in (None, mine) and LAYER[other] >= LAYER[mine]:
                 upward.append(f"{module_of(path)} imports {module}")
     assert upward == []
+
+
+WITHOUT_CIRCLES = ("file",)
+"""Packages whose modules do not import each other, directly or around. Sorted."""
+
+
+@pytest.mark.parametrize("package", WITHOUT_CIRCLES)
+def test_no_modules_of_a_package_import_each_other(package):
+    inside = {m for m in MODULES if m.startswith(f"{package}/")}
+    imports = {module_of(path): {*own_imports(path)} & inside for path in FILES}
+    graph = {module: imports[module] - {module} for module in inside}
+    assert circle_in(graph) == []
+
+
+def circle_in(graph):
+    """A circle of modules, each of which imports the next one, [] if there is none."""
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return error.args[1]
+    return []
+
+
+def test_circles_are_found_directly_and_around():
+    assert circle_in({"a": {"b"}, "b": {"c"}, "c": set()}) == []
+    assert {*circle_in({"a": {"b"}, "b": {"a"}})} == {"a", "b"}
+    assert {*circle_in({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": set()})} == {"a", "b", "c"}
 
 
 def root_of(path):

@@ -9,33 +9,30 @@
 from __future__ import annotations
 
 import bisect
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intarsia.errors import FormatError
-from intarsia.file.page_index_cache import ChunkId
+from intarsia.file.column_chunks import ColumnChunks
+from intarsia.file.file_footer import ChunkId, FileFooter
 from intarsia.parquet.footer import MAGIC
 from intarsia.parquet.metadata import ColumnChunk, ColumnMetaData
 from intarsia.row_ranges import Int64Array
-
-if TYPE_CHECKING:  # it is what has one of these
-    from intarsia.file.open_file import OpenedFile
 
 
 class Layout:
     """The places of all chunks of a file, in the footer's order."""
 
-    def __init__(self, file: OpenedFile) -> None:
+    def __init__(self, footer: FileFooter, chunks: ColumnChunks) -> None:
         """Decodes what the footer says of every chunk."""
-        self._leaves, self._end = len(file.schema.leaves), file.footer_offset
-        groups = range(len(file.metadata.row_groups))
+        self._leaves, self._end = len(footer.schema.leaves), footer.offset
+        groups = range(len(footer.metadata.row_groups))
         ids = [(group, leaf) for group in groups for leaf in range(self._leaves)]
         places, others = [], [self._end]
         for id_ in ids:
-            column = _column(file, id_)
-            data = file.mended.get(id_) or (column.meta_data if column else None)
+            column = _column(footer, id_)
+            data = chunks.mended.get(id_) or (column.meta_data if column else None)
             start, size = (data.start, data.total_compressed_size) if data else (0, 0)
             places.append((start, start + size) if self._is_within(start, size) else (0, 0))
             if column is not None:
@@ -108,9 +105,9 @@ def _overlapping(starts: Int64Array, stops: Int64Array) -> NDArray[np.bool_]:
     return found
 
 
-def _column(file: OpenedFile, id_: ChunkId) -> ColumnChunk | None:
+def _column(footer: FileFooter, id_: ChunkId) -> ColumnChunk | None:
     group, leaf = id_
     try:
-        return file.metadata.row_groups[group].columns[leaf]
+        return footer.metadata.row_groups[group].columns[leaf]
     except FormatError:
         return None

@@ -5,13 +5,11 @@ says.
 from __future__ import annotations
 
 import re
-import weakref
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from intarsia.errors import FormatError, UnsupportedError, Where
-from intarsia.file.page_index_cache import ChunkId
+from intarsia.file.file_footer import ChunkId, FileFooter
 from intarsia.parquet.metadata import (
     ColumnChunk,
     ColumnMetaData,
@@ -23,9 +21,6 @@ from intarsia.parquet.metadata import (
 from intarsia.parquet.thrift import Structs
 from intarsia.process_state import cached_property
 
-if TYPE_CHECKING:  # it is what has these
-    from intarsia.file.open_file import OpenedFile
-
 _DICTIONARY_HEADER_BYTES = 100
 _MANY, _SINGLY = 256, 3
 """Of a file with so many chunks, those of a row group are gone through at once, where it is for one
@@ -34,11 +29,11 @@ in so many of them at least. Of fewer, all that is known will be asked for.
 
 
 class ColumnChunks:
-    """The chunks of one file, by row group and leaf. They need it to be held."""
+    """The chunks of one file, by row group and leaf."""
 
-    def __init__(self, file: OpenedFile) -> None:
+    def __init__(self, footer: FileFooter) -> None:
         """Raises ``FormatError`` for a footer that contradicts itself."""
-        self._file: OpenedFile = weakref.proxy(file)
+        self._footer = footer
         self.mended: dict[ChunkId, ColumnMetaData] = {}
         """Those of which the footer says what is not so, and what is."""
         self._column_chunks: dict[ChunkId, ColumnChunk] = {}
@@ -53,7 +48,7 @@ class ColumnChunks:
             return known
         try:
             column = self._with_row_count(
-                row_group, leaf, self._file.metadata.row_groups[row_group].columns[leaf]
+                row_group, leaf, self._footer.metadata.row_groups[row_group].columns[leaf]
             )
         except FormatError as error:
             raise error.at(self._where(row_group, leaf)) from error
@@ -69,8 +64,8 @@ class ColumnChunks:
 
     def outlines(self, row_group: int, leaves: Sequence[int]) -> Sequence[Outline | ColumnMetaData]:
         """As ``OpenedFile.outlines``."""
-        count = len(self._file.schema.leaves)
-        are_many = count * len(self._file.metadata.row_groups) >= _MANY
+        count = len(self._footer.schema.leaves)
+        are_many = count * len(self._footer.metadata.row_groups) >= _MANY
         if are_many and len(leaves) * _SINGLY >= count and not self.mended:
             if row_group not in self._outlines:
                 self._outlines[row_group] = self._outlined(row_group)
@@ -81,7 +76,7 @@ class ColumnChunks:
 
     def _outlined(self, row_group: int) -> Sequence[Outline] | None:
         """All chunks of a row group; None where one is not plain, in this file, and as counted."""
-        group, leaves = self._file.metadata.row_groups[row_group], self._file.schema.leaves
+        group, leaves = self._footer.metadata.row_groups[row_group], self._footer.schema.leaves
         if not isinstance(group.columns, Structs) or self._forgets_dictionary_headers:
             return None
         try:
@@ -118,25 +113,25 @@ class ColumnChunks:
         if not self._forgets_dictionary_headers:
             return chunk
         size = chunk.total_compressed_size
-        left = self._file.source.size - chunk.start - size
+        left = self._footer.source_size - chunk.start - size
         slack = max(min(_DICTIONARY_HEADER_BYTES, left), 0)
         return replace(chunk, total_compressed_size=size + slack)
 
     @cached_property
     def _forgets_dictionary_headers(self) -> bool:
-        writer = self._file.metadata.created_by or ""
+        writer = self._footer.metadata.created_by or ""
         version = re.match(r"parquet-mr(?: version (\d+)\.(\d+)\.(\d+))?", writer)
         if version is None:
             return False
         return version.group(1) is None or tuple(map(int, version.groups())) < (1, 2, 9)
 
     def _where(self, row_group: int, leaf: int) -> Where:
-        return Where(self._file.name, row_group, self._file.schema.leaves[leaf].name)
+        return Where(self._footer.name, row_group, self._footer.schema.leaves[leaf].name)
 
     # --- counts ---------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        metadata, leaves = self._file.metadata, self._file.schema.leaves
+        metadata, leaves = self._footer.metadata, self._footer.schema.leaves
         flat = next((leaf.index for leaf in leaves if leaf.is_flat), None)
         if sum(group.num_rows for group in metadata.row_groups) >= 2**63:
             raise FormatError("more rows than can be counted")
@@ -154,18 +149,18 @@ class ColumnChunks:
         Where damage is skipped, and another flat column bears the rows out, the chunk's count is
         taken for wrong: its pages will be counted.
         """
-        rows, data = self._file.num_rows_in(row_group), column.meta_data
-        is_flat = self._file.schema.leaves[leaf].is_flat
+        rows, data = self._footer.num_rows_in(row_group), column.meta_data
+        is_flat = self._footer.schema.leaves[leaf].is_flat
         if not is_flat or data is None or data.num_values == rows:
             return column
-        if self._file.options.skips_corrupt and self._are_borne_out(row_group):
+        if self._footer.options.skips_corrupt and self._are_borne_out(row_group):
             return replace(column, meta_data=replace(data, num_values=rows))
         raise FormatError(f"{data.num_values:,} values for {rows:,} rows")
 
     def _are_borne_out(self, row_group: int) -> bool:
         """Has any flat column as many values as its row group has rows?"""
-        group = self._file.metadata.row_groups[row_group]
-        flat = (leaf.index for leaf in self._file.schema.leaves if leaf.is_flat)
+        group = self._footer.metadata.row_groups[row_group]
+        flat = (leaf.index for leaf in self._footer.schema.leaves if leaf.is_flat)
         found = (group.columns[leaf].meta_data for leaf in flat)
         return any(data is not None and data.num_values == group.num_rows for data in found)
 

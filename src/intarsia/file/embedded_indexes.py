@@ -6,21 +6,24 @@ Whatever is damaged or contradicts the file is reported by a warning and ignored
 from __future__ import annotations
 
 import time
-import weakref
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from intarsia.errors import FormatError, IndexSpecError, OutOfMemoryError, PathError, quiet
 from intarsia.expr.comparison_operators import Op
-from intarsia.file.foreign_idx1 import doubt, entry_of, stray_list
+from intarsia.file.column_chunks import ColumnChunks
+from intarsia.file.file_footer import FileFooter
+from intarsia.file.file_warnings import FileWarnings
+from intarsia.file.health import Health
+from intarsia.file.idx1_lookup import entry_of, find_list, problem_of
 from intarsia.file.index_subjects import subject_of
+from intarsia.file.sidecar_discovery import Beside
 from intarsia.index.base import Inverted, Subject
 from intarsia.index.directory import Directory, IndexEntry, StaleError, read_directory
-from intarsia.index.kinds.distinct_idx1 import KEY, DistinctIDX1, IDX1Section
+from intarsia.index.kinds.distinct_idx1 import KEY, DistinctIDX1, Found, IDX1Section
 from intarsia.index.registry import EmbeddedIndex, known_kind, known_version, make
 from intarsia.index.section.probe import InvertedSection, SummarySection, open_section
 from intarsia.io.source import Source, WindowSource
@@ -29,9 +32,6 @@ from intarsia.process_state import cached_property
 from intarsia.pruning.predicates import How, Match, Predicate
 from intarsia.pruning.term import Term
 from intarsia.row_ranges import RowRanges
-
-if TYPE_CHECKING:  # it is what makes these
-    from intarsia.file.open_file import OpenedFile
 
 _LEAST_BYTES = 16 * 1024
 """So much a probe may read, however little it might save."""
@@ -95,10 +95,20 @@ class Holder:
 
 
 class Sections:
-    """The embedded indexes of one file, and those of its sidecar. They need the file to be held."""
+    """The embedded indexes of one file, and those of its sidecar."""
 
-    def __init__(self, file: OpenedFile) -> None:
-        self._file: OpenedFile = weakref.proxy(file)
+    def __init__(
+        self,
+        footer: FileFooter,
+        source: Source,
+        chunks: ColumnChunks,
+        warnings: FileWarnings,
+        beside: Beside | None,
+        health: Health | None,
+    ) -> None:
+        """``beside`` finds the sidecar; ``health`` records which indexes the file has."""
+        self._footer, self._source, self._chunks = footer, source, chunks
+        self._warnings, self._beside, self._health = warnings, beside, health
         self._embedded: dict[IndexEntry, Embedded | None] = {}
         self._opened: dict[IndexEntry, AnySection | None] = {}
         self.stale: dict[bool, tuple[IndexEntry, ...]] = {}
@@ -110,30 +120,30 @@ class Sections:
     def directory(self) -> Directory | None:
         """The directory of embedded indexes, where there is one that belongs to this file."""
         try:
-            file = self._file
+            footer = self._footer
             return read_directory(
-                file.metadata, file.source, file.footer_offset, lambda: file.binding
+                footer.metadata, self._source, footer.offset, lambda: footer.binding
             )
         except StaleError as error:
             self.stale[False] = error.entries
-            self._file.warn(f"embedded indexes are ignored: {error}", counted=True)
+            self._warnings.warn(f"embedded indexes are ignored: {error}", counted=True)
         except FormatError as error:
-            self._file.warn(f"embedded indexes are ignored: {error}")
+            self._warnings.warn(f"embedded indexes are ignored: {error}")
         return None
 
     @cached_property
     def beside(self) -> Holder | None:
         """The file's sidecar, where there is one that belongs to it."""
         try:
-            found = self._file.open_sidecar()
+            found = None if self._beside is None else self._beside.opened(self._footer.raw)
             return None if found is None else Holder(found.source, found.directory, True)
         except StaleError as error:
             self.stale[True] = error.entries
-            self._file.warn(f"its sidecar is ignored: {error}", counted=True)
+            self._warnings.warn(f"its sidecar is ignored: {error}", counted=True)
         except (FormatError, PathError) as error:
             self._unread = error if isinstance(error, PathError) else None
             self._note_failure(error)
-            self._file.warn(f"its sidecar is ignored: {error}")
+            self._warnings.warn(f"its sidecar is ignored: {error}")
         return None
 
     @property
@@ -150,8 +160,8 @@ class Sections:
 
         Who goes on to write would leave it behind.
         """
-        if self._file.beside is not None:
-            self._file.beside.check_listed()
+        if self._beside is not None:
+            self._beside.check_listed()
         if self.beside is None:
             del self.beside  # another writer may make one meanwhile
             if self._unread is not None:
@@ -159,7 +169,7 @@ class Sections:
 
     def beside_now(self) -> Holder | None:
         """As ``beside``, opened again where another writer changed it. Raises ``PathError``."""
-        if self.beside is not None and not self._file.sidecar_is_current:
+        if self.beside is not None and self._beside is not None and not self._beside.is_current:
             del self.beside
             with quiet():
                 self.check_beside()
@@ -170,15 +180,26 @@ class Sections:
         """Every index and what holds it; of two of one name and known version the embedded one."""
         found: dict[IndexEntry, Holder] = {}
         if self.directory is not None:
-            own = Holder(self._file.source, self.directory, False)
+            own = Holder(self._source, self.directory, False)
             found.update(dict.fromkeys(self.directory.indexes, own))
         if self.beside is not None:
             names = {e.name for e in found if known_version(e.kind) == e.kind_version}
             entries = [e for e in self.beside.directory.indexes if e.name not in names]
             found.update(dict.fromkeys(entries, self.beside))
         held = {entry: holder.is_sidecar for entry, holder in found.items()}
-        self._file.note_indexes(held, self.stale)
+        self._note_indexes(held)
         return found
+
+    def _note_indexes(self, held: Mapping[IndexEntry, bool]) -> None:
+        """Records for the data set which indexes the file has, and which of them are stale.
+
+        ``held`` maps each index to True if the sidecar has it.
+        """
+        if self._health is not None:
+            home = self._beside.home if self._beside else False
+            homes = {entry: is_beside and home for entry, is_beside in held.items()}
+            stale = {is_beside and home: entries for is_beside, entries in self.stale.items()}
+            self._health.note(self._footer.name, homes, stale, self._footer.columns)
 
     @property
     def entries(self) -> tuple[IndexEntry, ...]:
@@ -200,29 +221,39 @@ class Sections:
             for entry in self.entries
             if (entry.on == column if column else bool(entry.meaning))
         ]
-        options = self._file.options
+        options = self._footer.options
         is_listed = column is not None and column == options.distinct_index_column
         if is_listed and not options.looks_for_damage:  # such lists have no checksum
             found.append(self._stray)
         known = [index for index in found if index is not None and index.of.term == term]
         return sorted(known, key=lambda index: (index.is_partial, index.entry.length))
 
+    def foreign_list(self) -> Found | None:
+        """Returns the list of distinct values that another writer left in the file, or None.
+
+        Raises ``FormatError`` as ``find_list`` does.
+        """
+        has_directory = self.directory is not None
+        return find_list(
+            self._footer, self._source, self._chunks, self.entries, has_directory=has_directory
+        )
+
     @cached_property
     def _stray(self) -> Embedded | None:
         """The list of another writer, where the file is read with a column that it is of."""
-        column = self._file.options.distinct_index_column
+        column = self._footer.options.distinct_index_column
         assert column is not None
         try:
-            found = stray_list(self._file)
+            found = self.foreign_list()
             if found is None:
                 return None
-            reason = doubt(self._file, found, column)
+            reason = problem_of(self._footer, self._chunks, found, column)
             if reason:
                 raise FormatError(reason)
             entry, kind = entry_of(found, column), DistinctIDX1(column)
-            embedded = Embedded(entry, kind, subject_of(self._file.columns, kind, ""))
+            embedded = Embedded(entry, kind, subject_of(self._footer.columns, kind, ""))
         except (FormatError, IndexSpecError) as error:
-            self._file.warn(f"the list at {KEY} is ignored: {error}")
+            self._warnings.warn(f"the list at {KEY} is ignored: {error}")
             return None
         self._opened[entry] = IDX1Section(found.values, is_ours=False)
         return embedded
@@ -239,7 +270,7 @@ class Sections:
         try:
             return Embedded(entry, *self._meant(entry))
         except (FormatError, IndexSpecError) as error:
-            self._file.warn(f"index {entry.name} is ignored: {error}")
+            self._warnings.warn(f"index {entry.name} is ignored: {error}")
             self._opened[entry] = None
             return None
 
@@ -247,15 +278,15 @@ class Sections:
         """The kind of an entry, and what it is on: of a column, the same objects for files of one
         shape. What functions mean is looked at anew.
         """
-        file = self._file
+        footer = self._footer
         known: dict[Hashable, tuple[EmbeddedIndex, Subject]] = {}
         if not entry.meaning:
-            known = file.shape.kept(("indexes", file.options.of_types), dict)
+            known = footer.shape.kept(("indexes", footer.options.of_types), dict)
         key = known_kind(entry.kind), entry.on, repr(entry.params)
         found = known.get(key)
         if found is None:
             kind = make(entry.kind, entry.on, entry.params)
-            found = kind, subject_of(file.columns, kind, entry.meaning)
+            found = kind, subject_of(footer.columns, kind, entry.meaning)
             if len(known) < _MOST_MEANT:
                 known[key] = found
         return found
@@ -271,13 +302,13 @@ class Sections:
         entry = index.entry
         holder = self.holders[entry]
         window = holder.window(entry)
-        file_id, rows = holder.directory.file_id, self._file.num_rows
+        file_id, rows = holder.directory.file_id, self._footer.num_rows
         try:
             return open_section(
                 index.kind, window, entry.meta_length, entry.meta_crc32, file_id, rows
             )
         except FormatError as error:
-            self._file.warn(f"index {entry.name} is ignored: {error}")
+            self._warnings.warn(f"index {entry.name} is ignored: {error}")
             return None
 
     def is_opened(self, entry: IndexEntry) -> bool:
@@ -326,11 +357,11 @@ class Sections:
         """What a probe may read, by the bytes that the rows ``within`` take of what is indexed."""
         if kind.reading_share is None:
             return None
-        file, starts = self._file, self._file.row_group_starts
+        starts = self._footer.row_group_starts
         groups = np.flatnonzero(within.covers(starts[:-1], starts[1:]))
         size = sum(
-            file.chunk(group, leaf.index).total_compressed_size
-            for leaf in file.schema.leaves
+            self._chunks.chunk(group, leaf.index).total_compressed_size
+            for leaf in self._footer.schema.leaves
             if any(leaf.path[: len(path)] == path for path in of.term.fields)
             for group in groups.tolist()
         )
@@ -357,4 +388,4 @@ class Sections:
     def _distrust(self, entry: IndexEntry, reason: Exception | str) -> None:
         self._opened[entry] = None
         self._note_failure(reason)
-        self._file.warn(f"index {entry.name} is ignored: {reason}")
+        self._warnings.warn(f"index {entry.name} is ignored: {reason}")

@@ -6,13 +6,19 @@ then on treated as if it were not there.
 
 from __future__ import annotations
 
-import weakref
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from intarsia.errors import FormatError, Where
-from intarsia.io.source import ByteRange
+from intarsia.file.column_bounds import ColumnBounds
+from intarsia.file.column_chunks import ColumnChunks
+from intarsia.file.file_footer import ChunkId as ChunkId  # other packages import it from here
+from intarsia.file.file_footer import FileFooter
+from intarsia.file.file_warnings import FileWarnings
+from intarsia.index.directory import Checksums, page_index_places
+from intarsia.io.source import ByteRange, Source
+from intarsia.parquet.metadata import FileMetaData
 from intarsia.parquet.page_index import (
     ColumnIndex,
     OffsetIndex,
@@ -21,24 +27,27 @@ from intarsia.parquet.page_index import (
 )
 from intarsia.parquet.statistics import Bounds, Int64Array, without_false_nulls
 
-if TYPE_CHECKING:  # it is what makes these
-    from intarsia.file.open_file import OpenedFile
-
 T = TypeVar("T")
-ChunkId = tuple[int, int]
-"""``(row group, leaf)``."""
 _OFFSETS, _COLUMNS = "offset_index", "column_index"
 
 
 class PageIndexes:
-    """The offset and column indexes of one file, by row group and leaf. They need it to be held."""
+    """The offset and column indexes of one file, by row group and leaf."""
 
-    def __init__(self, file: OpenedFile, checksums: Mapping[tuple[int, int, str], int]) -> None:
-        """``checksums`` are those known, by row group, leaf and ``offset_index`` or
-        ``column_index``.
-        """
-        self._file: OpenedFile = weakref.proxy(file)
-        self._checksums = checksums
+    def __init__(
+        self,
+        footer: FileFooter,
+        source: Source,
+        chunks: ColumnChunks,
+        bounds: ColumnBounds,
+        warnings: FileWarnings,
+        checksums: Checksums | None,
+    ) -> None:
+        """``checksums`` are those that the file has of its page indexes; None if it has none."""
+        self._footer, self._source = footer, source
+        self._chunks, self._column_bounds = chunks, bounds
+        self._warnings = warnings
+        self._checksums = _checksums_by_index(footer.metadata, checksums)
         self._offsets: dict[ChunkId, OffsetIndex | None] = {}
         self._columns: dict[ChunkId, ColumnIndex | None] = {}
         self._bounds: dict[ChunkId, Bounds] = {}
@@ -61,10 +70,10 @@ class PageIndexes:
         found = [memoryview(b"")] * len(stored)
         try:
             if stored:
-                found = self._file.source.read(stored)
+                found = self._source.read(stored)
             self.num_bytes += sum(map(len, found))
         except FormatError as error:
-            self._file.warn(f"page indexes are ignored: {error}")
+            self._warnings.warn(f"page indexes are ignored: {error}")
         fetched = iter(found)
         for (kind, id_), (_, length) in zip(missing, ranges, strict=True):
             data = next(fetched) if length else memoryview(b"")
@@ -86,7 +95,7 @@ class PageIndexes:
 
     def _range_of(self, id_: ChunkId, kind: str) -> ByteRange:
         """Where an index is; no bytes at all where there is none."""
-        column = self._file.column_chunk(*id_)
+        column = self._chunks.column_chunk(*id_)
         offset, length = getattr(column, f"{kind}_offset"), getattr(column, f"{kind}_length")
         return (offset, length) if offset is not None and length else (0, 0)
 
@@ -97,20 +106,20 @@ class PageIndexes:
         try:
             return decode(id_, data) if data else None
         except FormatError as error:
-            self._file.warn(f"a page index is ignored: {error.at(self._where(*id_))}")
+            self._warnings.warn(f"a page index is ignored: {error.at(self._where(*id_))}")
             return None
 
     def _column_index(self, id_: ChunkId, data: memoryview) -> ColumnIndex | None:
         is_trusted = self._is_vouched_for(_COLUMNS, id_, data)
-        is_trusted = is_trusted or not self._file.options.looks_for_damage
+        is_trusted = is_trusted or not self._footer.options.looks_for_damage
         return read_column_index(data) if is_trusted else None
 
     def _offset_index(self, id_: ChunkId, data: memoryview) -> OffsetIndex:
         self._is_vouched_for(_OFFSETS, id_, data)
         index = read_offset_index(data)
-        chunk = self._file.chunk(*id_)
-        stop = min(chunk.start + chunk.total_compressed_size, self._file.source.size)
-        problem = index.problem(self._file.num_rows_in(id_[0]), chunk.start, stop)
+        chunk = self._chunks.chunk(*id_)
+        stop = min(chunk.start + chunk.total_compressed_size, self._footer.source_size)
+        problem = index.problem(self._footer.num_rows_in(id_[0]), chunk.start, stop)
         if problem:
             raise FormatError(problem)
         return index
@@ -161,8 +170,8 @@ class PageIndexes:
         id_ = (row_group, leaf)
         if id_ not in self._bounds:
             values = self._values_in(id_, len(index))
-            told = without_false_nulls(index, values, self._file.chunk(*id_))
-            self._bounds[id_] = self._file.bounds_of(leaf, told)
+            told = without_false_nulls(index, values, self._chunks.chunk(*id_))
+            self._bounds[id_] = self._column_bounds.of(leaf, told)
         return self._bounds[id_]
 
     def _values_in(self, id_: ChunkId, pages: int) -> Int64Array | None:
@@ -170,10 +179,10 @@ class PageIndexes:
 
         Another thread may have changed that meanwhile.
         """
-        offsets, leaf = self.offsets(*id_), self._file.schema.leaves[id_[1]]
+        offsets, leaf = self.offsets(*id_), self._footer.schema.leaves[id_[1]]
         if offsets is None or len(offsets) != pages or leaf.max_repetition_level:
             return None
-        starts, stops = offsets.row_bounds(self._file.num_rows_in(id_[0]))
+        starts, stops = offsets.row_bounds(self._footer.num_rows_in(id_[0]))
         return stops - starts
 
     def known_offsets(self, row_group: int, leaf: int) -> OffsetIndex | None:
@@ -192,7 +201,7 @@ class PageIndexes:
         self.distrusted += 1
         is_walked = (row_group, leaf) in self.walked
         what = "what headers tell of its pages" if is_walked else "a page index"
-        self._file.warn(f"{what} is ignored: {self._where(row_group, leaf)}: {reason}")
+        self._warnings.warn(f"{what} is ignored: {self._where(row_group, leaf)}: {reason}")
 
     def forget(self, row_group: int, leaf: int) -> None:
         """Look at a chunk's page index anew, with what is known of the chunk now."""
@@ -201,4 +210,18 @@ class PageIndexes:
         self.distrusted += 1  # plans are made anew
 
     def _where(self, row_group: int, leaf: int) -> Where:
-        return Where(row_group=row_group, column=self._file.schema.leaves[leaf].name)
+        return Where(row_group=row_group, column=self._footer.schema.leaves[leaf].name)
+
+
+def _checksums_by_index(
+    metadata: FileMetaData, checksums: Checksums | None
+) -> dict[tuple[int, int, str], int]:
+    """Returns CRC-32s by row group, leaf, and ``offset_index`` or ``column_index``.
+
+    There are none if their count is not that of the page indexes.
+    """
+    if checksums is None:
+        return {}
+    names = [name for name, _ in page_index_places(metadata)]
+    known = checksums.page_indexes
+    return dict(zip(names, known, strict=True)) if len(names) == len(known) else {}

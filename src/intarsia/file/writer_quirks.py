@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 
 from intarsia.expr.nested_types import has_dictionary
+from intarsia.file.file_footer import FileFooter
 from intarsia.parquet.metadata import FieldRepetitionType, Type
 
-if TYPE_CHECKING:
-    from intarsia.file.open_file import OpenedFile
 
-
-def miscounts_nulls(file: OpenedFile, leaf: int) -> bool:
+def miscounts_nulls(footer: FileFooter, leaf: int) -> bool:
     """May counts of NULL, in statistics and page indexes, be too small?
 
     Arrow's writer leaves NULL structs out of the counts of their dictionaries of texts or bytes,
     not out of its histograms of levels. Where no Arrow schema is stored, nothing tells which
     columns were dictionaries.
     """
-    known = file.schema.leaves[leaf]
-    is_arrows = (file.metadata.created_by or "").startswith("parquet-cpp")
+    known = footer.schema.leaves[leaf]
+    is_arrows = (footer.metadata.created_by or "").startswith("parquet-cpp")
     if not is_arrows or len(known.path) == 1 or known.element.type != Type.BYTE_ARRAY:
         return False
     is_required = known.element.repetition_type == FieldRepetitionType.REQUIRED
     if known.max_definition_level == (0 if is_required else 1):
         return False  # nothing above it may be NULL
-    if not file.templates.has_stored_schema:
+    if not footer.templates.has_stored_schema:
         return True
-    kind = file.arrow_type(file.schema.roots[known.root])
+    kind = footer.arrow_type(footer.schema.roots[known.root])
     for name in known.path[1:]:
         at = kind.get_field_index(name) if pa.types.is_struct(kind) else -1
         if at < 0:  # in a list, or not the only one of its name

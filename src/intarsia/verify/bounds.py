@@ -18,7 +18,7 @@ _SHOWN = 40
 
 def is_declared(facts: ChunkFacts) -> bool:
     """Does the file say how ``min_value`` and ``max_value`` compare?"""
-    return facts.chunk.file.order_is_declared(facts.chunk.leaf.index)
+    return facts.chunk.file.column_bounds.is_order_declared(facts.chunk.leaf.index)
 
 
 def is_signed(facts: ChunkFacts) -> bool:

@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 
 from intarsia.errors import FormatError, IndexSpecError, PathError, UnsupportedError, Where
 from intarsia.file.embedded_indexes import Holder
-from intarsia.file.foreign_idx1 import stray_list
 from intarsia.file.index_subjects import subject_of
 from intarsia.file.open_file import OpenedFile
 from intarsia.index.directory import IndexEntry, StaleError, read_directory
@@ -39,7 +38,7 @@ def check_sections(file: OpenedFile) -> Iterator[Finding]:
     except FormatError as problem:
         yield error(problem.at(where).where, f"embedded indexes are ignored: {problem.message}")
     try:
-        sidecar = file.open_sidecar()
+        sidecar = None if file.beside is None else file.beside.opened(file.footer)
         if sidecar is not None:
             yield from _check_holder(file, Holder(sidecar.source, sidecar.directory, True))
     except StaleError as problem:
@@ -148,7 +147,7 @@ def _differing_entries(
 def _check_stray(file: OpenedFile, where: Where) -> Iterator[Finding]:
     """A list that another writer left: is there a column of which it holds all values?"""
     try:
-        found = stray_list(file)
+        found = file.sections.foreign_list()
         held = set(found.values.to_pylist()) if found else set()
         if found and not any(_distinct_texts(file, leaf) <= held for leaf in file.schema.leaves):
             yield warning(where, f"the list at {KEY} is not of all values of any column of text")

@@ -1,0 +1,107 @@
+"""The footer of one file, and the facts that follow from it without reading more of the file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from intarsia.decode.synthetic_footer import SchemaTemplates
+from intarsia.errors import FormatError, Where
+from intarsia.file.column_types import ColumnTypes
+from intarsia.file.read_options import ReadOptions
+from intarsia.index.directory import binding_of
+from intarsia.parquet.footer import Footer
+from intarsia.parquet.footer_cache import Shape
+from intarsia.parquet.metadata import FileMetaData
+from intarsia.parquet.schema import Root, Schema, read_schema
+from intarsia.process_state import cached_property
+from intarsia.row_ranges import Int64Array
+
+ChunkId = tuple[int, int]
+"""A column chunk: the numbers of its row group and of its leaf column."""
+
+
+@dataclass(frozen=True, eq=False)
+class FileFooter:
+    """A file's name and size, its footer, and the options that decide its column types.
+
+    Never changes. Holds neither the file's handle nor bytes of the file other than the footer.
+    """
+
+    name: str
+    source_size: int
+    """Bytes of the whole file."""
+    raw: bytes
+    """The footer's thrift bytes."""
+    offset: int
+    """Where the footer begins in the file, in bytes."""
+    metadata: FileMetaData
+    shape: Shape
+    """The parts that this footer shares with those of other files."""
+    schema: Schema
+    options: ReadOptions
+
+    @classmethod
+    def of(cls, footer: Footer, name: str, options: ReadOptions) -> FileFooter:
+        """Decodes the schema of a footer. Raises ``FormatError`` if that is damaged."""
+        metadata, shape = footer.metadata, footer.shape
+        schema = shape.kept("schema", lambda: read_schema(metadata.schema))
+        size = footer.source.size
+        return cls(name, size, footer.raw, footer.offset, metadata, shape, schema, options)
+
+    @cached_property
+    def binding(self) -> str:
+        """The hash that ties embedded indexes to this file: ``directory.binding_of``."""
+        return binding_of(self.metadata)
+
+    @cached_property
+    def row_group_starts(self) -> Int64Array:
+        """First row of each row group, then the number of rows. Shape ``(groups + 1,)``."""
+        counts = [group.num_rows for group in self.metadata.row_groups]
+        return np.concatenate(([0], np.cumsum(counts, dtype=np.int64))).astype(np.int64)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of all row groups. The footer's own total is not used: some writers get it wrong."""
+        return int(self.row_group_starts[-1])
+
+    def num_rows_in(self, row_group: int) -> int:
+        """Returns the number of rows of one row group."""
+        return self.metadata.row_groups[row_group].num_rows
+
+    @cached_property
+    def templates(self) -> SchemaTemplates:
+        """Synthetic footers that have pyarrow decode single columns. Shared by equal schemas."""
+        return self.shape.kept(("templates", self.options.of_types), self._new_templates)
+
+    def _new_templates(self) -> SchemaTemplates:
+        leaves = {leaf.name for leaf in self.schema.leaves}
+        read_dictionary = [path for path in self.options.read_dictionary if path in leaves]
+        unit = self.options.coerce_int96_timestamp_unit
+        return SchemaTemplates(self.metadata, self.raw, read_dictionary, unit)
+
+    @cached_property
+    def columns(self) -> ColumnTypes:
+        """The types of the columns. Shared by files of equal schemas."""
+        return self.shape.kept(("columns", self.options.of_types), self._new_columns)
+
+    def _new_columns(self) -> ColumnTypes:
+        orders, unit = self.metadata.column_orders, self.options.coerce_int96_timestamp_unit
+        return ColumnTypes(self.schema, self.templates, orders, unit)
+
+    @cached_property
+    def schema_arrow(self) -> pa.Schema:
+        """The schema as pyarrow reads it. Raises ``FormatError`` if pyarrow cannot read it."""
+        try:
+            return self.columns.schema_arrow
+        except FormatError as error:
+            raise error.at(Where(self.name)) from error
+
+    def arrow_type(self, root: Root) -> pa.DataType:
+        """Returns the type of a root with all of its leaves, as pyarrow reads it."""
+        try:
+            return self.columns.arrow_type(root)
+        except FormatError as error:
+            raise error.at(Where(self.name)) from error

@@ -1,0 +1,25 @@
+"""Warnings about one file."""
+
+from __future__ import annotations
+
+from intarsia.errors import warn
+
+
+class FileWarnings:
+    """Issues the warnings about one file, and keeps their texts."""
+
+    def __init__(self, name: str, *, in_data_set: bool) -> None:
+        """``in_data_set``: a data set sums up some warnings over its files."""
+        self._name, self._in_data_set = name, in_data_set
+        self.ignored: dict[str, None] = {}
+        """The messages so far, in order: damaged or stale indexes, and lost rows."""
+
+    def warn(self, message: str, *, counted: bool = False) -> None:
+        """Issues a warning, and keeps it for ``explain``.
+
+        If ``counted``, the data set of the file, where it is in one, warns instead.
+        """
+        self.ignored[message] = None
+        if counted and self._in_data_set:
+            return
+        warn(f"{self._name}: {message}")
