@@ -346,7 +346,7 @@ def test_checksums_are_those_of_the_file_as_it_becomes(path):
         change()
         file = ia.ParquetFile(path, on_corrupt="raise")._opened
         assert file.trusts_bounds
-        assert len(file._page_index_checksums()) == 2 * 2 * len(file.schema.leaves)
+        assert len(file.page_indexes._checksums) == 2 * 2 * len(file.schema.leaves)
         assert file.page_indexes.columns(1, 0) is not None
         assert not ia.verify(path)
 

@@ -224,7 +224,7 @@ def test_a_read_that_is_cut_off_is_no_damage(folder):
 def test_an_index_that_could_not_be_read_is_asked_for_again(sidecar, tmp_path, monkeypatch):
     """By the next question, of the same data set."""
     monkeypatch.setattr("intarsia.io.storage.REMOTE_TAIL_BYTES", 4096)
-    monkeypatch.setattr("intarsia.file.embedded_indexes._PATIENCE", 0)
+    monkeypatch.setattr("intarsia.file.embedded_indexes._RETRY_SECONDS", 0)
     table = pa.table({"id": [n * 7919 % 100_003 for n in range(50_000)], "n": range(50_000)})
     pq.write_table(table, tmp_path / "a.parquet", max_rows_per_page=500, write_page_index=True)
     ia.add_indexes(tmp_path / "a.parquet", ["id:lookup"], sidecar=sidecar)

@@ -1,5 +1,4 @@
-"""Reading one file: what is asked of it, which rows might match, the pages that hold them.
+"""One opened file: its footer, page indexes, embedded indexes, sidecar, pages and damage.
 
-Planning decides which rows might match; reading fetches their pages, and pyarrow alone decides
-which rows do match. Files by the thousand are the room ``data``'s.
+May import ``plan``, ``index`` and below. Start with ``open_file``.
 """

@@ -1,4 +1,4 @@
-"""Where everything is in an opened file. Nothing is read for it but what the caller has fetched."""
+"""Maps the bytes of an opened file: chunks, pages, indexes, footer. Reads no page index."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from intarsia.plan.file_regions import Band, ChunkMap, FileMap, Part
 
 
 def map_of(file: OpenedFile, leaves: Sequence[int], *, with_indexes: bool) -> FileMap:
-    """The map of a file, with the pages of ``leaves`` as far as their offset indexes are at hand.
+    """Returns the map of a file, with the pages of ``leaves`` whose offset indexes are loaded.
 
-    ``with_indexes`` tells embedded indexes apart, for which the directory is read if it has not
-    been; without, they are other bytes.
+    If ``with_indexes``, embedded indexes are parts of their own, and the directory is read if it
+    has not been. Otherwise their bytes count as ``Part.OTHER``.
     """
     groups = range(len(file.metadata.row_groups))
-    chunks = [found for group in groups for leaf in leaves if (found := _chunk(file, group, leaf))]
+    chunks = [chunk for group in groups for leaf in leaves if (chunk := _chunk(file, group, leaf))]
     return FileMap(
         file.source.size,
         file.row_group_starts,
@@ -29,7 +29,7 @@ def map_of(file: OpenedFile, leaves: Sequence[int], *, with_indexes: bool) -> Fi
 
 
 def _chunk(file: OpenedFile, row_group: int, leaf: int) -> ChunkMap | None:
-    """None for a chunk that cannot be decoded, or is not in this file."""
+    """Returns a chunk's map, or None if its entry is damaged or its data is in another file."""
     try:
         length = file.chunk(row_group, leaf).total_compressed_size
     except FormatError:
@@ -46,7 +46,7 @@ def _chunk(file: OpenedFile, row_group: int, leaf: int) -> ChunkMap | None:
 
 
 def _bands(file: OpenedFile, with_indexes: bool) -> Iterator[Band]:
-    """What the footer and the directory tell of, in any order."""
+    """Yields the places that the footer and the directory name, in any order."""
     yield Band(Part.FOOTER, file.footer_offset, file.source.size - file.footer_offset)
     for number, group in enumerate(file.metadata.row_groups):
         for leaf in file.schema.leaves:
@@ -66,7 +66,7 @@ def _bands(file: OpenedFile, with_indexes: bool) -> Iterator[Band]:
 
 
 def _bands_of(column: ColumnChunk, group: int, name: str) -> Iterator[Band]:
-    """A chunk, and the format's own indexes of it."""
+    """Yields the places of a chunk, its page indexes and its bloom filter."""
     places = [
         (Part.PAGE_INDEX, column.column_index_offset, column.column_index_length),
         (Part.PAGE_INDEX, column.offset_index_offset, column.offset_index_length),
@@ -81,7 +81,7 @@ def _bands_of(column: ColumnChunk, group: int, name: str) -> Iterator[Band]:
 
 
 def _disjoint(file: OpenedFile, bands: Iterable[Band]) -> Iterator[Band]:
-    """Bands in order, cut to the file; of bytes that two claim, the first has them."""
+    """Yields bands in order, cut to the file. Bytes in two bands belong to the first one."""
     at = len(MAGIC)
     for band in sorted(bands, key=lambda band: band.offset):
         start, stop = max(at, band.offset), min(band.offset + band.length, file.source.size)
@@ -91,7 +91,10 @@ def _disjoint(file: OpenedFile, bands: Iterable[Band]) -> Iterator[Band]:
 
 
 def _filled(file: OpenedFile, bands: Iterable[Band], with_indexes: bool) -> Iterator[Band]:
-    """Bands, and what lies between them: before the file's old length, its old footer."""
+    """Yields bands and the gaps between them.
+
+    The gap before the length that the file had without indexes is its old footer.
+    """
     directory = file.directory if with_indexes else None
     base = 0 if directory is None else directory.base_length
     at = len(MAGIC)

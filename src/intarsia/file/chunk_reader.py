@@ -32,12 +32,12 @@ from intarsia.parquet.thrift import encode
 
 RUN_BYTES = 32 * 1024 * 1024
 """Bytes of pages, and of values, that are decoded at a time."""
-_MOST_ROWS = 1024 * 1024
-_PREFIXED_ROWS = 1024
-"""Rows decoded at a time of values that repeat the beginning of the value before: a page may hold
-many times its length."""
-_MOST_HELD = 4
-"""Runs. A chunk of as many bytes is held as a whole; a longer chunk is read page by page."""
+_MAX_BATCH_ROWS = 1024 * 1024
+_DELTA_BATCH_ROWS = 1024
+"""Rows of DELTA_BYTE_ARRAY values that are decoded at a time. They share prefixes, so a decoded
+page may be many times its stored size."""
+_MAX_CACHED_RUNS = 4
+"""A chunk of up to this many runs of ``RUN_BYTES`` is read at once, a longer one page by page."""
 
 
 def run_bytes() -> int:
@@ -47,7 +47,7 @@ def run_bytes() -> int:
 
 @dataclass(slots=True)
 class _Run:
-    """Data pages that are decoded together, and how much they hold, decompressed."""
+    """Data pages that are decoded together, and their decompressed size in bytes."""
 
     pages: list[PageAt] = field(default_factory=list)
     size: int = 0
@@ -59,13 +59,13 @@ class Chunk:
     """The pages of one chunk. Every error names file, row group, column, page and offset."""
 
     def __init__(self, file: OpenedFile, row_group: int, leaf: int) -> None:
-        """Raises ``FormatError`` where the footer's account of the chunk is no use."""
+        """Raises ``FormatError`` if the footer's entry of the chunk is damaged."""
         self.file, self.row_group = file, row_group
         self.leaf: Leaf = file.schema.leaves[leaf]
         self.metadata: ColumnMetaData = file.chunk(row_group, leaf)
         self._source: Source = file.source
-        self._held: tuple[Sequence[PageAt], pa.Array] | None = None
-        """Its pages and their values, if they were decoded along with other chunks."""
+        self._decoded: tuple[Sequence[PageAt], pa.Array] | None = None
+        """The pages and their values, if they were decoded together with other chunks."""
 
     @property
     def where(self) -> Where:
@@ -76,24 +76,27 @@ class Chunk:
         return self.file.num_rows_in(self.row_group)
 
     def load(self) -> None:
-        """Hold its bytes from now on, unless they are many: pages then cost no request each."""
+        """Reads the whole chunk into memory, so that pages cost no request each.
+
+        Does nothing if the chunk is longer than ``_MAX_CACHED_RUNS`` runs.
+        """
         if self._source is not self.file.source:
             return
         start = self.metadata.start
         length = min(self.metadata.total_compressed_size, self.file.source.size - start)
-        if length > _MOST_HELD * run_bytes():
+        if length > _MAX_CACHED_RUNS * run_bytes():
             return
         with placed(self.where):
             data = self.file.source.read([(start, length)])[0]
         self._source = HeldSource(self.file.source, start, data)
 
     def pages(self) -> Iterator[PageAt]:
-        """Its pages by their headers, dictionary and unknown ones included.
+        """Yields the pages with their headers, including dictionary and unknown pages.
 
         Raises ``FormatError`` at the first header that cannot be decoded.
         """
-        if self._held is not None:
-            yield from self._held[0]
+        if self._decoded is not None:
+            yield from self._decoded[0]
             return
         with placed(self.where):
             for page in walk_pages(self._source, self.metadata):
@@ -101,25 +104,25 @@ class Chunk:
                 yield page
 
     def hold(self, pages: Sequence[PageAt], values: pa.Array) -> None:
-        """Give these pages and these values from now on, which are all there are."""
-        self._held = pages, values
+        """Stores all pages of the chunk and their decoded values, which later calls return."""
+        self._decoded = pages, values
 
     def check(self, pages: Sequence[PageAt]) -> None:
-        """Raise ``FormatError`` where one of its pages claims more than it can hold, or may."""
+        """Raises ``FormatError`` if a page claims more than it can hold, or than is allowed."""
         for page in pages:
             check_size(page.header, self.metadata.codec)
             self._check_limit(page)
 
     def bytes_of(self, pages: Sequence[PageAt]) -> memoryview:
-        """The bytes of pages that follow each other, headers included."""
+        """Returns the bytes of consecutive pages, headers included."""
         return self._bytes(pages[0], pages[-1])
 
     def body(self, page: PageAt) -> memoryview:
-        """The page's bytes as stored, without its header."""
+        """Returns the page's bytes as stored, without its header."""
         return self._source.read([(page.body_offset, page.header.compressed_page_size)])[0]
 
     def levels(self, page: PageAt) -> PageLevels:
-        """The levels of a data page. Raises ``FormatError`` where they cannot be decoded."""
+        """Returns the levels of a data page. Raises ``FormatError`` if they cannot be decoded."""
         with placed(self.at(page)):
             self._check_limit(page)
             return page_levels(page.header, self.body(page), self.leaf, self.metadata.codec)
@@ -127,19 +130,18 @@ class Chunk:
     def arrays(
         self, pages: Sequence[PageAt], levels: Sequence[PageLevels] | None = None
     ) -> Iterator[pa.Array]:
-        """Yields the physical values of all ``pages`` of the chunk, some ``RUN_BYTES`` at a time.
+        """Yields the physical values of all ``pages`` of the chunk, about ``RUN_BYTES`` at a time.
 
-        NULLs are among them unless the column is repeated. ``levels`` are those of the data pages,
-        as far as they tell rows, if they are known. A page or a value that is larger than
-        ``RUN_BYTES`` is decoded by itself. Raises ``FormatError`` if pyarrow cannot decode the
-        values, if they take more than ``MAX_DECODED_CHUNK_BYTES``, or if the pages do not hold the
-        chunk's rows.
+        NULLs are included unless the column is repeated. ``levels`` are the ``row_levels`` of the
+        data pages, if the caller has them. A page or a value larger than ``RUN_BYTES`` is decoded
+        by itself. Raises ``FormatError`` if pyarrow cannot decode the values, or the pages do not
+        hold the chunk's rows. The same if the values exceed ``MAX_DECODED_CHUNK_BYTES``.
         """
         with placed(self.where):
-            if self._held is not None:
+            if self._decoded is not None:
                 known = levels or [self.row_levels(page) for page in pages if page.is_data]
                 self._check_rows(sum(page.num_rows() for page in known))
-                yield self._held[1]
+                yield self._decoded[1]
                 return
             self.check(pages)
             template = self.file.templates.physical(self.file.schema, self.leaf)
@@ -160,9 +162,9 @@ class Chunk:
             raise FormatError(f"pages hold {rows:,} rows where {self.num_rows:,} were expected")
 
     def _runs(self, pages: Sequence[PageAt], levels: Sequence[PageLevels] | None) -> Iterator[_Run]:
-        """Pages that follow each other, of ``RUN_BYTES`` or one page; each run begins a row.
+        """Yields consecutive pages, up to ``RUN_BYTES`` or one page. Each run begins a row.
 
-        pyarrow takes a page without values for the end of a chunk, so these are left out.
+        Skips pages without values: pyarrow takes one for the end of the chunk.
         """
         known = None if levels is None else iter(levels)
         run, most = _Run(), run_bytes()
@@ -191,15 +193,15 @@ class Chunk:
         return RowGroupBytes(run.num_rows, [chunk])
 
     def _bytes(self, first: PageAt, last: PageAt) -> memoryview:
-        """The bytes from one page to another, headers included."""
+        """Returns the bytes from the first to the last page, headers included."""
         stop = last.offset + last.size
         return self._source.read([(first.offset, stop - first.offset)])[0]
 
     def _batch_rows(self, pages: Sequence[PageAt]) -> int:
-        """How many rows take no more than ``RUN_BYTES`` each time, decoded.
+        """Returns how many rows take at most ``RUN_BYTES`` when decoded.
 
-        What pages hold is bounded by their own length, unless they refer to a dictionary or to
-        values before.
+        The size of a page bounds its values, unless they refer to a dictionary or to previous
+        values.
         """
         width = value_bytes(self.leaf.element)
         if self.metadata.type == Type.BYTE_ARRAY:
@@ -208,21 +210,20 @@ class Chunk:
                 lengths = pc.binary_length(self._entries(pages[0], template))
                 width += pc.max(lengths).as_py() or 0
             elif Encoding.DELTA_BYTE_ARRAY in self.metadata.encodings:
-                return _PREFIXED_ROWS
-        return min(max(run_bytes() // max(width, 1), 1), _MOST_ROWS)
+                return _DELTA_BATCH_ROWS
+        return min(max(run_bytes() // max(width, 1), 1), _MAX_BATCH_ROWS)
 
     def row_levels(self, page: PageAt) -> PageLevels:
-        """Levels as far as they tell rows. Those of a column that does not repeat are not read."""
+        """Returns the levels that rows are counted by; reads none unless the column repeats."""
         if self.leaf.max_repetition_level:
             return self.levels(page)
         return PageLevels(page.num_values or 0, None, None)
 
     def dictionary(self) -> pa.Array | None:
-        """The entries of its dictionary; None where it has none.
+        """Returns the entries of the chunk's dictionary, or None if it has none.
 
-        They have the Arrow type of the column's Parquet type, which knows no time zones.
-
-        Raises ``FormatError`` where they cannot be decoded.
+        They have the Arrow type of the column's Parquet type, without a time zone. Raises
+        ``FormatError`` if they cannot be decoded.
         """
         first = next(self.pages(), None)
         if first is None or first.header.dictionary_page_header is None:
@@ -230,13 +231,13 @@ class Chunk:
         return self._entries(first, self.file.templates.required(self.leaf))
 
     def _entries(self, page: PageAt, template: RootTemplate) -> pa.Array:
-        """The entries of a dictionary page."""
+        """Returns the entries of a dictionary page."""
         header = page.header.dictionary_page_header
         assert header is not None
         with placed(self.at(page)):
             check_size(page.header, self.metadata.codec)
             self._check_limit(page)
-            # A dictionary is PLAIN values, as a data page of a required column holds them.
+            # A dictionary holds PLAIN values, just as a data page of a required column does.
             values = DataPageHeader(
                 num_values=header.num_values,
                 encoding=Encoding.PLAIN,
@@ -260,5 +261,5 @@ class Chunk:
             memory.Room().take(2 * (page.size + page.header.uncompressed_page_size), "a page")
 
     def at(self, page: PageAt) -> Where:
-        """The place of one of its pages."""
+        """Returns the place of one of the chunk's pages."""
         return Where(self.file.name, self.row_group, self.leaf.name, page.number, page.offset)

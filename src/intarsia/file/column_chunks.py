@@ -1,6 +1,4 @@
-"""What the footer of an opened file says of its chunks: decoded once, and held against what else it
-says.
-"""
+"""The footer's entries of column chunks, decoded once and checked against the row groups."""
 
 from __future__ import annotations
 
@@ -22,27 +20,28 @@ from intarsia.parquet.thrift import Structs
 from intarsia.process_state import cached_property
 
 _DICTIONARY_HEADER_BYTES = 100
-_MANY, _SINGLY = 256, 3
-"""Of a file with so many chunks, those of a row group are gone through at once, where it is for one
-in so many of them at least. Of fewer, all that is known will be asked for.
-"""
+"""Upper limit of a dictionary page's header, which old writers leave out of the chunk's size."""
+_MIN_CHUNKS_FOR_OUTLINES = 256
+"""Files with fewer chunks decode each entry in full: a query needs most of the fields anyway."""
+_LEAVES_PER_OUTLINE = 3
+"""A row group's outlines are decoded together if at least one in this many leaves is needed."""
 
 
 class ColumnChunks:
     """The chunks of one file, by row group and leaf."""
 
     def __init__(self, footer: FileFooter) -> None:
-        """Raises ``FormatError`` for a footer that contradicts itself."""
+        """Raises ``FormatError`` if the footer contradicts itself."""
         self._footer = footer
         self.mended: dict[ChunkId, ColumnMetaData] = {}
-        """Those of which the footer says what is not so, and what is."""
+        """Chunks whose footer entry is wrong, with their repaired metadata."""
         self._column_chunks: dict[ChunkId, ColumnChunk] = {}
         self._chunks: dict[ChunkId, ColumnMetaData] = {}
         self._outlines: dict[int, Sequence[Outline] | None] = {}
         self._check()
 
     def column_chunk(self, row_group: int, leaf: int) -> ColumnChunk:
-        """As ``OpenedFile.column_chunk``."""
+        """Returns the footer's entry of a chunk, as ``OpenedFile.column_chunk`` does."""
         known = self._column_chunks.get((row_group, leaf))
         if known is not None:
             return known
@@ -56,17 +55,17 @@ class ColumnChunks:
         return column
 
     def chunk(self, row_group: int, leaf: int) -> ColumnMetaData:
-        """As ``OpenedFile.chunk``."""
+        """Returns the metadata of a chunk, as ``OpenedFile.chunk`` does."""
         known = self._chunks.get((row_group, leaf))
         if known is None:
             known = self._chunks[row_group, leaf] = self._chunk(row_group, leaf)
         return known
 
     def outlines(self, row_group: int, leaves: Sequence[int]) -> Sequence[Outline | ColumnMetaData]:
-        """As ``OpenedFile.outlines``."""
+        """Returns the places and sizes of chunks, as ``OpenedFile.outlines`` does."""
         count = len(self._footer.schema.leaves)
-        are_many = count * len(self._footer.metadata.row_groups) >= _MANY
-        if are_many and len(leaves) * _SINGLY >= count and not self.mended:
+        are_many = count * len(self._footer.metadata.row_groups) >= _MIN_CHUNKS_FOR_OUTLINES
+        if are_many and len(leaves) * _LEAVES_PER_OUTLINE >= count and not self.mended:
             if row_group not in self._outlines:
                 self._outlines[row_group] = self._outlined(row_group)
             outlines = self._outlines[row_group]
@@ -75,7 +74,10 @@ class ColumnChunks:
         return [self.chunk(row_group, leaf) for leaf in leaves]
 
     def _outlined(self, row_group: int) -> Sequence[Outline] | None:
-        """All chunks of a row group; None where one is not plain, in this file, and as counted."""
+        """Returns all chunks of a row group, or None if one needs a closer look.
+
+        That is one that is encrypted, in another file, or contradicts the row count.
+        """
         group, leaves = self._footer.metadata.row_groups[row_group], self._footer.schema.leaves
         if not isinstance(group.columns, Structs) or self._forgets_dictionary_headers:
             return None
@@ -83,7 +85,7 @@ class ColumnChunks:
             chunks = group.columns.all_as(OutlinedChunk)
         except FormatError:
             return None
-        found = [
+        outlines = [
             chunk.meta_data
             for chunk, leaf in zip(chunks, leaves, strict=True)
             if chunk.meta_data is not None
@@ -91,10 +93,10 @@ class ColumnChunks:
             and chunk.crypto_metadata is None
             and (not leaf.is_flat or chunk.meta_data.num_values == group.num_rows)
         ]
-        return found if len(found) == len(chunks) else None
+        return outlines if len(outlines) == len(chunks) else None
 
     def mend(self, row_group: int, leaf: int, chunk: ColumnMetaData) -> None:
-        """Go by ``chunk`` from now on, where the footer says something else."""
+        """Replaces the metadata of a chunk by repaired metadata."""
         self.mended[row_group, leaf] = self._chunks[row_group, leaf] = chunk
 
     def _chunk(self, row_group: int, leaf: int) -> ColumnMetaData:
@@ -109,12 +111,15 @@ class ColumnChunks:
         return self._with_dictionary_header(column.meta_data)
 
     def _with_dictionary_header(self, chunk: ColumnMetaData) -> ColumnMetaData:
-        """Writers before parquet-mr 1.2.9 left the dictionary page's header out of the size."""
+        """Returns the metadata with a size that includes the dictionary page's header.
+
+        parquet-mr before 1.2.9 left that header out of the size.
+        """
         if not self._forgets_dictionary_headers:
             return chunk
         size = chunk.total_compressed_size
-        left = self._footer.source_size - chunk.start - size
-        slack = max(min(_DICTIONARY_HEADER_BYTES, left), 0)
+        bytes_behind = self._footer.source_size - chunk.start - size
+        slack = max(min(_DICTIONARY_HEADER_BYTES, bytes_behind), 0)
         return replace(chunk, total_compressed_size=size + slack)
 
     @cached_property
@@ -144,29 +149,29 @@ class ColumnChunks:
                 self.column_chunk(i, flat)
 
     def _with_row_count(self, row_group: int, leaf: int, column: ColumnChunk) -> ColumnChunk:
-        """A flat column has a value a row; rows that only the footer claims are not believed.
+        """Returns the entry if its value count fits the row group: one value a row in flat columns.
 
-        Where damage is skipped, and another flat column bears the rows out, the chunk's count is
-        taken for wrong: its pages will be counted.
+        Otherwise raises ``FormatError``. But if damage is skipped, and another flat column
+        confirms the row count, returns the entry with the value count corrected.
         """
         rows, data = self._footer.num_rows_in(row_group), column.meta_data
         is_flat = self._footer.schema.leaves[leaf].is_flat
         if not is_flat or data is None or data.num_values == rows:
             return column
-        if self._footer.options.skips_corrupt and self._are_borne_out(row_group):
+        if self._footer.options.skips_corrupt and self._is_row_count_confirmed(row_group):
             return replace(column, meta_data=replace(data, num_values=rows))
         raise FormatError(f"{data.num_values:,} values for {rows:,} rows")
 
-    def _are_borne_out(self, row_group: int) -> bool:
-        """Has any flat column as many values as its row group has rows?"""
+    def _is_row_count_confirmed(self, row_group: int) -> bool:
+        """True if a flat column has as many values as its row group has rows."""
         group = self._footer.metadata.row_groups[row_group]
         flat = (leaf.index for leaf in self._footer.schema.leaves if leaf.is_flat)
-        found = (group.columns[leaf].meta_data for leaf in flat)
-        return any(data is not None and data.num_values == group.num_rows for data in found)
+        chunks = (group.columns[leaf].meta_data for leaf in flat)
+        return any(data is not None and data.num_values == group.num_rows for data in chunks)
 
 
 def _has_as_many_values(group: RowGroup, leaf: int) -> bool:
-    """Has a chunk of a row group as many values as that has rows?"""
+    """True if a chunk has as many values as its row group has rows."""
     columns = group.columns
     if not isinstance(columns, Structs):
         return False

@@ -1,6 +1,6 @@
-"""The types of a file's columns, and how their values compare: what an index kind can be on.
+"""The types of a file's columns, and how their values compare.
 
-Nothing here holds the file. Files of one schema share one such object.
+Holds no reference to the file: files with the same schema share one object.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from intarsia.process_state import cached_property
 
 
 class ColumnTypes:
-    """The columns of files with the same ``schema``, by their numbers in it."""
+    """The columns of files with the same ``schema``, by leaf number."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class ColumnTypes:
         column_orders: Sequence[ColumnOrder] | None,
         int96_unit: str | None,
     ) -> None:
-        """``int96_unit`` is what INT96 is cut off to; nothing is without one."""
+        """Truncates INT96 timestamps to ``int96_unit``, unless that is None."""
         self.schema = schema
         self._templates = templates
         self._column_orders = column_orders or ()
@@ -54,7 +54,7 @@ class ColumnTypes:
 
     @cached_property
     def _arrow_places(self) -> list[int]:
-        """For each root how many before it are in the Arrow schema: those that have leaves."""
+        """The position of each root in the Arrow schema, which lacks roots without leaves."""
         have_leaves = (bool(root.all_leaves) for root in self.schema.roots)
         return list(itertools.accumulate(have_leaves, initial=0))
 
@@ -62,7 +62,7 @@ class ColumnTypes:
         """Returns how a column's values compare."""
         element = self.schema.leaves[leaf].element
         if element.type == Type.INT96 and self._cuts_int96:
-            return ValueOrder(Domain.UNDEFINED)  # values are cut off, and bounds are not
+            return ValueOrder(Domain.UNDEFINED)  # values are truncated, and bounds are not
         if leaf not in self._orders:
             order = order_of(element, self.column_order(leaf))
             is_plain = order.domain is Domain.INTEGER and element.type == Type.INT64
@@ -70,17 +70,17 @@ class ColumnTypes:
         return self._orders[leaf]
 
     def column_order(self, leaf: int) -> ColumnOrder | None:
-        """Returns how the footer says that a column's bounds compare, if it does."""
+        """Returns the order in which a column's bounds compare, or None if none is declared."""
         return self._column_orders[leaf] if leaf < len(self._column_orders) else None
 
     def _leaf_type(self, leaf: int) -> pa.DataType | None:
-        """The Arrow type of a column or a field of structs; None within lists and maps."""
-        found = self.schema.leaves[leaf]
+        """Returns the Arrow type of a column or a field of structs, None within lists and maps."""
+        column = self.schema.leaves[leaf]
         try:
-            kind = self.arrow_type(self.schema.roots[found.root])
+            kind = self.arrow_type(self.schema.roots[column.root])
         except FormatError:
-            return None  # pyarrow cannot read the schema, as reading a value will say
-        for name in found.path[1:]:
+            return None  # pyarrow cannot read the schema; reading a value raises the error
+        for name in column.path[1:]:
             if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
                 return None
             kind = kind.field(name).type

@@ -1,4 +1,4 @@
-"""What is damaged in a file, as far as that was found: the places, and the rows they take along."""
+"""Damaged places of a file, and the rows that are lost with them."""
 
 from __future__ import annotations
 
@@ -9,21 +9,38 @@ from intarsia.errors import Where
 from intarsia.row_ranges import RowRanges
 
 OnCorrupt = Literal["raise", "skip"]
-"""What to do about damaged pages: say where they are, or leave out their rows."""
+"""Whether a damaged page raises an error that says where, or its rows are left out."""
 
 
 def check_on_corrupt(value: object) -> None:
-    """Raise ``ValueError`` for what is none of the ways to treat damage."""
+    """Raises ``ValueError`` unless ``value`` is an ``OnCorrupt`` or None."""
     if value not in (None, "raise", "skip"):
         raise ValueError(f'on_corrupt is "raise" or "skip", not {value!r}')
 
 
 @dataclass(frozen=True, slots=True)
 class CorruptData:
-    """One damaged place, and the rows that cannot be read for it, numbered as the file's are.
+    """One damaged place of a file, and the rows that are lost with it.
 
-    They are lost to reads of the place's column; others read them. ``where.page`` counts the
-    dictionary as the first page; it is None where a chunk is damaged as a whole.
+    Reads of the damaged column leave these rows out. Reads of other columns have them.
+
+    Attributes
+    ----------
+    where : Where
+        File, row group, column and page. ``where.page`` counts the dictionary as the first page,
+        and is None if the whole chunk is damaged.
+    message : str
+        A description of the damage.
+    rows : RowRanges
+        Row numbers, counted from the start of the file.
+
+    Examples
+    --------
+    >>> data = ia.dataset("logs.parquet", on_corrupt="skip")
+    >>> data.to_table().num_rows
+    1000
+    >>> data.corrupt
+    []
     """
 
     where: Where
@@ -32,7 +49,7 @@ class CorruptData:
 
     @property
     def num_rows(self) -> int:
-        """How many rows are lost."""
+        """The number of lost rows."""
         return self.rows.num_rows
 
     def __str__(self) -> str:

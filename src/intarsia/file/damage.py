@@ -15,35 +15,37 @@ class Damage:
     """The damage of one file. Threads may share it."""
 
     def __init__(self, path: str, health: Health | None) -> None:
-        """``health`` is told of what is found."""
+        """Takes the path, and ``health``, which collects the damage of a data set's files."""
         self._path, self._health = path, health
         self._lock = ForkLock()
         self._lost: dict[tuple[int, int], RowRanges] = {}
         self.found: dict[Where, CorruptData] = {}
 
     def knows(self, row_group: int, leaf: int) -> bool:
-        """Is it known where the chunk is damaged?"""
+        """True if damaged places of the chunk are known."""
         return (row_group, leaf) in self._lost
 
     def is_lost(self, row_group: int, leaf: int, rows: RowRanges) -> bool:
-        """Is any of ``rows``, of the file, known to be lost in a chunk?"""
+        """True if any of ``rows``, numbered in the file, is known to be lost in a chunk."""
         with self._lock:
             return bool(rows & self._lost.get((row_group, leaf), RowRanges.none()))
 
     def rows_of(self, leaves: Iterable[int]) -> RowRanges:
-        """The rows of the file that are lost to whoever reads ``leaves``."""
-        wanted = set(leaves)
+        """Returns the rows of the file that are lost to a read of ``leaves``."""
+        columns = set(leaves)
         with self._lock:
-            lost = [rows for (_, leaf), rows in self._lost.items() if leaf in wanted]
+            lost = [rows for (_, leaf), rows in self._lost.items() if leaf in columns]
         return RowRanges.union(lost)
 
-    def add(self, row_group: int, leaf: int, found: Sequence[CorruptData]) -> list[CorruptData]:
-        """Take note of a chunk's damage. Gives what was not known before."""
+    def add(self, row_group: int, leaf: int, places: Sequence[CorruptData]) -> list[CorruptData]:
+        """Records damaged places of a chunk. Returns those that were not known before."""
         with self._lock:
-            new = [one for one in found if one.where not in self.found]
-            self.found.update((one.where, one) for one in new)
+            new = [place for place in places if place.where not in self.found]
+            self.found.update((place.where, place) for place in new)
             before = self._lost.get((row_group, leaf), RowRanges.none())
-            self._lost[row_group, leaf] = RowRanges.union([before, *(one.rows for one in found)])
+            self._lost[row_group, leaf] = RowRanges.union(
+                [before, *(place.rows for place in places)]
+            )
         if self._health is not None:
             self._health.note_corrupt(self._path, new)
         return new

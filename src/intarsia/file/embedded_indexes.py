@@ -1,6 +1,6 @@
-"""The indexes of an opened file, in itself and in its sidecar: opened when first asked.
+"""The indexes of an opened file and of its sidecar, opened when they are first needed.
 
-Whatever is damaged or contradicts the file is reported by a warning and ignored from then on.
+An index that is damaged or contradicts the file is ignored, and a warning is issued.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from intarsia.pruning.predicates import How, Match, Predicate
 from intarsia.pruning.term import Term
 from intarsia.row_ranges import RowRanges
 
-_LEAST_BYTES = 16 * 1024
-"""So much a probe may read, however little it might save."""
-_PATIENCE = 5.0
-"""Seconds after which storage that failed is asked again."""
-_MOST_MEANT = 256
-"""Kinds and subjects that files of one shape have in common, as far as they are kept."""
+_MIN_PROBE_BYTES = 16 * 1024
+"""A probe may always read this many bytes: one small request is cheap even if it saves little."""
+_RETRY_SECONDS = 5.0
+"""Time after which an index that storage failed to deliver is tried again."""
+_MAX_SHARED_SUBJECTS = 256
+"""Kinds and subjects that files with equal schemas share. Limits the memory they take."""
 AnySection = InvertedSection | SummarySection | IDX1Section
 
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """One embedded index: what the directory says, and what that means in its file."""
+    """One embedded index: its directory entry, its kind, and what it is on in this file."""
 
     entry: IndexEntry
     kind: EmbeddedIndex
@@ -52,29 +52,29 @@ class Embedded:
 
     @property
     def finds_values(self) -> bool:
-        """Does it point at values, rather than bound them?"""
+        """True if the index looks values up, rather than bounding them."""
         return isinstance(self.kind, Inverted)
 
     @property
     def is_partial(self) -> bool:
-        """May it leave out keys that are needed?"""
+        """True if a probe may read only a part of the index."""
         return isinstance(self.kind, Inverted) and self.kind.reading_share is not None
 
     def may_answer(self, predicate: Predicate) -> bool:
-        """Is its kind asked such things of its term?"""
+        """True if the kind can answer this predicate on what the index is on."""
         return may_answer(self.kind, self.of, predicate)
 
 
 def may_answer(kind: EmbeddedIndex, of: Subject, predicate: Predicate) -> bool:
-    """Is a kind asked such things of what it is on?"""
+    """True if a kind can answer a predicate on ``of``."""
     has_nans = False
     if isinstance(predicate, Match):
-        what: Op | How = predicate.how
+        operation: Op | How = predicate.how
         if (predicate.negated or predicate.nulls) and not kind.negations:
             return False
     else:
-        has_nans, what = predicate.nans and pa.types.is_floating(of.type), predicate.op
-    if what not in kind.serves:
+        has_nans, operation = predicate.nans and pa.types.is_floating(of.type), predicate.op
+    if operation not in kind.serves:
         return False
     if isinstance(kind, Inverted):
         return (kind.nulls or not predicate.nulls) and (kind.nans or not has_nans)
@@ -83,14 +83,14 @@ def may_answer(kind: EmbeddedIndex, of: Subject, predicate: Predicate) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Holder:
-    """What holds sections, the file itself or its sidecar, and the directory of these."""
+    """The file itself or its sidecar, with the directory of the sections in it."""
 
     source: Source
     directory: Directory
     is_sidecar: bool
 
     def window(self, entry: IndexEntry) -> WindowSource:
-        """The section of one of its entries."""
+        """Returns the bytes of one entry's section."""
         return WindowSource(self.source, entry.offset, entry.length)
 
 
@@ -106,19 +106,19 @@ class Sections:
         beside: Beside | None,
         health: Health | None,
     ) -> None:
-        """``beside`` finds the sidecar; ``health`` records which indexes the file has."""
+        """Takes ``beside``, which finds the sidecar, and ``health`` of the data set, if any."""
         self._footer, self._source, self._chunks = footer, source, chunks
         self._warnings, self._beside, self._health = warnings, beside, health
         self._embedded: dict[IndexEntry, Embedded | None] = {}
         self._opened: dict[IndexEntry, AnySection | None] = {}
         self.stale: dict[bool, tuple[IndexEntry, ...]] = {}
-        """Indexes that are none of this file's: of those embedded, False, and beside it, True."""
-        self._unread: PathError | None = None
+        """Stale indexes: those embedded under False, those of the sidecar under True."""
+        self._sidecar_error: PathError | None = None
         self._failed_at: float | None = None
 
     @cached_property
     def directory(self) -> Directory | None:
-        """The directory of embedded indexes, where there is one that belongs to this file."""
+        """The directory of embedded indexes, or None if there is none that fits this file."""
         try:
             footer = self._footer
             return read_directory(
@@ -133,42 +133,42 @@ class Sections:
 
     @cached_property
     def beside(self) -> Holder | None:
-        """The file's sidecar, where there is one that belongs to it."""
+        """The file's sidecar, or None if there is none that fits this file."""
         try:
-            found = None if self._beside is None else self._beside.opened(self._footer.raw)
-            return None if found is None else Holder(found.source, found.directory, True)
+            sidecar = None if self._beside is None else self._beside.opened(self._footer.raw)
+            return None if sidecar is None else Holder(sidecar.source, sidecar.directory, True)
         except StaleError as error:
             self.stale[True] = error.entries
             self._warnings.warn(f"its sidecar is ignored: {error}", counted=True)
         except (FormatError, PathError) as error:
-            self._unread = error if isinstance(error, PathError) else None
+            self._sidecar_error = error if isinstance(error, PathError) else None
             self._note_failure(error)
             self._warnings.warn(f"its sidecar is ignored: {error}")
         return None
 
     @property
     def is_unsure(self) -> bool:
-        """Did storage fail to tell of an index, so that the file is to be opened anew by now?"""
-        return self._failed_at is not None and time.monotonic() - self._failed_at > _PATIENCE
+        """True if storage failed to deliver an index, and it is time to open the file again."""
+        return self._failed_at is not None and time.monotonic() - self._failed_at > _RETRY_SECONDS
 
     def _note_failure(self, error: Exception | str) -> None:
         if isinstance(error, PathError) and self._failed_at is None:
             self._failed_at = time.monotonic()
 
     def check_beside(self) -> None:
-        """Raise ``PathError`` where storage does not tell what the file's sidecar holds.
+        """Raises ``PathError`` if storage fails to deliver the file's sidecar.
 
-        Who goes on to write would leave it behind.
+        A writer that went on regardless would lose the sidecar's indexes.
         """
         if self._beside is not None:
             self._beside.check_listed()
         if self.beside is None:
             del self.beside  # another writer may make one meanwhile
-            if self._unread is not None:
-                raise PathError(f"what its sidecar holds cannot be told: {self._unread}")
+            if self._sidecar_error is not None:
+                raise PathError(f"its sidecar cannot be read: {self._sidecar_error}")
 
     def beside_now(self) -> Holder | None:
-        """As ``beside``, opened again where another writer changed it. Raises ``PathError``."""
+        """Returns ``beside``, opened again if another writer changed it. Raises ``PathError``."""
         if self.beside is not None and self._beside is not None and not self._beside.is_current:
             del self.beside
             with quiet():
@@ -177,46 +177,49 @@ class Sections:
 
     @cached_property
     def holders(self) -> Mapping[IndexEntry, Holder]:
-        """Every index and what holds it; of two of one name and known version the embedded one."""
-        found: dict[IndexEntry, Holder] = {}
+        """Every index and its holder.
+
+        An index of the sidecar is left out if an embedded one of a known version has its name.
+        """
+        holders: dict[IndexEntry, Holder] = {}
         if self.directory is not None:
             own = Holder(self._source, self.directory, False)
-            found.update(dict.fromkeys(self.directory.indexes, own))
+            holders.update(dict.fromkeys(self.directory.indexes, own))
         if self.beside is not None:
-            names = {e.name for e in found if known_version(e.kind) == e.kind_version}
+            names = {e.name for e in holders if known_version(e.kind) == e.kind_version}
             entries = [e for e in self.beside.directory.indexes if e.name not in names]
-            found.update(dict.fromkeys(entries, self.beside))
-        held = {entry: holder.is_sidecar for entry, holder in found.items()}
-        self._note_indexes(held)
-        return found
+            holders.update(dict.fromkeys(entries, self.beside))
+        in_sidecar = {entry: holder.is_sidecar for entry, holder in holders.items()}
+        self._note_indexes(in_sidecar)
+        return holders
 
-    def _note_indexes(self, held: Mapping[IndexEntry, bool]) -> None:
+    def _note_indexes(self, in_sidecar: Mapping[IndexEntry, bool]) -> None:
         """Records for the data set which indexes the file has, and which of them are stale.
 
-        ``held`` maps each index to True if the sidecar has it.
+        ``in_sidecar`` maps each index to True if the sidecar has it.
         """
         if self._health is not None:
             home = self._beside.home if self._beside else False
-            homes = {entry: is_beside and home for entry, is_beside in held.items()}
+            homes = {entry: is_beside and home for entry, is_beside in in_sidecar.items()}
             stale = {is_beside and home: entries for is_beside, entries in self.stale.items()}
             self._health.note(self._footer.name, homes, stale, self._footer.columns)
 
     @property
     def entries(self) -> tuple[IndexEntry, ...]:
-        """All indexes, those embedded first."""
+        """All indexes, the embedded ones first."""
         return tuple(self.holders)
 
     def is_beside(self, entry: IndexEntry) -> bool:
-        """Does the sidecar hold it?"""
+        """True if the index is in the sidecar."""
         return self.holders[entry].is_sidecar
 
     def about(self, term: Term) -> list[Embedded]:
-        """The indexes on a term, of kinds, versions and functions known here.
+        """Returns the usable indexes on a term: of known kinds, versions and functions.
 
-        The smallest come first, and last those that may read a part of themselves only.
+        The smallest come first. Indexes that a probe may read only in part come last.
         """
         column = str(term) if term.path else None
-        found = [
+        indexes = [
             self.resolved(entry)
             for entry in self.entries
             if (entry.on == column if column else bool(entry.meaning))
@@ -224,8 +227,8 @@ class Sections:
         options = self._footer.options
         is_listed = column is not None and column == options.distinct_index_column
         if is_listed and not options.looks_for_damage:  # such lists have no checksum
-            found.append(self._stray)
-        known = [index for index in found if index is not None and index.of.term == term]
+            indexes.append(self._foreign_index)
+        known = [index for index in indexes if index is not None and index.of.term == term]
         return sorted(known, key=lambda index: (index.is_partial, index.entry.length))
 
     def foreign_list(self) -> Found | None:
@@ -239,27 +242,27 @@ class Sections:
         )
 
     @cached_property
-    def _stray(self) -> Embedded | None:
-        """The list of another writer, where the file is read with a column that it is of."""
+    def _foreign_index(self) -> Embedded | None:
+        """The list of another writer, as an index on the column that the read options name."""
         column = self._footer.options.distinct_index_column
         assert column is not None
         try:
-            found = self.foreign_list()
-            if found is None:
+            foreign = self.foreign_list()
+            if foreign is None:
                 return None
-            reason = problem_of(self._footer, self._chunks, found, column)
+            reason = problem_of(self._footer, self._chunks, foreign, column)
             if reason:
                 raise FormatError(reason)
-            entry, kind = entry_of(found, column), DistinctIDX1(column)
+            entry, kind = entry_of(foreign, column), DistinctIDX1(column)
             embedded = Embedded(entry, kind, subject_of(self._footer.columns, kind, ""))
         except (FormatError, IndexSpecError) as error:
             self._warnings.warn(f"the list at {KEY} is ignored: {error}")
             return None
-        self._opened[entry] = IDX1Section(found.values, is_ours=False)
+        self._opened[entry] = IDX1Section(foreign.values, is_ours=False)
         return embedded
 
     def resolved(self, entry: IndexEntry) -> Embedded | None:
-        """What an entry means in this file; None where it is not of a kind known here."""
+        """Returns an entry with its kind and subject, or None if its kind is not known here."""
         if entry not in self._embedded:
             self._embedded[entry] = self._resolved(entry)
         return self._embedded[entry]
@@ -268,31 +271,32 @@ class Sections:
         if known_version(entry.kind) != entry.kind_version:
             return None
         try:
-            return Embedded(entry, *self._meant(entry))
+            return Embedded(entry, *self._kind_and_subject(entry))
         except (FormatError, IndexSpecError) as error:
             self._warnings.warn(f"index {entry.name} is ignored: {error}")
             self._opened[entry] = None
             return None
 
-    def _meant(self, entry: IndexEntry) -> tuple[EmbeddedIndex, Subject]:
-        """The kind of an entry, and what it is on: of a column, the same objects for files of one
-        shape. What functions mean is looked at anew.
+    def _kind_and_subject(self, entry: IndexEntry) -> tuple[EmbeddedIndex, Subject]:
+        """Returns the kind of an entry, and what it is on.
+
+        Files with equal schemas share these objects, except for indexes on functions.
         """
         footer = self._footer
         known: dict[Hashable, tuple[EmbeddedIndex, Subject]] = {}
         if not entry.meaning:
             known = footer.shape.kept(("indexes", footer.options.of_types), dict)
         key = known_kind(entry.kind), entry.on, repr(entry.params)
-        found = known.get(key)
-        if found is None:
+        resolved = known.get(key)
+        if resolved is None:
             kind = make(entry.kind, entry.on, entry.params)
-            found = kind, subject_of(footer.columns, kind, entry.meaning)
-            if len(known) < _MOST_MEANT:
-                known[key] = found
-        return found
+            resolved = kind, subject_of(footer.columns, kind, entry.meaning)
+            if len(known) < _MAX_SHARED_SUBJECTS:
+                known[key] = resolved
+        return resolved
 
     def section(self, index: Embedded) -> AnySection | None:
-        """The opened section, or None where it is damaged."""
+        """Returns the opened section, or None if it is damaged."""
         entry = index.entry
         if entry not in self._opened:
             self._opened[entry] = self._open(index)
@@ -312,17 +316,18 @@ class Sections:
             return None
 
     def is_opened(self, entry: IndexEntry) -> bool:
-        """Is its metadata at hand, as far as it can be?"""
+        """True if opening the section needs no more reads: it is opened, or known as damaged."""
         return entry in self._opened
 
     def is_ignored(self, entry: IndexEntry) -> bool:
-        """Was it found to be damaged?"""
+        """True if the index turned out to be damaged."""
         return entry in self._opened and self._opened[entry] is None
 
     def rows_of(self, index: Embedded, predicate: Predicate, within: RowRanges) -> RowRanges | None:
-        """The rows ``within`` that might pass, as ``index`` knows; None where it cannot tell.
+        """Returns the rows that might pass by ``index``, or None if it cannot tell.
 
-        Rows outside may be among them, or missing. Raises ``FileReplaced``: that is no damage.
+        Only rows ``within`` count: the caller ignores others. Issues a warning and ignores the
+        index if it is damaged. Raises ``FileReplaced``, which is no damage.
         """
         try:
             return self._rows_of(index, predicate, within)
@@ -330,7 +335,7 @@ class Sections:
             raise
         except (FormatError, PathError, OutOfMemoryError) as error:
             self._distrust(index.entry, error)
-        except Exception as error:  # noqa: BLE001 # of a kind from elsewhere: it costs no answer
+        except Exception as error:  # noqa: BLE001 # a plugin's kind must not make queries fail
             self._distrust(index.entry, f"its kind failed: {type(error).__name__}: {error}")
         return None
 
@@ -346,15 +351,18 @@ class Sections:
             if isinstance(section, IDX1Section):
                 return section.rows_of(formula, of)
             assert isinstance(section, InvertedSection)
-            return section.rows_of(formula, of, self._most_bytes(kind, of, within))
+            return section.rows_of(formula, of, self._max_probe_bytes(kind, of, within))
         section = self.section(index)
         if section is None:
             return None
         assert isinstance(section, SummarySection)
         return section.rows_of(kind, predicate, of, within)
 
-    def _most_bytes(self, kind: Inverted, of: Subject, within: RowRanges) -> int | None:
-        """What a probe may read, by the bytes that the rows ``within`` take of what is indexed."""
+    def _max_probe_bytes(self, kind: Inverted, of: Subject, within: RowRanges) -> int | None:
+        """Returns the most bytes that a probe may read, or None if there is no limit.
+
+        It is a share, which the kind sets, of the bytes of the indexed columns in rows ``within``.
+        """
         if kind.reading_share is None:
             return None
         starts = self._footer.row_group_starts
@@ -367,12 +375,12 @@ class Sections:
         )
         rows = int((starts[groups + 1] - starts[groups]).sum())
         share = kind.reading_share * within.num_rows / max(rows, 1)
-        return max(int(share * size), _LEAST_BYTES)
+        return max(int(share * size), _MIN_PROBE_BYTES)
 
     def values(self, index: Embedded) -> pa.Array | None:
-        """The distinct values that an index of exact keys lists; None where it cannot.
+        """Returns the distinct values of an index with exact keys, or None.
 
-        Raises ``FileReplaced``.
+        None stands for another kind of index, and for a damaged one. Raises ``FileReplaced``.
         """
         if not (isinstance(index.kind, Inverted) and index.kind.exact):
             return None

@@ -6,10 +6,10 @@ from intarsia.errors import warn
 
 
 class FileWarnings:
-    """Issues the warnings about one file, and keeps their texts."""
+    """Issues the warnings about one file, and keeps their messages."""
 
     def __init__(self, name: str, *, in_data_set: bool) -> None:
-        """``in_data_set``: a data set sums up some warnings over its files."""
+        """Leaves some warnings to the data set of the file, if ``in_data_set``."""
         self._name, self._in_data_set = name, in_data_set
         self.ignored: dict[str, None] = {}
         """The messages so far, in order: damaged or stale indexes, and lost rows."""

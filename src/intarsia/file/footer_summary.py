@@ -1,4 +1,4 @@
-"""What a file's footer says of its columns, summed up."""
+"""A summary of each column by the file's footer: sizes, codecs, encodings, indexes."""
 
 from __future__ import annotations
 
@@ -26,49 +26,49 @@ class ColumnSummary:
     compressed: int = 0
     uncompressed: int = 0
     page_indexes: list[int] = field(default_factory=list)
-    """Lengths, one a chunk that has them."""
+    """Bytes of each chunk's page indexes, for the chunks that have some."""
     column_indexes: int = 0
-    """How many of these have bounds, not just places."""
+    """Number of these chunks that have a ColumnIndex, and not just an OffsetIndex."""
     bloom_filters: list[int] = field(default_factory=list)
     problems: list[FormatError] = field(default_factory=list)
 
 
 def summary_of(file: OpenedFile, leaf: Leaf) -> ColumnSummary:
-    """What the footer says of a column."""
-    found = ColumnSummary(leaf)
+    """Returns the summary of a column."""
+    summary = ColumnSummary(leaf)
     for group, chunk in chunks_of(file, leaf):
-        found.chunks += 1
+        summary.chunks += 1
         if isinstance(chunk, FormatError):
-            found.problems.append(chunk)
+            summary.problems.append(chunk)
             continue
         if chunk.offset_index_offset is not None:
             lengths = (chunk.offset_index_length, chunk.column_index_length)
-            found.page_indexes.append(sum(length or 0 for length in lengths))
-            found.column_indexes += chunk.column_index_offset is not None
+            summary.page_indexes.append(sum(length or 0 for length in lengths))
+            summary.column_indexes += chunk.column_index_offset is not None
         if chunk.meta_data is None:
-            found.codecs.add("encrypted" if chunk.crypto_metadata else "unknown")
+            summary.codecs.add("encrypted" if chunk.crypto_metadata else "unknown")
         else:
-            _add(found, file, chunk.meta_data, Where(file.name, group, leaf.name))
-    return found
+            _add(summary, file, chunk.meta_data, Where(file.name, group, leaf.name))
+    return summary
 
 
-def _add(found: ColumnSummary, file: OpenedFile, chunk: ColumnMetaData, where: Where) -> None:
-    found.codecs.add(codec_name(chunk.codec))
-    found.encodings.update(dict.fromkeys(value_encodings(chunk)))
-    found.compressed += chunk.total_compressed_size
-    found.uncompressed += chunk.total_uncompressed_size
-    nulls = null_count(found.leaf, chunk)
+def _add(summary: ColumnSummary, file: OpenedFile, chunk: ColumnMetaData, where: Where) -> None:
+    summary.codecs.add(codec_name(chunk.codec))
+    summary.encodings.update(dict.fromkeys(value_encodings(chunk)))
+    summary.compressed += chunk.total_compressed_size
+    summary.uncompressed += chunk.total_uncompressed_size
+    nulls = null_count(summary.leaf, chunk)
     if nulls is not None:
-        found.null_counts.append(nulls)
+        summary.null_counts.append(nulls)
     if chunk.bloom_filter_offset is not None:
         try:
-            found.bloom_filters.append(bloom_bytes(file, chunk) or 0)
+            summary.bloom_filters.append(bloom_bytes(file, chunk) or 0)
         except FormatError as error:
-            found.problems.append(error.at(where))
+            summary.problems.append(error.at(where))
 
 
 def chunks_of(file: OpenedFile, leaf: Leaf) -> Iterator[tuple[int, ColumnChunk | FormatError]]:
-    """A column's chunk in each row group, or why it cannot be decoded."""
+    """Yields each row group's number and the column's chunk, or why it cannot be decoded."""
     for number, group in enumerate(file.metadata.row_groups):
         try:
             yield number, group.columns[leaf.index]
@@ -77,16 +77,16 @@ def chunks_of(file: OpenedFile, leaf: Leaf) -> Iterator[tuple[int, ColumnChunk |
 
 
 def null_count(leaf: Leaf, chunk: ColumnMetaData) -> int | None:
-    """The NULLs of a chunk; None where the footer does not say."""
+    """Returns the number of NULLs in a chunk, or None if the footer does not say."""
     if not leaf.max_definition_level:
         return 0
     return chunk.statistics.null_count if chunk.statistics else None
 
 
 def bloom_bytes(file: OpenedFile, chunk: ColumnMetaData) -> int | None:
-    """Length of a chunk's bloom filter, None where it has none.
+    """Returns the length of a chunk's bloom filter in bytes, or None if it has none.
 
-    Older writers left the length out of the footer: then it is read from the filter itself.
+    If the footer lacks the length, as older writers' footers do, it is read from the filter.
     """
     if chunk.bloom_filter_offset is None:
         return None
@@ -96,11 +96,11 @@ def bloom_bytes(file: OpenedFile, chunk: ColumnMetaData) -> int | None:
 
 
 def largest(summaries: Iterable[ColumnSummary], most: int) -> list[ColumnSummary]:
-    """So many of the columns, those that take most, in the order of the file."""
-    found = heapq.nlargest(most, summaries, key=lambda s: (s.compressed, -s.leaf.index))
-    return sorted(found, key=lambda summary: summary.leaf.index)
+    """Returns the ``most`` largest columns by stored size, in the order of the file."""
+    columns = heapq.nlargest(most, summaries, key=lambda s: (s.compressed, -s.leaf.index))
+    return sorted(columns, key=lambda summary: summary.leaf.index)
 
 
 def problems_of(summaries: Iterable[ColumnSummary]) -> list[FormatError]:
-    """All that could not be decoded."""
+    """Returns the errors of all columns."""
     return [problem for summary in summaries for problem in summary.problems]

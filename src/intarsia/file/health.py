@@ -1,5 +1,6 @@
-"""What became of the files of a data set: of their indexes, told in one warning and not one a file,
-and which of their pages are damaged.
+"""The state of a data set's files: which indexes they lack, and which of their pages are damaged.
+
+A data set issues one warning about missing and stale indexes, and not one a file.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from intarsia.index.registry import text_of
 from intarsia.process_state import ForkLock
 
 Home = str | bool
-"""Where an index is, as ``sidecar=`` says it: in the file itself, False, or beside it."""
+"""Where an index is, as in ``sidecar=``: False for the file itself, True or a folder for the
+sidecar."""
 
 
 class Health:
-    """Which indexes files have, of those whose indexes were looked for so far."""
+    """The indexes and the damage of the files opened so far. Threads may share it."""
 
     def __init__(self) -> None:
         self._lock = ForkLock()
@@ -27,16 +29,16 @@ class Health:
         self._columns: dict[str, ColumnTypes] = {}
         self._known: dict[str, tuple[IndexEntry, Home]] = {}
         self._stale: dict[str, Mapping[Home, Collection[IndexEntry]]] = {}
-        self._told = False
+        self._has_warned = False
         self._corrupt: dict[str, dict[CorruptData, None]] = {}
 
-    def note_corrupt(self, path: str, found: Iterable[CorruptData]) -> None:
-        """Places of a file turned out to be damaged."""
+    def note_corrupt(self, path: str, places: Iterable[CorruptData]) -> None:
+        """Records damaged places of a file."""
         with self._lock:
-            self._corrupt.setdefault(path, {}).update(dict.fromkeys(found))
+            self._corrupt.setdefault(path, {}).update(dict.fromkeys(places))
 
     def renew(self, path: str) -> None:
-        """Another file is at the path now."""
+        """Forgets the damage of the file at ``path``, which has been replaced."""
         with self._lock:
             self._corrupt.pop(path, None)
 
@@ -49,44 +51,49 @@ class Health:
     def note(
         self,
         path: str,
-        held: Mapping[IndexEntry, Home],
+        current: Mapping[IndexEntry, Home],
         stale: Mapping[Home, Collection[IndexEntry]],
         columns: ColumnTypes,
     ) -> None:
-        """A file has these indexes, and others that are ``stale``, as far as it is known which."""
+        """Records the ``current`` and the ``stale`` indexes of a file, as far as they are known."""
         with self._lock:
             self._columns[path] = columns
-            self._names[path] = frozenset(entry.name for entry in held)
-            self._known |= {entry.name: (entry, home) for entry, home in held.items()}
+            self._names[path] = frozenset(entry.name for entry in current)
+            self._known |= {entry.name: (entry, home) for entry, home in current.items()}
             self._stale[path] = stale
 
     def tell(self) -> None:
-        """Warn, once, where some files have lost what others have, or what they had is stale."""
+        """Issues one warning if some files lack indexes that others have, or have stale ones."""
         with self._lock:
-            message = None if self._told else self._message()
-            self._told = self._told or message is not None
+            message = None if self._has_warned else self._message()
+            self._has_warned = self._has_warned or message is not None
         if message:
             warn(message)
 
     def _message(self) -> str | None:
-        stale = {path: held for path, held in self._stale.items() if held}
+        stale = {path: by_home for path, by_home in self._stale.items() if by_home}
         missing = self._missing(stale)
-        told = {f"{len(paths):,} lack {name}": paths for name, paths in missing.items()}
+        faults = {f"{len(paths):,} lack {name}": paths for name, paths in missing.items()}
         if stale:
-            what = f"{len(stale):,} hold indexes of what they were before a rewrite"
-            told = {what: [*stale], **told}
-        if not told:
+            fault = f"{len(stale):,} hold indexes of what they were before a rewrite"
+            faults = {fault: [*stale], **faults}
+        if not faults:
             return None
-        first = min(path for paths in told.values() for path in paths)
+        first = min(path for paths in faults.values() for path in paths)
         lost = [self._known[name] for name in self._missing()]
-        lost += [(entry, home) for held in stale.values() for home in held for entry in held[home]]
+        lost += [
+            (entry, home)
+            for by_home in stale.values()
+            for home in by_home
+            for entry in by_home[home]
+        ]
         return (
-            f"of {len(self._names):,} files looked into, {', and '.join(told)}, as {first}: "
+            f"of {len(self._names):,} files looked into, {', and '.join(faults)}, as {first}: "
             f"they are read without; {' and '.join(_calls(lost))} makes what is not there"
         )
 
     def _missing(self, besides: Collection[str] = ()) -> dict[str, list[str]]:
-        """As ``missing_in``, without files that cannot have an index."""
+        """Returns ``missing_in`` of the files that can have the index."""
         lacking = missing_in(self._names, besides)
         able = {
             name: able_to_have(self._known[name][0], {path: self._columns[path] for path in paths})
@@ -96,33 +103,33 @@ class Health:
 
 
 def able_to_have(entry: IndexEntry, files: Mapping[str, ColumnTypes]) -> list[str]:
-    """Returns those of ``files`` that can be given an index as ``entry`` describes it."""
+    """Returns the paths of ``files`` that can be given an index as ``entry`` describes it."""
     able = {columns: can_have(columns, entry) for columns in {*files.values()}}
     return [path for path, columns in files.items() if able[columns]]
 
 
 def _calls(lost: Iterable[tuple[IndexEntry, Home]]) -> list[str]:
-    """What adds these indexes again, where they were."""
+    """Returns the calls that add these indexes again, each in its former place."""
     by_home: dict[Home, set[str]] = {}
     for entry, home in lost:
         by_home.setdefault(home, set()).add(text_of(entry.kind, entry.on, entry.params))
-    again = {home: repr(sorted(texts)) for home, texts in by_home.items()} or {False: "indexes"}
+    again = {home: repr(sorted(specs)) for home, specs in by_home.items()} or {False: "indexes"}
     return [
-        f"intarsia.add_indexes(path, {texts}, {f'sidecar={home!r}, ' if home else ''}replace=False)"
-        for home, texts in again.items()
+        f"intarsia.add_indexes(path, {specs}, {f'sidecar={home!r}, ' if home else ''}replace=False)"
+        for home, specs in again.items()
     ]
 
 
 def missing_in(
     names: dict[str, frozenset[str]], besides: Collection[str] = ()
 ) -> dict[str, list[str]]:
-    """The names of indexes that some files lack and others have, and which files those are.
+    """Returns the names of indexes that only some files have, with the files that lack each.
 
-    ``names`` are the indexes of each file. Files ``besides`` are left out.
+    ``names`` are the indexes of each file. Files ``besides`` are never among those that lack one.
     """
-    found = {}
+    missing = {}
     for name in sorted(set().union(*names.values())):
         lacking = [path for path, own in names.items() if name not in own and path not in besides]
         if lacking:
-            found[name] = lacking
-    return found
+            missing[name] = lacking
+    return missing

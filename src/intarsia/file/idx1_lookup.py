@@ -41,20 +41,20 @@ def find_list(
     return found_in(metadata, source, end, _used_ranges(footer, chunks, entries))
 
 
-def entry_of(found: Found, column: str) -> IndexEntry:
+def entry_of(foreign: Found, column: str) -> IndexEntry:
     """Returns a directory entry for the list, as an index on ``column``."""
-    offset, length = found.place
+    offset, length = foreign.place
     kind = DistinctIDX1
     return IndexEntry(kind.kind, kind.kind_version, column, {}, offset, length, length, 0)
 
 
-def problem_of(footer: FileFooter, chunks: ColumnChunks, found: Found, column: str) -> str | None:
+def problem_of(footer: FileFooter, chunks: ColumnChunks, foreign: Found, column: str) -> str | None:
     """Returns how statistics contradict that the list has all values of ``column``, or None."""
     leaf = footer.schema.leaf(column)
     if leaf is None:
         return None
     groups = range(len(footer.metadata.row_groups))
-    return contradiction(found.values, [chunks.chunk(g, leaf.index).statistics for g in groups])
+    return contradiction(foreign.values, [chunks.chunk(g, leaf.index).statistics for g in groups])
 
 
 def _used_ranges(

@@ -1,4 +1,4 @@
-"""What indexes are on, in one file: columns, leaves of structs, lists, functions of columns."""
+"""Index subjects in a file: columns, leaves of structs, list elements, functions of columns."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from intarsia.parquet.value_order import Domain, ValueOrder
 from intarsia.pruning.term import Term, field_term, parse_term
 
 HELD = (Reads.ELEMENTS, Reads.ENTRIES)
-"""What lists and maps hold."""
+"""The parts of lists and maps that indexes may be on."""
 _VALUE = "value"
 
 
 def subject_of(columns: ColumnTypes, index: EmbeddedIndex, meaning: str | None = None) -> Subject:
     """Returns what ``index`` is on in files with these ``columns``.
 
-    ``meaning`` is what the directory says of its functions; without one, ``on`` is a column where
-    there is one of that path, else a function. Raises ``IndexSpecError`` where there is neither, or
-    where it cannot be indexed, ``FormatError`` if pyarrow cannot read the schema.
+    ``meaning`` is the directory's definition of the index's functions. Without one, ``on`` is a
+    column if there is one of that path, and else a function. Raises ``IndexSpecError`` if it is
+    neither or cannot be indexed, and ``FormatError`` if pyarrow cannot read the schema.
     """
     try:
-        found = _subject(columns, index, meaning)
+        subject = _subject(columns, index, meaning)
     except IndexSpecError as error:
         raise IndexSpecError(f"no index {index_name(index.on, index.kind)}: {error}") from error
     try:
-        reason = index.unfit(found)
-    except Exception as error:  # noqa: BLE001 # whatever a plugin raises, files are read without it
+        reason = index.unfit(subject)
+    except Exception as error:  # noqa: BLE001 # a plugin's kind must not make reads fail
         reason = f"{type(error).__name__}: {error}"
     if reason:
         raise IndexSpecError(f"no index {index_name(index.on, index.kind)}: {reason}")
-    return found
+    return subject
 
 
 def can_have(columns: ColumnTypes, entry: IndexEntry) -> bool:
@@ -64,7 +64,7 @@ def _subject(columns: ColumnTypes, index: EmbeddedIndex, meaning: str | None) ->
         raise IndexSpecError("a column is called that as well, and would be taken for the field")
     if not meaning:
         if index.reads in HELD:
-            return _of_held(columns, on, index.reads)
+            return _of_nested(columns, on, index.reads)
         leaf = schema.leaf(on)
         if leaf is not None:
             return _of_leaf(columns, leaf, index.reads)
@@ -88,7 +88,7 @@ def _subject(columns: ColumnTypes, index: EmbeddedIndex, meaning: str | None) ->
 
 
 def no_leaf(on: str, schema: Schema) -> str:
-    """Why a column that is no leaf of ``schema`` is none: it has several, or is not there."""
+    """Returns why ``on`` is no leaf of ``schema``: it has several leaves, or is not there."""
     root = schema.root(on)
     if root is not None:
         leaves = [leaf for leaf in schema.leaves if leaf.path[0] == on]
@@ -114,9 +114,10 @@ def _of_leaf(columns: ColumnTypes, leaf: Leaf, reads: Reads) -> Subject:
     return Subject(field_term(*leaf.path), kind, order)
 
 
-def _of_held(columns: ColumnTypes, on: str, reads: Reads) -> Subject:
-    """What a list or a map holds, by its name or its path within structs: elements, or keys, or
-    entries.
+def _of_nested(columns: ColumnTypes, on: str, reads: Reads) -> Subject:
+    """Returns the elements of a list, or the keys or entries of a map, as a subject.
+
+    ``on`` is the column's name, or its path within structs.
     """
     path = (on,) if columns.schema.root(on) is not None else tuple(on.split("."))
     root = columns.schema.root(path[0])
@@ -141,13 +142,13 @@ def _of_held(columns: ColumnTypes, on: str, reads: Reads) -> Subject:
 
 
 def decoded(kind: pa.DataType) -> pa.DataType:
-    """A type without Arrow's dictionary, and what UUIDs and JSON are stored as."""
+    """Returns a type without Arrow's dictionary, with the storage type of UUIDs and JSON."""
     return without_extension(without_dictionary(kind))
 
 
 @cached_by_type
 def _function(text: str, schema: pa.Schema) -> tuple[Term, pa.DataType]:
-    """The term of SQL text, and the type of its values."""
+    """Returns the term of SQL text, and the type of its values."""
     term = parse_term(text, schema)
     names = {path[0] for path in term.fields}
     fields = [schema.field(name) for name in names]
@@ -156,14 +157,14 @@ def _function(text: str, schema: pa.Schema) -> tuple[Term, pa.DataType]:
         if any(has_zone(leaf) and not is_in_utc(leaf) for leaf, _ in leaf_pairs(kind, kind)):
             name = ".".join(path)
             raise PredicateError(f"what {name!r} becomes depends on the rules of its time zone")
-    nothing = {field.name: pa.chunked_array([pa.nulls(0, field.type)]) for field in fields}
-    return term, evaluated(term, nothing).type
+    no_rows = {field.name: pa.chunked_array([pa.nulls(0, field.type)]) for field in fields}
+    return term, evaluated(term, no_rows).type
 
 
 def evaluated(term: Term, columns: Mapping[str, pa.ChunkedArray]) -> pa.ChunkedArray:
-    """The values of a term on columns by their names.
+    """Returns the values of a term on ``columns``, which are given by name.
 
-    Raises ``PredicateError`` where pyarrow cannot evaluate it on one of them.
+    Raises ``PredicateError`` if pyarrow cannot evaluate it.
     """
     if len(term.path) == 1:
         return columns[term.path[0]]

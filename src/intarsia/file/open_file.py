@@ -1,7 +1,6 @@
-"""An opened file: its footer, and everything else about it fetched once and kept.
+"""An opened file: its footer, and everything else about it, fetched once and cached.
 
-Whatever proves untrustworthy, a page index or an embedded index, is reported by a warning and from
-then on treated as if it were not there.
+A page index or an embedded index that proves damaged is ignored, and a warning is issued.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from intarsia.row_ranges import Int64Array
 T = TypeVar("T")
 
 _OBJECT_BYTES, _OBJECTS_PER_BYTE = 3000, 4
-"""What an opened file takes in memory: in itself, and for each byte that was decoded."""
+"""Estimated memory of an opened file: bytes for the object, and bytes per decoded byte."""
 
 
 class OpenedFile:
@@ -236,9 +235,9 @@ class OpenedFile:
         """Returns the bounds of a column in each row group, by the chunks' statistics."""
         return self.column_bounds.of_row_groups(leaf)
 
-    def bounds_of(self, leaf: int, told: Sequence[ColumnMetaData] | ColumnIndex) -> Bounds:
+    def bounds_of(self, leaf: int, statistics: Sequence[ColumnMetaData] | ColumnIndex) -> Bounds:
         """Returns the bounds that the statistics of chunks, or a ColumnIndex, state of a column."""
-        return self.column_bounds.of(leaf, told)
+        return self.column_bounds.of(leaf, statistics)
 
     @property
     def trusts_bounds(self) -> bool:
@@ -291,15 +290,15 @@ class OpenedFile:
         """
         self._warnings.warn(message, counted=counted)
 
-    def note_damage(self, row_group: int, leaf: int, found: Sequence[CorruptData]) -> bool:
+    def note_damage(self, row_group: int, leaf: int, places: Sequence[CorruptData]) -> bool:
         """Leaves the damaged rows of a chunk out from now on, and warns once of each place.
 
         Returns True if any place is new. Raises ``FormatError``, for the first place, unless
         ``on_corrupt="skip"``.
         """
         if not self.options.skips_corrupt:
-            raise FormatError(found[0].message, found[0].where)
-        new = self.damage.add(row_group, leaf, found)
+            raise FormatError(places[0].message, places[0].where)
+        new = self.damage.add(row_group, leaf, places)
         for one in new:
             self.ignored[str(one)] = None
             tell(str(one), CorruptDataWarning)
@@ -325,24 +324,25 @@ class OpenedFile:
 
 
 class Lease(NamedTuple):
-    """An opened file, and a question that waits for its answer: is it still the file at its path?
+    """An opened file, and a pending check that it is still the file at its path.
 
-    On remote storage the answer takes a request, which is under way meanwhile.
+    On remote storage the check takes a request, which runs in the background.
     """
 
     file: OpenedFile
     is_current: Callable[[], bool]
+    """Waits for the check, and returns True if the file has not been replaced."""
 
 
 READ_ERRORS = (IntarsiaError, OSError, pa.ArrowException)
-"""What reading files may raise. A step that only saves work ignores these: a file is then read
-anyway, which says what is wrong with it, or reads the version that has taken its place."""
+"""The errors that reading a file may raise. An optional step ignores them: reading the file later
+raises the error again, or reads the file's new version."""
 MAX_TRIES = 20
-"""Versions of one file that a query begins with. After that it says that it cannot read it."""
+"""A query starts again this many times if its file is replaced meanwhile, and then gives up."""
 
 
 class ChangesTooOften(PathError):  # noqa: N818 # as FileReplaced
-    """A file was replaced each time before it was read."""
+    """The error that a file was replaced ``MAX_TRIES`` times before it could be read."""
 
     def __init__(self, path: str) -> None:
         super().__init__(
@@ -356,32 +356,32 @@ class ChangesTooOften(PathError):  # noqa: N818 # as FileReplaced
 
 
 def of_one_version(get: Callable[[], Lease], action: Callable[[OpenedFile], T]) -> T:
-    """What ``action`` returns of the file that ``get`` gives, all of one version.
+    """Returns the result of ``action`` on the file that ``get`` returns, read from one version.
 
-    The file's handle stays open meanwhile. ``action`` is done again if the file was replaced all
-    the same. Raises ``ChangesTooOften``; passes ``FileReplaced`` on if ``get`` has no other file.
+    Keeps the file's handle open meanwhile, and repeats ``action`` if the file was replaced. Raises
+    ``ChangesTooOften``, or ``FileReplaced`` if ``get`` returns the replaced file again.
     """
     before = None
     for _ in range(MAX_TRIES):
         lease = get()
         try:
             pinned = lease.file.pin()
-            found = action(lease.file)
+            result = action(lease.file)
             del pinned
         except FileReplaced:
             if lease.file is before:
                 raise
         else:
             if lease.is_current():
-                return found
+                return result
         before = lease.file
     raise ChangesTooOften(lease.file.name)
 
 
 def until_whole(path: str, action: Callable[[], T]) -> T:
-    """What ``action`` returns, done again as long as it raises ``FileReplaced``.
+    """Returns the result of ``action``, which is repeated while it raises ``FileReplaced``.
 
-    Raises ``ChangesTooOften``, of the file at ``path``.
+    Raises ``ChangesTooOften`` for the file at ``path``.
     """
     for _ in range(MAX_TRIES):
         with contextlib.suppress(FileReplaced):
@@ -394,5 +394,5 @@ def _no_handle() -> None:
 
 
 def lease_of(file: OpenedFile) -> Lease:
-    """A file that is opened for one use, and so is what it is."""
+    """Returns a file that is opened for one use, with a check that is always True."""
     return Lease(file, lambda: True)

@@ -1,7 +1,6 @@
-"""The page indexes of an opened file: fetched together, decoded once, kept.
+"""The page indexes of an opened file: fetched together, decoded once, cached.
 
-What is damaged, contradicts the chunk or is belied by its pages is reported by a warning, and from
-then on treated as if it were not there.
+An index that is damaged, or contradicts its chunk or its pages, is ignored with a warning.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class PageIndexes:
         warnings: FileWarnings,
         checksums: Checksums | None,
     ) -> None:
-        """``checksums`` are those that the file has of its page indexes; None if it has none."""
+        """Takes ``checksums`` of the page indexes, None if the file has none."""
         self._footer, self._source = footer, source
         self._chunks, self._column_bounds = chunks, bounds
         self._warnings = warnings
@@ -52,29 +51,29 @@ class PageIndexes:
         self._columns: dict[ChunkId, ColumnIndex | None] = {}
         self._bounds: dict[ChunkId, Bounds] = {}
         self.walked: set[ChunkId] = set()
-        """Chunks of which headers were asked where pages are, be it in vain."""
+        """Chunks whose page headers were walked to find the pages, even if without success."""
         self.confirmed: set[ChunkId] = set()
-        """Chunks that were read whole since, and have the pages that their index says."""
+        """Chunks that were read whole, and have the pages that their index states."""
         self.num_bytes = 0
-        """As they were stored, of all that were fetched."""
+        """Stored size in bytes of all indexes that were fetched."""
         self.distrusted = 0
-        """How many were found to be wrong, or their chunks; plans made before may be wrong too."""
+        """Number of indexes or chunks that proved wrong. Plans made before a change are too."""
 
     def load(self, offsets: Iterable[ChunkId], columns: Iterable[ChunkId]) -> None:
-        """Fetch offset and column indexes of the chunks named, those not yet there, at once."""
+        """Fetches the offset and column indexes of these chunks that are not cached, at once."""
         missing = self._missing(offsets, columns)
         if not missing:
             return
         ranges = [self._range_of(id_, kind) for kind, id_ in missing]
         stored = [range_ for range_ in ranges if range_[1]]
-        found = [memoryview(b"")] * len(stored)
+        parts = [memoryview(b"")] * len(stored)
         try:
             if stored:
-                found = self._source.read(stored)
-            self.num_bytes += sum(map(len, found))
+                parts = self._source.read(stored)
+            self.num_bytes += sum(map(len, parts))
         except FormatError as error:
             self._warnings.warn(f"page indexes are ignored: {error}")
-        fetched = iter(found)
+        fetched = iter(parts)
         for (kind, id_), (_, length) in zip(missing, ranges, strict=True):
             data = next(fetched) if length else memoryview(b"")
             if kind == _COLUMNS:
@@ -83,18 +82,18 @@ class PageIndexes:
                 self._offsets[id_] = self._checked(id_, data, self._offset_index)
 
     def ranges(self, offsets: Iterable[ChunkId], columns: Iterable[ChunkId]) -> list[ByteRange]:
-        """What ``load`` would read."""
+        """Returns the byte ranges that ``load`` would read."""
         return [self._range_of(id_, kind) for kind, id_ in self._missing(offsets, columns)]
 
     def _missing(
         self, offsets: Iterable[ChunkId], columns: Iterable[ChunkId]
     ) -> list[tuple[str, ChunkId]]:
-        found = [(_OFFSETS, id_) for id_ in dict.fromkeys(offsets) if id_ not in self._offsets]
-        found += [(_COLUMNS, id_) for id_ in dict.fromkeys(columns) if id_ not in self._columns]
-        return found
+        missing = [(_OFFSETS, id_) for id_ in dict.fromkeys(offsets) if id_ not in self._offsets]
+        missing += [(_COLUMNS, id_) for id_ in dict.fromkeys(columns) if id_ not in self._columns]
+        return missing
 
     def _range_of(self, id_: ChunkId, kind: str) -> ByteRange:
-        """Where an index is; no bytes at all where there is none."""
+        """Returns where an index is, ``(0, 0)`` if there is none."""
         column = self._chunks.column_chunk(*id_)
         offset, length = getattr(column, f"{kind}_offset"), getattr(column, f"{kind}_length")
         return (offset, length) if offset is not None and length else (0, 0)
@@ -102,7 +101,7 @@ class PageIndexes:
     def _checked(
         self, id_: ChunkId, data: memoryview, decode: Callable[[ChunkId, memoryview], T | None]
     ) -> T | None:
-        """The decoded index; None where there is none, or one that is not to be trusted."""
+        """Returns the decoded index, or None if there is none or it is damaged."""
         try:
             return decode(id_, data) if data else None
         except FormatError as error:
@@ -110,12 +109,12 @@ class PageIndexes:
             return None
 
     def _column_index(self, id_: ChunkId, data: memoryview) -> ColumnIndex | None:
-        is_trusted = self._is_vouched_for(_COLUMNS, id_, data)
+        is_trusted = self._has_checksum(_COLUMNS, id_, data)
         is_trusted = is_trusted or not self._footer.options.looks_for_damage
         return read_column_index(data) if is_trusted else None
 
     def _offset_index(self, id_: ChunkId, data: memoryview) -> OffsetIndex:
-        self._is_vouched_for(_OFFSETS, id_, data)
+        self._has_checksum(_OFFSETS, id_, data)
         index = read_offset_index(data)
         chunk = self._chunks.chunk(*id_)
         stop = min(chunk.start + chunk.total_compressed_size, self._footer.source_size)
@@ -124,27 +123,27 @@ class PageIndexes:
             raise FormatError(problem)
         return index
 
-    def _is_vouched_for(self, kind: str, id_: ChunkId, data: memoryview) -> bool:
-        """Does an index match its checksum? Raises ``FormatError`` where it has another."""
+    def _has_checksum(self, kind: str, id_: ChunkId, data: memoryview) -> bool:
+        """True if an index has a checksum. Raises ``FormatError`` if it does not match."""
         known = self._checksums.get((*id_, kind))
         if known is not None and zlib.crc32(data) != known:
             raise FormatError("it does not match its checksum")
         return known is not None
 
     def learn(self, id_: ChunkId, data: bytes) -> None:
-        """Take an OffsetIndex that is about to be added, as it will be stored."""
+        """Stores an OffsetIndex, given in its encoded form, that is about to be added."""
         self._offsets[id_] = self._checked(id_, memoryview(data), self._offset_index)
 
     def take(self, row_group: int, leaf: int, index: OffsetIndex) -> None:
-        """Go by an index made of a chunk's pages, which has none, from now on."""
+        """Stores an index that was made from a chunk's pages."""
         self._offsets[row_group, leaf] = index
 
     def offsets(self, row_group: int, leaf: int) -> OffsetIndex | None:
-        """The chunk's OffsetIndex, where it has one that is consistent."""
+        """Returns the chunk's OffsetIndex, or None if it has none that is consistent."""
         return self._loaded(self._offsets, (row_group, leaf), [])
 
     def columns(self, row_group: int, leaf: int) -> ColumnIndex | None:
-        """The chunk's ColumnIndex, where it has one that fits its OffsetIndex."""
+        """Returns the chunk's ColumnIndex, or None if it has none that fits its OffsetIndex."""
         id_ = (row_group, leaf)
         index = self._loaded(self._columns, id_, [id_])
         offsets = self.offsets(row_group, leaf)
@@ -155,7 +154,10 @@ class PageIndexes:
     def _loaded(
         self, known: Mapping[ChunkId, T | None], id_: ChunkId, columns: Sequence[ChunkId]
     ) -> T | None:
-        """What is ``known`` of a chunk, once it is; another thread may forget it meanwhile."""
+        """Returns the index in ``known``, loading it first if it is not there.
+
+        Repeats that while another thread removes the index again.
+        """
         while True:
             try:
                 return known[id_]
@@ -163,21 +165,22 @@ class PageIndexes:
                 self.load([id_], columns)
 
     def bounds(self, row_group: int, leaf: int) -> Bounds | None:
-        """What the ColumnIndex says of a chunk's pages; None where there is no page index."""
+        """Returns the bounds of a chunk's pages, or None if it has no page index."""
         index = self.columns(row_group, leaf)
         if index is None:
             return None
         id_ = (row_group, leaf)
         if id_ not in self._bounds:
             values = self._values_in(id_, len(index))
-            told = without_false_nulls(index, values, self._chunks.chunk(*id_))
-            self._bounds[id_] = self._column_bounds.of(leaf, told)
+            corrected = without_false_nulls(index, values, self._chunks.chunk(*id_))
+            self._bounds[id_] = self._column_bounds.of(leaf, corrected)
         return self._bounds[id_]
 
     def _values_in(self, id_: ChunkId, pages: int) -> Int64Array | None:
-        """How many values each of a chunk's ``pages`` has, where its OffsetIndex tells.
+        """Returns the number of values in each of a chunk's ``pages``.
 
-        Another thread may have changed that meanwhile.
+        Returns None for a repeated column, or if the OffsetIndex has another number of pages:
+        another thread may have replaced it.
         """
         offsets, leaf = self.offsets(*id_), self._footer.schema.leaves[id_[1]]
         if offsets is None or len(offsets) != pages or leaf.max_repetition_level:
@@ -186,25 +189,25 @@ class PageIndexes:
         return stops - starts
 
     def known_offsets(self, row_group: int, leaf: int) -> OffsetIndex | None:
-        """The chunk's OffsetIndex where it has been fetched, and so may have cut rows."""
+        """Returns the chunk's OffsetIndex if it is cached, and None otherwise."""
         return self._offsets.get((row_group, leaf))
 
     def num_pages(self, row_group: int, leaf: int) -> int:
-        """Data pages of a chunk; 1 where no offset index tells, or none was needed."""
+        """Returns the number of data pages of a chunk, or 1 if no OffsetIndex is cached."""
         index = self.known_offsets(row_group, leaf)
         return 1 if index is None else len(index)
 
     def distrust(self, row_group: int, leaf: int, reason: str) -> None:
-        """Forget a page index that the pages themselves belie."""
+        """Drops an OffsetIndex that the pages contradict, and warns."""
         self._offsets[row_group, leaf] = None
         self.confirmed.discard((row_group, leaf))
         self.distrusted += 1
         is_walked = (row_group, leaf) in self.walked
-        what = "what headers tell of its pages" if is_walked else "a page index"
-        self._warnings.warn(f"{what} is ignored: {self._where(row_group, leaf)}: {reason}")
+        name = "what headers tell of its pages" if is_walked else "a page index"
+        self._warnings.warn(f"{name} is ignored: {self._where(row_group, leaf)}: {reason}")
 
     def forget(self, row_group: int, leaf: int) -> None:
-        """Look at a chunk's page index anew, with what is known of the chunk now."""
+        """Removes a chunk's OffsetIndex, so that it is checked against the repaired chunk."""
         self._offsets.pop((row_group, leaf), None)
         self.confirmed.discard((row_group, leaf))
         self.distrusted += 1  # plans are made anew

@@ -1,4 +1,4 @@
-"""Every page of a chunk, described: what headers, levels and page indexes say of it."""
+"""Describes every page of a chunk by its header, levels and page indexes."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from intarsia.parquet.value_display import name_of, readable
 
 @dataclass(frozen=True, slots=True)
 class PageInfo:
-    """One page. Offsets and sizes are in bytes; what does not apply to its type is None."""
+    """One page. Offsets and sizes are in bytes. Fields that do not apply to its type are None."""
 
     row_group: int
     column: str
     number: int
-    """Position in its chunk, the dictionary included."""
+    """Position in its chunk, counted from 0 and including the dictionary."""
     type: str
-    """``DATA_PAGE``, ``DICTIONARY_PAGE``, …; a number for one nobody knows yet."""
+    """``DATA_PAGE``, ``DICTIONARY_PAGE``, …; the number of a type that is not known here."""
     encoding: str | None
     offset: int
     header_size: int
     compressed_size: int
-    """Of the body as stored."""
+    """Size of the body as stored, in bytes."""
     uncompressed_size: int
     first_row: int | None
     """Counted from the start of the row group."""
     num_rows: int | None
     """Rows that begin in this page."""
     num_values: int | None
-    """NULLs included; entries, of a dictionary."""
+    """Values including NULLs. Entries, if the page is a dictionary."""
     null_count: int | None
     min: Any
-    """As the column index says, else the page's own statistics."""
+    """Lower bound by the ColumnIndex, or by the page's own statistics if there is none."""
     max: Any
     crc: int | None
-    """Unsigned; None where the page has none."""
+    """CRC-32, unsigned; None if the page has none."""
 
 
 def describe_pages(file: OpenedFile, row_group: int, leaf: int) -> Iterator[PageInfo]:
-    """The pages of one chunk. Raises ``FormatError`` where one cannot be decoded."""
+    """Yields the pages of one chunk. Raises ``FormatError`` if one cannot be decoded."""
     chunk = Chunk(file, row_group, leaf)
     index = file.page_indexes.columns(row_group, leaf)
     row = data_pages = 0

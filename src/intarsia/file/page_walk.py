@@ -1,6 +1,6 @@
-"""Offset indexes made of the pages of chunks; and where headers tell of those that have none.
+"""Makes offset indexes for chunks that have none, by walking their page headers.
 
-Where few rows are wanted, that takes far less than decoding the chunk: a header a page.
+A query of few rows then reads a header a page, and decodes only the pages that it needs.
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ from intarsia.parquet.levels import PageLevels
 from intarsia.parquet.page_header import PageAt
 from intarsia.parquet.page_index import OffsetIndex
 
-_MOST_PAGES = 1000
-_TRIED = 20
-"""Pages of a chunk, about: where the first ones hold so few values that there are more, walking
-through them would take longer than decoding it.
-"""
+_MAX_PAGES = 1000
+"""Decoding a chunk with more pages is faster than walking them."""
+_SAMPLED = 20
+"""The values of this many first pages give an estimate of a chunk's number of pages."""
 
 
 def walk_through(file: OpenedFile, group: int, leaves: Iterable[int]) -> None:
-    """Have chunks of a local file go by an offset index, as far as their headers tell of rows.
+    """Makes offset indexes for chunks of a local file that have none and are not repeated.
 
-    That is where nothing is repeated. Not where damage is looked for, which whole chunks are.
+    Does nothing while looking for damage: whole chunks are then read anyway.
     """
     if file.request_bytes or file.options.looks_for_damage:
         return
@@ -35,15 +34,15 @@ def walk_through(file: OpenedFile, group: int, leaves: Iterable[int]) -> None:
         has_none = file.column_chunk(group, leaf).offset_index_offset is None
         if has_none and (group, leaf) not in known.walked:
             known.walked.add((group, leaf))
-            found = _index_of(file, group, leaf)
-            if found is not None:
-                known.take(group, leaf, found)
+            index = _index_of(file, group, leaf)
+            if index is not None:
+                known.take(group, leaf, index)
 
 
 def learn_pages(file: OpenedFile, group: int, leaf: int) -> None:
-    """Have a chunk go by an offset index made of all its pages, unless one begins within a row.
+    """Makes an offset index of all pages of a chunk, unless one begins within a row.
 
-    That reads the levels of a repeated column. Not where damage is looked for.
+    Reads the levels of a repeated column. Does nothing while looking for damage.
     """
     known = file.page_indexes
     if file.options.looks_for_damage or (group, leaf) in known.walked:
@@ -52,11 +51,11 @@ def learn_pages(file: OpenedFile, group: int, leaf: int) -> None:
     try:
         chunk = Chunk(file, group, leaf)
         data = [page for page in chunk.pages() if page.is_data]
-        found = offset_index_of(chunk, data, [chunk.row_levels(page) for page in data])
+        index = offset_index_of(chunk, data, [chunk.row_levels(page) for page in data])
     except FormatError:  # the decoder reports it
         return
-    if found is not None:
-        known.take(group, leaf, found)
+    if index is not None:
+        known.take(group, leaf, index)
 
 
 def _index_of(file: OpenedFile, group: int, leaf: int) -> OffsetIndex | None:
@@ -66,31 +65,34 @@ def _index_of(file: OpenedFile, group: int, leaf: int) -> OffsetIndex | None:
         chunk = Chunk(file, group, leaf)
         data = _data_pages(chunk)
         return offset_index_of(chunk, data, [chunk.row_levels(page) for page in data])
-    except FormatError:  # whoever decodes the chunk tells of it
+    except FormatError:  # the decoder reports it
         return None
 
 
 def _data_pages(chunk: Chunk) -> list[PageAt]:
-    """A chunk's data pages; none where there are too many, or others that nobody asks for."""
-    found: list[PageAt] = []
+    """Returns a chunk's data pages, or [] if there are too many of them, or unknown pages."""
+    data_pages: list[PageAt] = []
     values = 0
     for page in chunk.pages():
         if page.is_data:
-            found.append(page)
+            data_pages.append(page)
             values += page.num_values or 0
         elif page.number or not page.is_dictionary:
             return []
-        if len(found) == _TRIED and chunk.metadata.num_values > values * (_MOST_PAGES // _TRIED):
+        if len(data_pages) == _SAMPLED and chunk.metadata.num_values > values * (
+            _MAX_PAGES // _SAMPLED
+        ):
             return []
-    return found
+    return data_pages
 
 
 def offset_index_of(
     chunk: Chunk, pages: Sequence[PageAt], levels: Sequence[PageLevels]
 ) -> OffsetIndex | None:
-    """The OffsetIndex of a chunk's data pages; None where a page begins within a row, or has none.
+    """Returns the OffsetIndex of a chunk's data pages.
 
-    Raises ``FormatError`` where the pages do not hold the chunk's rows.
+    Returns None if a page begins within a row or begins no row. Raises ``FormatError`` if the
+    pages do not hold the chunk's rows.
     """
     rows = np.array([page.num_rows() for page in levels], dtype=np.int64)
     if int(rows.sum()) != chunk.num_rows:

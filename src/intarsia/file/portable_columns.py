@@ -16,7 +16,7 @@ from intarsia.parquet.metadata import ConvertedType, FieldRepetitionType, Schema
 from intarsia.parquet.schema import Schema
 
 _MAX_DECIMAL_DIGITS = 38
-"""Engines have no longer decimals. (Arrow has: 76 digits.)"""
+"""The most that engines support; Arrow supports 76."""
 _INTEGERS = {
     pa.int8(): (Type.INT32, ConvertedType.INT_8),
     pa.int16(): (Type.INT32, ConvertedType.INT_16),
@@ -51,9 +51,9 @@ def why_not_portable(
 ) -> str:
     """Returns why an engine may read column ``name`` of ``file`` otherwise than as ``kind``.
 
-    ``kind`` is the type in the data set. ``units`` are those of timestamps that the engine keeps,
-    of "ms", "us" and "ns". Returns "" if it reads the same values. Files with the same schema share
-    the answer.
+    ``kind`` is the type in the data set. ``units`` are the timestamp units that the engine
+    supports, of "ms", "us" and "ns". Returns "" if it reads the same values. Files with the same
+    schema share the result.
     """
     key = ("portable", name, kind, *units)
     return str(file.shape.kept(key, lambda: _why_not_portable(file, name, kind, units)))
@@ -64,7 +64,7 @@ def _why_not_portable(file: OpenedFile, name: str, kind: pa.DataType, units: Seq
     root = schema.root(name)
     if root is None:
         return f"column {name!r} is missing"
-    # DuckDB gives a column another name, that of a third perhaps, if two differ by case only.
+    # If two names differ only by case, DuckDB renames a column, perhaps to the name of a third.
     if not file.shape.kept("names without case", lambda: _differ_without_case(schema)):
         return "names of columns differ by case only"
     stored = file.arrow_type(root)
@@ -81,9 +81,9 @@ def _differ_without_case(schema: Schema) -> bool:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Returns ``kind`` without what engines do not tell apart: offset widths, views, dictionaries.
+    """Returns ``kind`` without offset widths, views and dictionaries, which engines do not have.
 
-    A list's child has no name, a timestamp's zone is UTC, fields may hold NULL.
+    A list's child has no name, a timestamp's zone is UTC, and all fields are nullable.
     """
     kind = without_dictionary(kind)
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
@@ -162,7 +162,7 @@ class _Walk:
         return children
 
     def _end(self, at: int) -> int:
-        """The position behind the element at ``at`` and all that is in it."""
+        """Returns the position behind the element at ``at`` and its descendants."""
         end = at + 1
         for _ in range(self._elements[at].num_children or 0):
             end = self._end(end)
@@ -184,7 +184,7 @@ def _is_stored_as(element: SchemaElement, kind: pa.DataType, units: Sequence[str
     if pa.types.is_timestamp(kind) and kind.unit in units:
         unit = _TIMESTAMPS[kind.unit]
         stated = element.logicalType.TIMESTAMP if element.logicalType is not None else None
-        # ARROW:schema may give a zone to what is without one to DuckDB.
+        # ARROW:schema may give a zone to a column that has none in DuckDB.
         is_instant = stated is not None and stated.isAdjustedToUTC
         is_same = is_instant == (kind.tz is not None)
         return physical == Type.INT64 and is_same and _has(element, "TIMESTAMP", unit)
@@ -213,8 +213,8 @@ def has_old_bounds(file: OpenedFile, names: Iterable[str]) -> bool:
     """
     if file.metadata.column_orders:
         return False
-    wanted = frozenset(names)
-    leaves = [leaf for leaf in file.schema.leaves if leaf.path[0] in wanted]
+    roots = frozenset(names)
+    leaves = [leaf for leaf in file.schema.leaves if leaf.path[0] in roots]
     return any(not _is_signed(leaf.element) for leaf in leaves)
 
 

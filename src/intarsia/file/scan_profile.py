@@ -1,6 +1,6 @@
-"""Where the time of a scan goes, for those who ask; an unwatched scan pays for no clock.
+"""Measures where the time of a scan goes. Scans without a profile pay for no clock.
 
-A file is opened with a ``Profile``, which whatever reads the file tells what it does.
+A file is opened with a ``Profile``, to which its readers report what they do.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ _UNTIMED = nullcontext()
 
 
 class Unwatched:
-    """The profile of a file that nobody asks about."""
+    """A profile that records nothing."""
 
     def during(self, activity: Activity) -> AbstractContextManager[None]:
-        """A context: the time in it goes to ``activity``, but for what contexts within it take."""
+        """Returns a context whose time counts for ``activity``, except that of inner contexts."""
         del activity
         return _UNTIMED
 
     def filtered(self, condition: pc.Expression, tested: int, passed: int) -> None:
-        """Of ``tested`` rows, ``passed`` fulfilled a condition."""
+        """Records that ``passed`` of ``tested`` rows fulfilled a condition."""
 
     def pages(self, row_group: int, leaf: int, offsets: Collection[int] | None) -> None:
-        """Pages of a chunk were decoded, which begin at ``offsets``; None stands for all."""
+        """Records that the pages at ``offsets`` of a chunk were decoded. None stands for all."""
 
     def watched(self, source: Source) -> Source:
-        """A source whose reads are timed."""
+        """Returns a source whose reads are timed."""
         return source
 
 
@@ -42,10 +42,10 @@ UNWATCHED = Unwatched()
 
 
 class Profile(Unwatched):
-    """A clock that is always on one activity, for a file that is read by one thread at a time.
+    """Assigns all time to one activity or another, for a file that one thread reads at a time.
 
-    What that thread has others do at the same time, decoding columns, counts as long as it waits
-    for them: so all activities together take as long as the whole.
+    Work in other threads counts only while the reading thread waits for it. So the seconds of all
+    activities add up to the elapsed time.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Profile(Unwatched):
         self._activity, self._since = Activity.OTHER, time.perf_counter()
         self._filtered: dict[str, Amount] = {}
         self.chunks: dict[tuple[int, int], set[int] | None] = {}
-        """The pages decoded, by row group and leaf, each once: their offsets; None for all."""
+        """Offsets of the decoded pages by row group and leaf; None if all pages were."""
 
     @contextmanager
     def during(self, activity: Activity) -> Iterator[None]:
@@ -84,12 +84,12 @@ class Profile(Unwatched):
         return _TimedSource(source, self)
 
     def seconds(self) -> dict[Activity, float]:
-        """Seconds of each activity since the profile was made."""
+        """Returns the seconds of each activity since the profile was made."""
         self._turn_to(self._activity)
         return dict(self._seconds)
 
     def conditions(self) -> tuple[Filtered, ...]:
-        """The conditions evaluated, in the order of their first time."""
+        """Returns the evaluated conditions, in the order in which they were first evaluated."""
         return tuple(Filtered(*item) for item in self._filtered.items())
 
 

@@ -1,12 +1,12 @@
-"""Finding the sidecars of files: one listing of a folder tells of all files in the one above it.
+"""Finds the sidecars of files. One listing of a sidecar folder covers all files of its parent.
 
 ::
 
     lake/day=1/a.parquet
     lake/day=1/_intarsia/a.parquet.1f0c9a3e.intarsia
 
-The digits are drawn anew whenever a sidecar is written, so that what a name stands for never
-changes while it is read. In a folder of its own, sidecars lie at the whole path of their files.
+Each write of a sidecar draws new random digits, so the content under a name never changes. In a
+separate sidecar folder, a sidecar lies under the whole path of its file.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from intarsia.process_state import ForkLock, SharedState
 from intarsia.threads import begin, result_of
 
 _NAME = re.compile(r"(.+)\.[0-9a-f]{8}\.intarsia", re.DOTALL)
-_LONGEST = 200
-"""Bytes of a name; of most file systems 255 are the most."""
+_MAX_NAME_BYTES = 200
+"""Longer file names are hashed: with the digits, most file systems allow 255 bytes."""
 
 _TICK_NS = 1_000_000_000
-"""What clocks of file systems may be coarser by, or behind."""
+"""Nanoseconds by which modification times of a file system may be coarse or late."""
 
 Listing = Mapping[str, list[str]]
-"""The sidecars in a folder by the names they are kept under; the newest comes last."""
+"""The paths of the sidecars in a folder, by ``kept_under``; the newest comes last."""
 
 
 def kept_under(name: str) -> str:
-    """What sidecars of a file of this name are kept under: the name, or a hash of a long one."""
-    return name if len(os.fsencode(name)) <= _LONGEST else _hashed(name)
+    """Returns the first part of the sidecars' names: the file's name, or a hash of a long one."""
+    return name if len(os.fsencode(name)) <= _MAX_NAME_BYTES else _hashed(name)
 
 
 def _hashed(text: str) -> str:
@@ -54,7 +54,7 @@ def _hashed(text: str) -> str:
 
 
 class Sidecars(SharedState):
-    """Where sidecars are of the files of one file system: beside them, or under ``folder``.
+    """The places of sidecars of one file system's files: beside them, or under ``folder``.
 
     ``folder`` is a path on the same file system, or a URI.
     """
@@ -79,12 +79,12 @@ class Sidecars(SharedState):
             self._local.clear()
 
     def check(self) -> None:
-        """Raise ``PathError`` where the folder is local, and not there."""
+        """Raises ``PathError`` if the folder is local and does not exist."""
         if self._folder and self._is_local and not os.path.isdir(self._folder):
             raise PathError(f"{self._folder}: there is no such folder of sidecars")
 
     def check_apart(self, paths: PathLike | Sequence[PathLike], filesystem: Any) -> None:
-        """Raise ``PathError`` where readers of the ``paths`` would take sidecars for data."""
+        """Raises ``PathError`` if a reader of the ``paths`` would take sidecars for data files."""
         if self._folder is not None:
             for path in several(paths):
                 self._check_apart(*resolve(path, filesystem))
@@ -102,16 +102,16 @@ class Sidecars(SharedState):
             )
 
     def folder_of(self, path: str) -> str:
-        """The folder that the sidecar of the file at ``path`` is in."""
+        """Returns the folder that the sidecar of the file at ``path`` is in."""
         parent = path.rpartition("/")[0]
         if self._folder is None:
             return f"{parent}/{SIDECAR_FOLDER}"
-        if not {".", ".."}.isdisjoint(parent.split("/")):  # keys of objects may hold them as names
+        if not {".", ".."}.isdisjoint(parent.split("/")):  # possible in keys of object stores
             parent = _hashed(parent)
         return f"{self._folder}/{parent.lstrip('/')}" if parent else self._folder
 
     def know(self, listings: Mapping[str, Iterable[pafs.FileInfo]]) -> None:
-        """Take what a listing of the files' own folders showed already."""
+        """Stores listings of sidecar folders that a listing of the data files included."""
         if self._folder is None and not self._is_local:
             for folder, infos in listings.items():
                 done: Future[Listing] = Future()
@@ -119,42 +119,42 @@ class Sidecars(SharedState):
                 self._listings[folder] = done
 
     def expect(self, path: str) -> None:
-        """Where storage is far, begin to list the folder that ``path`` has its sidecar in."""
+        """Starts to list the sidecar folder of ``path`` if the storage is remote."""
         if not self._is_local:
             self._listing(self.folder_of(path))
 
     def paths(self, path: str) -> list[str]:
-        """The sidecars of the file at ``path``; the newest comes last.
+        """Returns the paths of the sidecars of the file at ``path``; the newest comes last.
 
-        There are none where their folder cannot be listed: indexes only ever save work.
+        Returns [] if their folder cannot be listed: queries are right without indexes.
         """
         try:
-            listing = self._found_in(self.folder_of(path))
+            listing = self._listing_of(self.folder_of(path))
         except OSError:
             return []
         return listing.get(kept_under(path.rpartition("/")[2]), [])
 
     def check_listed(self, path: str) -> None:
-        """Raise ``PathError`` where it could not be told which sidecars the file at ``path`` has.
+        """Raises ``PathError`` if the sidecar folder of the file at ``path`` cannot be listed.
 
-        Who goes on to write would leave them behind.
+        A writer that went on regardless would leave old sidecars behind.
         """
         folder = self.folder_of(path)
         try:
-            self._found_in(folder)
+            self._listing_of(folder)
         except OSError as error:
             message = f"{folder}: the folder of sidecars cannot be listed: {error}"
             raise PathError(message) from error
 
     def forget(self, path: str) -> None:
-        """List the folder anew when it is next asked for."""
+        """Has the sidecar folder of ``path`` listed again when it is next needed."""
         with self._lock:
             self._listings.pop(self.folder_of(path), None)
             self._local.pop(self.folder_of(path), None)
 
-    def _found_in(self, folder: str) -> Listing:
-        """Raises ``OSError`` where the folder cannot be listed."""
-        return self._now(folder) if self._is_local else result_of(self._listing(folder))
+    def _listing_of(self, folder: str) -> Listing:
+        """Returns the listing of a folder. Raises ``OSError`` if it cannot be listed."""
+        return self._local_listing(folder) if self._is_local else result_of(self._listing(folder))
 
     def _listing(self, folder: str) -> Future[Listing]:
         with self._lock:
@@ -162,8 +162,8 @@ class Sidecars(SharedState):
                 self._listings[folder] = begin(partial(_listed, self.filesystem, folder))
             return self._listings[folder]
 
-    def _now(self, folder: str) -> Listing:
-        """A local folder is listed again whenever it has changed."""
+    def _local_listing(self, folder: str) -> Listing:
+        """Returns the listing of a local folder, made again if the folder has changed."""
         try:
             changed = os.stat(folder).st_mtime_ns
         except (FileNotFoundError, NotADirectoryError):
@@ -173,7 +173,7 @@ class Sidecars(SharedState):
             return known[1]
         now = time.time_ns()
         listing = _listed(self.filesystem, folder)
-        if now - changed > _TICK_NS:  # else a change to come may have the same time
+        if now - changed > _TICK_NS:  # else the next change may have the same time
             self._local[folder] = changed, listing
         return listing
 
@@ -188,62 +188,63 @@ def _listed(filesystem: pafs.FileSystem, folder: str) -> Listing:
 
 
 def _by_name(infos: Iterable[pafs.FileInfo]) -> Listing:
-    found: dict[str, list[str]] = {}
+    listing: dict[str, list[str]] = {}
     for info in sorted(infos, key=lambda info: (info.mtime_ns or 0, info.path)):
         match = _NAME.fullmatch(info.base_name)
         if match and info.type == pafs.FileType.File:
-            found.setdefault(match[1], []).append(info.path)
-    return found
+            listing.setdefault(match[1], []).append(info.path)
+    return listing
 
 
 class Beside:
-    """The sidecar of one file, wherever it is."""
+    """Finds and opens the sidecar of one file."""
 
     def __init__(self, source: FileSource, places: Sidecars) -> None:
         self._source, self._places = source, places
         self._opened: FileSource | None = None
         self._sidecar: Sidecar | None = None
-        self._found: list[str] | None = None
+        self._opened_paths: list[str] | None = None
         places.expect(source.path)
 
     @property
     def paths(self) -> list[str]:
-        """Where it is, and where older ones are that were left; the newest comes last."""
+        """The paths of the sidecar and of leftover older ones; the newest comes last."""
         return self._places.paths(self._source.path)
 
     @property
     def home(self) -> str | bool:
-        """What says as ``sidecar=`` where it is: the folder of all, or True."""
+        """The value of ``sidecar=`` that stands for its place: the sidecar folder, or True."""
         return self._places.folder or True
 
     @property
     def found(self) -> list[str]:
-        """As ``paths``, when it was opened."""
-        return self._found or []
+        """The ``paths`` at the time when it was opened."""
+        return self._opened_paths or []
 
     def forget(self) -> None:
-        """Have ``paths`` be told by a new listing."""
+        """Has ``paths`` make a new listing."""
         self._places.forget(self._source.path)
 
     def check_listed(self) -> None:
-        """Raise ``PathError`` where it could not be told whether there is one."""
+        """Raises ``PathError`` if the sidecar's folder cannot be listed."""
         self._places.check_listed(self._source.path)
 
     def owner(self, footer: bytes) -> Owner:
-        """What a sidecar of this file says of it; ``footer`` are the thrift bytes."""
+        """Returns the record of this file that its sidecar has; ``footer`` are the thrift bytes."""
         return Owner.of(self._source.size, self._source.stamp, footer)
 
     def opened(self, footer: bytes) -> Sidecar | None:
-        """The sidecar; None where there is none.
+        """Returns the sidecar, or None if there is none.
 
-        Raises ``StaleError``, ``FormatError`` as ``Sidecar`` does, ``PathError`` where it is gone.
+        Raises ``StaleError`` and ``FormatError`` as ``Sidecar`` does. Raises ``PathError`` if it
+        has been removed since the folder was listed.
         """
-        self._found = paths = self.paths
+        self._opened_paths = paths = self.paths
         if not paths:
             return None
         try:
             return self._open(paths[-1], footer)
-        except StaleError:  # of two of one second, the other may be the newer one
+        except StaleError:  # if both were written in one second, the other may be the newer one
             if len(paths) > 1:
                 with contextlib.suppress(FormatError, PathError):
                     return self._open(paths[-2], footer)
@@ -257,16 +258,16 @@ class Beside:
 
     @property
     def is_current(self) -> bool:
-        """Is what was found still what there is? True where nothing was looked for."""
-        return self._found is None or self._found == self.paths
+        """True unless the file has other sidecars than when its sidecar was opened."""
+        return self._opened_paths is None or self._opened_paths == self.paths
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of it that are held in memory."""
+        """Bytes of the sidecar that are cached in memory."""
         return 0 if self._sidecar is None else self._sidecar.source.held_bytes
 
     def rest(self) -> None:
-        """Hold neither bytes of it nor a handle until it is read again."""
+        """Frees the sidecar's cached bytes and its handle until it is read again."""
         if self._opened is not None:
             self._opened.rest()
         if self._sidecar is not None:
@@ -274,9 +275,9 @@ class Beside:
 
 
 def places_of(filesystem: Any, sidecar: PathLike | Sidecars | None) -> Sidecars:
-    """Where sidecars are that there may be: given, or told by a folder.
+    """Returns ``sidecar`` as ``Sidecars``; a path is that of the sidecar folder.
 
-    Raises ``PathError`` for a local folder that is not there.
+    Raises ``PathError`` for a local folder that does not exist.
     """
     if isinstance(sidecar, Sidecars):
         return sidecar
