@@ -1,6 +1,4 @@
-"""Verifying files: what they claim about themselves against what their pages hold.
+"""Verifies files: compares their metadata and their indexes with what their pages hold.
 
-``file`` goes through a file, ``pages`` through the pages of a chunk. ``claims`` goes through what
-is said of a chunk: ``statistics``, ``page_index`` and bloom filters, which ``bounds`` compares with
-decoded values. ``sections`` compares embedded indexes with the values they index.
+May import ``catalog``, ``indexing``, ``scan`` and below. Start with ``file``, which has ``verify``.
 """

@@ -1,4 +1,4 @@
-"""Comparing a claim with what a chunk's pages hold."""
+"""Compares stated bounds of a chunk with its decoded values."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from intarsia.row_ranges import Int64Array
 from intarsia.verify.finding import Finding, error, warning
 from intarsia.verify.pages import ChunkFacts
 
-_SHOWN = 40
-"""Bytes of a value that a message shows."""
+_MAX_SHOWN_BYTES = 40
+"""A message shows at most this many bytes of a value."""
 
 
 def is_declared(facts: ChunkFacts) -> bool:
-    """Does the file say how ``min_value`` and ``max_value`` compare?"""
+    """True if the file says how ``min_value`` and ``max_value`` compare."""
     return facts.chunk.file.column_bounds.is_order_declared(facts.chunk.leaf.index)
 
 
 def is_signed(facts: ChunkFacts) -> bool:
-    """Are values signed numbers, whose deprecated ``min`` and ``max`` readers believe?"""
+    """True if values are signed numbers: only then readers use deprecated ``min`` and ``max``."""
     return facts.order.stored is not None and facts.order.stored.kind != "u"
 
 
 def compare(facts: ChunkFacts, one: bytes, other: bytes) -> int | None:
-    """-1, 0 or 1; None where one of them is no value of the type, or NaN."""
+    """Returns -1, 0 or 1, or None if one is NaN or no value of the column's type."""
     keys, usable = facts.order.keys([one, other])
     if not usable.all():
         return None
@@ -37,27 +37,27 @@ def compare(facts: ChunkFacts, one: bytes, other: bytes) -> int | None:
 def check_bound(
     facts: ChunkFacts, where: Where, name: str, claim: bytes | None, value: bytes, *, lower: bool
 ) -> Iterator[Finding]:
-    """A finding where ``claim`` does not bound ``value``, or is no value of the type."""
+    """Yields a finding if ``claim`` does not bound ``value``, or is no value of the type."""
     if claim is None:
         return
     compared = compare(facts, claim, value)
     if compared is None:
         is_nan = facts.order.has_nan and len(claim) == len(value)
-        what = "NaN" if is_nan else "no value of the column's type"
-        yield warning(where, f"{name} {_shown(claim)} is {what}")
+        fault = "NaN" if is_nan else "no value of the column's type"
+        yield warning(where, f"{name} {_shown(claim)} is {fault}")
     elif compared > 0 if lower else compared < 0:
         above = "above" if lower else "below"
         yield error(where, f"{name} {_shown(claim)} is {above} a value, {_shown(value)}")
 
 
 def _shown(value: bytes) -> str:
-    return repr(value) if len(value) <= _SHOWN else f"{value[:_SHOWN]!r}…"
+    return repr(value) if len(value) <= _MAX_SHOWN_BYTES else f"{value[:_MAX_SHOWN_BYTES]!r}…"
 
 
 def histograms(facts: ChunkFacts) -> tuple[Int64Array, Int64Array]:
-    """Of all pages, one after the other: of repetition, and of definition levels."""
+    """Returns the histograms of repetition and of definition levels, page after page."""
     leaf = facts.chunk.leaf
-    nothing = np.empty(0, dtype=np.int64)
+    empty = np.empty(0, dtype=np.int64)
     repetition = [
         histogram(page.repetition, leaf.max_repetition_level, page.num_values)
         for page in facts.levels
@@ -66,4 +66,4 @@ def histograms(facts: ChunkFacts) -> tuple[Int64Array, Int64Array]:
         histogram(page.definition, leaf.max_definition_level, page.num_values)
         for page in facts.levels
     ]
-    return np.concatenate([nothing, *repetition]), np.concatenate([nothing, *definition])
+    return np.concatenate([empty, *repetition]), np.concatenate([empty, *definition])

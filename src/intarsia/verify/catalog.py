@@ -1,4 +1,4 @@
-"""A data set's catalog against the files it is about: what queries cannot notice by themselves."""
+"""Compares a data set's catalog with its files. Queries cannot notice such errors themselves."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ _KEY_BITS, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 
 def check_catalog(filesystem: pafs.FileSystem, root: str) -> Iterator[Finding]:
-    """What is wrong with the catalog of the folder ``root``, as far as it is about files as now.
+    """Yields what is wrong with the catalog of the folder ``root``.
 
-    What does not hold up in itself is a warning, since it is ignored; a lie is an error.
+    Skips files that have changed since: queries read these themselves. A damaged catalog is a
+    warning, since queries ignore it. A wrong statement about a file is an error.
     """
     try:
         pointer = read_pointer(filesystem, root)
@@ -50,7 +51,7 @@ def _of_segment(
     for file, path in enumerate(listed.paths):
         identity = int(listed.sizes[file]), int(listed.mtimes[file])
         if listing.get(path) != identity:
-            continue  # it is asked itself
+            continue  # queries read the file itself
         facts = facts_at(target, path, identity, places)
         where = Where(f"{target.root}/{path}")
         if facts is None:
@@ -63,9 +64,9 @@ def _of_segment(
         for number, entries in keys:
             if file in entries:
                 index = reader.segment.keys[number]
-                # Keys alone: the granules may be others, as of an index that was built anew.
-                wanted = own.get(KeySpec.of(index), _NONE)
-                lost = np.setdiff1d(wanted >> _KEY_BITS, entries[file] >> _KEY_BITS)
+                # Only keys: a rebuilt index may have other granules.
+                expected = own.get(KeySpec.of(index), _NONE)
+                lost = np.setdiff1d(expected >> _KEY_BITS, entries[file] >> _KEY_BITS)
                 if len(lost):
                     name = f"{index.on}:{index.kind}"
                     yield error(where, f"the catalog lacks {len(lost):,} keys of its index {name}")
@@ -76,25 +77,25 @@ _NONE = np.empty(0, dtype=np.uint64)
 
 def _of_file(where: Where, reader: SegmentReader, file: int, facts: Facts) -> Iterator[Finding]:
     listed, entry = reader.listed, facts.entry
-    form = reader.segment.forms[int(listed.forms[file])].hash
-    if (form, int(listed.rows[file])) != (entry.form, entry.rows):
+    schema_hash = reader.segment.forms[int(listed.forms[file])].hash
+    if (schema_hash, int(listed.rows[file])) != (entry.form, entry.rows):
         yield error(where, "the catalog has another schema of it, or another number of rows")
     if reader.tail(file) not in (b"", facts.tail):
         yield error(where, "the catalog has another footer of it")
 
 
 def _bounds(reader: SegmentReader) -> dict[int, dict[tuple[str, ...], LeafBounds]]:
-    """By file and column."""
-    found: dict[int, dict[tuple[str, ...], LeafBounds]] = {}
+    """Returns the bounds in the catalog by file and column."""
+    bounds: dict[int, dict[tuple[str, ...], LeafBounds]] = {}
     for leaf, path in enumerate(reader.segment.leaves):
         for row in reader.bounds_of(leaf).to_pylist():
             file = row.pop("file")
-            found.setdefault(file, {})[path] = LeafBounds(path, **row)
-    return found
+            bounds.setdefault(file, {})[path] = LeafBounds(path, **row)
+    return bounds
 
 
 def _entries(reader: SegmentReader, number: int) -> dict[int, UInt64Array]:
-    """The entries of an index by file, each with the granule as the file numbers it."""
+    """Returns the entries of an index by file, with granules numbered from the file's start."""
     covered, index = reader.covered(number), reader.segment.keys[number]
     parts = [reader.part(part.table, covered.num_granules).all() for part in index.parts]
     entries = np.concatenate([_NONE, *parts])

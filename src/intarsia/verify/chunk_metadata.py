@@ -1,4 +1,4 @@
-"""What footer, page headers, page indexes and bloom filters claim, against decoded values."""
+"""Compares all metadata of a chunk with its decoded values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from intarsia.verify.utf8 import check_texts
 
 
 def check_claims(facts: ChunkFacts) -> Iterator[Finding]:
-    """All claims about one chunk."""
+    """Yields the findings of all checks of one chunk's metadata."""
     chunk = facts.chunk
     column = chunk.file.column_chunk(chunk.row_group, chunk.leaf.index)
     for check in (
@@ -43,7 +43,7 @@ def _bloom_filter(facts: ChunkFacts) -> Iterator[Finding]:
     if metadata.bloom_filter_offset is None or facts.values is None:
         return
     if metadata.type == Type.BOOLEAN:
-        return  # which no filter tells anything of, though some writers make one
+        return  # useless, though some writers make one
     where = facts.chunk.where
     place = (metadata.bloom_filter_offset, metadata.bloom_filter_length)
     missing = count = 0

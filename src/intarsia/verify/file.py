@@ -1,4 +1,4 @@
-"""``verify``: a whole file, from its first bytes to its last."""
+"""``verify``: checks whole files, from the first byte to the last."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ Progress = Callable[[str, int, int], None]
 """Called with a file's path, how many files are done, and how many there are."""
 
 
-_ORDINALS = 1 << 15
-"""Those of further row groups do not fit the field."""
+_MAX_ORDINALS = 1 << 15
+"""Row groups that can have an ordinal: the field has 16 bits, one of them for the sign."""
 
 
 @public
@@ -51,47 +51,80 @@ def verify(
     timeout: float | None = None,
     memory_limit: int | str | None = None,
 ) -> list[Finding]:
-    """Check every Parquet file under ``path``: a file, folder, glob or URI.
+    """Checks every Parquet file under ``path``, reading all of it.
 
-    Reads everything: header, footer, every page's header and checksum, and compares offset indexes
-    with the pages, column indexes, statistics, bloom filters and the stated order of rows with the
-    decoded values, embedded indexes with the values they index, those in sidecars too, beside the
-    files or in the folder ``sidecar``, and the catalog of a folder with all of these. Gives the
-    findings in the order of the file; none where all is well; then, as ``Severity.NOTE``, which
-    files lack an index that others have and they can have, and what the catalog has wrong. A file
-    that is not Parquet, or cannot be opened, is a finding; ``PathError`` is raised where there is
-    no file.
-    ``progress`` is called with a path, and how many files are done, of how many.
-    ``table_format`` is as for ``intarsia.dataset``. Raises ``QueryTimeoutError`` after ``timeout``
-    seconds, ``OutOfMemoryError`` for a page that does not fit into ``memory_limit``.
+    Checks the header, the footer, and every page's header and checksum. Compares offset indexes
+    with the pages. Compares column indexes, statistics, bloom filters, the stated order of rows
+    and embedded indexes with the decoded values. Compares the catalog of a folder with its files.
+
+    Parameters
+    ----------
+    path : path-like or sequence of path-like
+        A file, a folder, a glob or a URI, or several of them.
+    filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
+        The file system that has the files. By default the local one, or the one of the URI.
+    sidecar : path-like, optional
+        The folder of sidecars. By default they are looked for beside their files.
+    progress : callable, optional
+        Called as ``progress(path, files_done, files)`` before each file and at the end.
+    table_format : str, default "auto"
+        How to treat a folder managed by a table format, as for ``intarsia.dataset``.
+    timeout : float, optional
+        Seconds after which to give up.
+    memory_limit : int or str, optional
+        The most memory to take, in bytes or as in ``"2GB"``.
+
+    Returns
+    -------
+    list of Finding
+        Empty if all is well. A file that is not Parquet, or cannot be opened, is a finding too.
+        The findings of a file come in the order of its bytes. At the end, ``Severity.NOTE``
+        findings list files that lack an index that others have, followed by those of the catalog.
+
+    Raises
+    ------
+    PathError
+        If there is no file.
+    QueryTimeoutError
+        After ``timeout`` seconds.
+    OutOfMemoryError
+        If a page does not fit into ``memory_limit``.
+
+    Examples
+    --------
+    >>> ia.verify("logs.parquet")
+    []
+    >>> reports = ia.add_indexes("lake/service=api/0.parquet", ["trace_id:lookup"])
+    >>> print(ia.verify("lake")[0].severity.name)
+    NOTE
     """
-    found, files = data_files(path, filesystem, table_format)
-    places = places_of(found, sidecar)
+    resolved, files = data_files(path, filesystem, table_format)
+    places = places_of(resolved, sidecar)
     opened: dict[str, _Indexed] = {}
     findings: list[Finding] = []
     for done, file in enumerate(files):
         if progress:
             progress(file, done, len(files))
-        with quiet():  # what it would warn of is found here
-            findings += _of_file(file, found, places, opened)
+        with quiet():  # the checks report the same problems
+            findings += _of_file(file, resolved, places, opened)
     findings += _missing(opened)
-    root = catalog_root(found, path, files)
+    root = catalog_root(resolved, path, files)
     if root is not None:
-        findings += check_catalog(found, root)
+        findings += check_catalog(resolved, root)
     if progress and files:
         progress(files[-1], len(files), len(files))
     return findings
 
 
 class _Indexed(NamedTuple):
-    """The columns of a file, and its indexes by their names."""
+    """The column types of a file, and its indexes by their names."""
 
     columns: ColumnTypes
     indexes: dict[str, IndexEntry]
 
 
 def _missing(opened: Mapping[str, _Indexed]) -> Iterator[Finding]:
-    """Which of several files lack an index that others have."""
+    """Yields the files that lack an index that others have."""
     known = {name: entry for file in opened.values() for name, entry in file.indexes.items()}
     names = {path: frozenset(file.indexes) for path, file in opened.items()}
     for name, paths in missing_in(names).items():
@@ -104,7 +137,7 @@ def _missing(opened: Mapping[str, _Indexed]) -> Iterator[Finding]:
 def _of_file(
     path: str, filesystem: Any, places: Sidecars, opened: dict[str, _Indexed]
 ) -> Iterator[Finding]:
-    """What is wrong with a file; ``opened`` is told of its indexes."""
+    """Yields what is wrong with a file, and adds its indexes to ``opened``."""
     try:
         with placed(Where(path)):
             file = open_file(path, filesystem, sidecar=places)
@@ -118,33 +151,33 @@ def _of_file(
 
 
 def findings_of(file: OpenedFile) -> Iterator[Finding]:
-    """What is wrong with an opened file."""
+    """Yields what is wrong with an opened file."""
     try:
         yield from _of_frame(file)
         yield from _of_ordinals(file)
         yield from _of_checksums(file)
     except FormatError as problem:
         yield of_exception(problem, Where(file.name))
-    twice = overlapping(file)
-    yield from twice.values()
+    overlaps = overlapping(file)
+    yield from overlaps.values()
     rows = StatedOrder(file)
     groups, leaves = range(len(file.metadata.row_groups)), range(len(file.schema.leaves))
     ids = itertools.product(groups, leaves)
-    chunks = chunks_of(file, ((id_, True) for id_ in ids if id_ not in twice))
+    chunks = chunks_of(file, ((id_, True) for id_ in ids if id_ not in overlaps))
     for group in groups:
         rows.begin(group)
         for leaf in leaves:
-            if (group, leaf) not in twice:
+            if (group, leaf) not in overlaps:
                 yield from _of_chunk(file, group, leaf, next(chunks), rows)
         yield from rows.findings()
-    if not twice:
+    if not overlaps:
         yield from check_sections(file)
     elif file.sections.entries:
         yield warning(Where(file.name), "its indexes are not checked, as chunks share bytes")
 
 
 def _of_frame(file: OpenedFile) -> Iterator[Finding]:
-    """What surrounds the row groups."""
+    """Checks the magic, the row count, and the footer's fields outside of row groups."""
     where, metadata = Where(file.name), file.metadata
     if bytes(file.source.read([(0, len(MAGIC))])[0]) != MAGIC:
         yield error(Where(file.name, offset=0), "the file does not begin with PAR1")
@@ -162,26 +195,26 @@ def _of_frame(file: OpenedFile) -> Iterator[Finding]:
 
 
 def _of_ordinals(file: OpenedFile) -> Iterator[Finding]:
-    """Row groups are numbered from 0 on, or none of them is."""
+    """Checks that row groups are numbered from 0 on, or not numbered at all."""
     ordinals = [group.ordinal for group in file.metadata.row_groups]
     if all(ordinal is None for ordinal in ordinals):
         return
     for group, ordinal in enumerate(ordinals):
-        if ordinal != group and group < _ORDINALS:
-            said = "it has no ordinal" if ordinal is None else f"its ordinal is {ordinal}"
-            yield warning(Where(file.name, group), f"{said}; some readers refuse the file")
+        if ordinal != group and group < _MAX_ORDINALS:
+            fault = "it has no ordinal" if ordinal is None else f"its ordinal is {ordinal}"
+            yield warning(Where(file.name, group), f"{fault}; some readers refuse the file")
 
 
 def _of_checksums(file: OpenedFile) -> Iterator[Finding]:
-    """What the directory vouches for. Raises ``FormatError`` for a footer that is not as it was."""
+    """Checks the checksums of the page indexes. Raises ``FormatError`` if the footer's is wrong."""
     if file.directory is None:
-        return  # of what the file was before a rewrite, if there is one: ``check_sections`` says so
-    found = checked_footer(file.metadata, file.footer, file.source, file.footer_offset)
+        return  # there is none, or a stale one, which ``check_sections`` reports
+    checksums = checked_footer(file.metadata, file.footer, file.source, file.footer_offset)
     places = page_index_places(file.metadata)
-    if found is None or len(found.page_indexes) != len(places):
+    if checksums is None or len(checksums.page_indexes) != len(places):
         return
     parts = file.source.read([place for _, place in places])
-    for (name, place), crc32, data in zip(places, found.page_indexes, parts, strict=True):
+    for (name, place), crc32, data in zip(places, checksums.page_indexes, parts, strict=True):
         if zlib.crc32(data) != crc32:
             group, leaf, kind = name
             where = Where(file.name, group, file.schema.leaves[leaf].name, offset=place[0])

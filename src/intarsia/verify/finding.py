@@ -1,4 +1,4 @@
-"""What ``verify`` says of a file: one finding for each thing that is wrong."""
+"""Findings: what ``verify`` reports about a file, one for each thing that is wrong."""
 
 from __future__ import annotations
 
@@ -11,20 +11,43 @@ from intarsia.redaction import shown_redacted
 
 
 class Severity(IntEnum):
-    """How bad a finding is; higher is worse."""
+    """How bad a finding is; higher is worse.
+
+    Examples
+    --------
+    >>> max(ia.Severity.NOTE, ia.Severity.ERROR).name
+    'ERROR'
+    """
 
     NOTE = 0
-    """Nothing is wrong: something that could be better, as an index that other files have."""
+    """Nothing is wrong, but something could be better, such as an index that other files have."""
     WARNING = 1
-    """Answers stay right: something is wasteful, unusual, or could not be checked."""
+    """Query results stay right: something is wasteful, unusual, or could not be checked."""
     ERROR = 2
-    """Damaged bytes, or a claim that makes readers fail or answer wrongly."""
+    """Damaged bytes or wrong metadata, which make readers fail or return wrong results."""
 
 
 @shown_redacted
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong, or could be better, and where."""
+    """One thing that is wrong, or could be better, and where.
+
+    Attributes
+    ----------
+    severity : Severity
+        How bad it is.
+    where : Where
+        File, row group, column, page and byte offset, as far as they apply.
+    message : str
+        A description of the problem.
+
+    Examples
+    --------
+    >>> reports = ia.add_indexes("lake/service=api/0.parquet", ["trace_id:lookup"])
+    >>> for finding in ia.verify("lake"):
+    ...     print(finding)
+    note: ...: it has no index trace_id:lookup, which 1 of the 2 files have
+    """
 
     severity: Severity
     where: Where
@@ -35,22 +58,22 @@ class Finding:
 
 
 def error(where: Where, message: str) -> Finding:
-    """A finding that makes readers fail or answer wrongly."""
+    """Returns a finding that makes readers fail or return wrong results."""
     return Finding(Severity.ERROR, where, message)
 
 
 def warning(where: Where, message: str) -> Finding:
-    """A finding that leaves answers right."""
+    """Returns a finding that leaves query results right."""
     return Finding(Severity.WARNING, where, message)
 
 
 def note(where: Where, message: str) -> Finding:
-    """A finding that says what could be better, where nothing is wrong."""
+    """Returns a finding that says what could be better, though nothing is wrong."""
     return Finding(Severity.NOTE, where, message)
 
 
 def of_exception(problem: FormatError, where: Where) -> Finding:
-    """A finding for what could not be decoded, or is not known here."""
+    """Returns a finding for an error: a warning if something is unsupported, else an error."""
     known = problem.at(where)
     if isinstance(problem, UnsupportedError):
         return warning(known.where, f"not checked: {known.message}")
@@ -58,5 +81,5 @@ def of_exception(problem: FormatError, where: Where) -> Finding:
 
 
 def worst(findings: Iterable[Finding]) -> Severity | None:
-    """The highest severity; None where there is nothing."""
+    """Returns the highest severity, or None if there is no finding."""
     return max((finding.severity for finding in findings), default=None)

@@ -1,4 +1,4 @@
-"""Embedded indexes against the values they index."""
+"""Compares embedded indexes with the values they index."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ from intarsia.row_ranges import UInt64Array
 from intarsia.verify.finding import Finding, error, warning
 
 _NONE = np.empty(0, np.uint64)
-_KEYS, _END = np.uint64(0xFFFFFFFF << 32), np.uint64(2**64 - 1)
+_KEY_MASK, _END = np.uint64(0xFFFFFFFF << 32), np.uint64(2**64 - 1)
+"""An entry has its key in the upper 32 bits, and its granule in the lower ones."""
 
 
 def check_sections(file: OpenedFile) -> Iterator[Finding]:
-    """The directory, its binding to the file, and every section it lists."""
+    """Checks the directories of the file and its sidecar, and every section they list."""
     where = Where(file.name)
-    yield from _check_stray(file, where)
+    yield from _check_foreign_list(file, where)
     try:
         directory = read_directory(file.metadata, file.source, file.footer_offset)
         if directory is not None:
@@ -83,80 +84,85 @@ def _check_section(
     with Workspace() as work:
         (gathered,) = gather(file, [Due(kind, of, starts)], work)
         if isinstance(section, InvertedSection) and not section.exact:
-            given = gathered.blocks()
-            given = cell_tables(given, section.blocks) if section.blocks else given
-            differing = _differing_entries(map(entries_of, given), section.stored_parts())
+            blocks = gathered.blocks()
+            blocks = cell_tables(blocks, section.blocks) if section.blocks else blocks
+            differing = _differing_entries(map(entries_of, blocks), section.stored_parts())
             yield from _of_entries(*differing, entry, where)
             return
         tables = list(gathered.blocks())
     if isinstance(section, SummarySection):
-        due = pa.concat_tables(tables).combine_chunks()
-        wrong = _differing(section.summaries(np.arange(section.num_pages)), due)
+        expected = pa.concat_tables(tables).combine_chunks()
+        wrong = _differing(section.summaries(np.arange(section.num_pages)), expected)
         if wrong:
-            yield error(where, f"index {entry.name}: {wrong:,} of {len(due):,} summaries are wrong")
+            yield error(
+                where, f"index {entry.name}: {wrong:,} of {len(expected):,} summaries are wrong"
+            )
         return
     if isinstance(section, IDX1Section):
         yield from _check_list(section, pa.concat_tables(tables)["key"], entry, where)
         return
-    wanted, held = _entries(section, pa.concat_tables(tables).combine_chunks())
-    yield from _of_entries(*_differing_entries(iter([wanted]), iter([held])), entry, where)
+    due, stored = _entries(section, pa.concat_tables(tables).combine_chunks())
+    yield from _of_entries(*_differing_entries(iter([due]), iter([stored])), entry, where)
 
 
 def _of_entries(
-    due: int, missing: int, beyond: int, entry: IndexEntry, where: Where
+    expected: int, missing: int, extra: int, entry: IndexEntry, where: Where
 ) -> Iterator[Finding]:
     if missing:
-        message = f"index {entry.name}: {missing:,} of {due:,} entries are missing"
+        message = f"index {entry.name}: {missing:,} of {expected:,} entries are missing"
         yield error(where, message)
-    if beyond:
-        yield warning(where, f"index {entry.name}: {beyond:,} entries that no value asks for")
+    if extra:
+        yield warning(where, f"index {entry.name}: {extra:,} entries that no value asks for")
 
 
 def _differing_entries(
-    due: Iterator[UInt64Array], held: Iterator[UInt64Array]
+    expected: Iterator[UInt64Array], stored: Iterator[UInt64Array]
 ) -> tuple[int, int, int]:
-    """Returns how many entries are due, how many of these are missing, and how many others held.
+    """Returns how many entries are expected, how many of them are missing, and how many are extra.
 
-    Both are given in parts, whose keys ascend; a key may go on in the next part. Raises
-    ``FormatError`` if keys of a part come before those of the part before.
+    Both arguments come in parts with ascending keys. A key may continue in the next part. Raises
+    ``FormatError`` if the keys of a part come before those of the previous part.
     """
-    left, last = [_NONE, _NONE], [np.uint64(0), np.uint64(0)]
-    total = missing = beyond = 0
-    compared = np.uint64(0)  # all entries below
+    pending, last = [_NONE, _NONE], [np.uint64(0), np.uint64(0)]
+    total = missing = extra = 0
+    compared = np.uint64(0)  # all entries below are done
     while compared < _END:
         side = int(last[1] < last[0])
-        part = next((due, held)[side], None)
+        part = next((expected, stored)[side], None)
         if part is None:
             last[side] = _END
         elif len(part):
-            left[side] = distinct(np.concatenate([left[side], part]))
-            last[side] = left[side][-1]
-            if left[side][0] < compared:
+            pending[side] = distinct(np.concatenate([pending[side], part]))
+            last[side] = pending[side][-1]
+            if pending[side][0] < compared:
                 raise FormatError("the keys are not sorted")
         end = min(last)
-        compared = end if end == _END else end & _KEYS  # the last key may go on
-        cuts = [np.searchsorted(own, compared) for own in left]
-        wanted, found = (own[:cut] for own, cut in zip(left, cuts, strict=True))
-        left = [own[cut:] for own, cut in zip(left, cuts, strict=True)]
-        total += len(wanted)
-        missing += int(np.count_nonzero(~np.isin(wanted, found, assume_unique=True)))
-        beyond += int(np.count_nonzero(~np.isin(found, wanted, assume_unique=True)))
-    return total, missing, beyond
+        compared = end if end == _END else end & _KEY_MASK  # the last key may continue
+        cuts = [np.searchsorted(own, compared) for own in pending]
+        due, present = (own[:cut] for own, cut in zip(pending, cuts, strict=True))
+        pending = [own[cut:] for own, cut in zip(pending, cuts, strict=True)]
+        total += len(due)
+        missing += int(np.count_nonzero(~np.isin(due, present, assume_unique=True)))
+        extra += int(np.count_nonzero(~np.isin(present, due, assume_unique=True)))
+    return total, missing, extra
 
 
-def _check_stray(file: OpenedFile, where: Where) -> Iterator[Finding]:
-    """A list that another writer left: is there a column of which it holds all values?"""
+def _check_foreign_list(file: OpenedFile, where: Where) -> Iterator[Finding]:
+    """Checks that the list of another writer has all values of at least one column."""
     try:
-        found = file.sections.foreign_list()
-        held = set(found.values.to_pylist()) if found else set()
-        if found and not any(_distinct_texts(file, leaf) <= held for leaf in file.schema.leaves):
+        foreign = file.sections.foreign_list()
+        listed = set(foreign.values.to_pylist()) if foreign else set()
+        if foreign and not any(_distinct(file, leaf) <= listed for leaf in file.schema.leaves):
             yield warning(where, f"the list at {KEY} is not of all values of any column of text")
     except (FormatError, IndexSpecError) as problem:
         yield warning(where, f"the list at {KEY} cannot be used: {problem}")
 
 
-def _distinct_texts(file: OpenedFile, leaf: Leaf) -> set[str | object]:
-    """A column's values, in lines; what no list holds where they are no texts."""
+def _distinct(file: OpenedFile, leaf: Leaf) -> set[str | object]:
+    """Returns the distinct lines of a column's strings; ``{None}`` if it has no strings.
+
+    No list contains None.
+    """
     index = DistinctIDX1(leaf.name)
     try:
         of = subject_of(file.columns, index)
@@ -171,39 +177,44 @@ def _distinct_texts(file: OpenedFile, leaf: Leaf) -> set[str | object]:
 def _check_list(
     section: IDX1Section, values: pa.ChunkedArray, entry: IndexEntry, where: Where
 ) -> Iterator[Finding]:
-    held, wanted = (set(found.to_pylist()) for found in (section.listed, values))
-    if wanted - held:
+    listed, expected = (set(array.to_pylist()) for array in (section.listed, values))
+    if expected - listed:
         message = (
-            f"index {entry.name}: {len(wanted - held):,} of {len(wanted):,} values are missing"
+            f"index {entry.name}: {len(expected - listed):,} of {len(expected):,} values are "
+            "missing"
         )
         yield error(where, message)
-    if held - wanted - {""}:
-        message = f"index {entry.name}: {len(held - wanted):,} values that no row has"
+    if listed - expected - {""}:
+        message = f"index {entry.name}: {len(listed - expected):,} values that no row has"
         yield warning(where, message)
 
 
-def _entries(section: InvertedSection, due: pa.Table) -> tuple[UInt64Array, UInt64Array]:
-    """The entries of values that are due and those that are held, as numbers that compare."""
-    held = section.table()
-    if held.schema.types != due.schema.types:
-        raise FormatError(f"keys are {held.schema.field(0).type}, not {due.schema.field(0).type}")
-    keys = pa.chunked_array([*due["key"].chunks, *held["key"].chunks], due.schema.field(0).type)
+def _entries(section: InvertedSection, expected: pa.Table) -> tuple[UInt64Array, UInt64Array]:
+    """Returns the expected and the stored entries, with keys numbered alike in both."""
+    stored = section.table()
+    if stored.schema.types != expected.schema.types:
+        raise FormatError(
+            f"keys are {stored.schema.field(0).type}, not {expected.schema.field(0).type}"
+        )
+    keys = pa.chunked_array(
+        [*expected["key"].chunks, *stored["key"].chunks], expected.schema.field(0).type
+    )
     known = keys.unique()
-    found = []
-    for table in (due, held):
+    entries = []
+    for table in (expected, stored):
         numbers = pc.index_in(table["key"], value_set=known)
-        found.append(packed([(numbers.to_numpy(), table["granule"].to_numpy())]))
-    return found[0], found[1]
+        entries.append(packed([(numbers.to_numpy(), table["granule"].to_numpy())]))
+    return entries[0], entries[1]
 
 
-def _differing(held: pa.RecordBatch, due: pa.Table) -> int:
-    """How many rows differ, NaN counting as equal to NaN."""
-    if held.schema.types != due.schema.types or held.schema.names != due.schema.names:
+def _differing(stored: pa.RecordBatch, expected: pa.Table) -> int:
+    """Returns the number of rows that differ. NaN equals NaN."""
+    if stored.schema.types != expected.schema.types or stored.schema.names != expected.schema.names:
         raise FormatError("the summaries have other columns")
-    wrong = np.zeros(len(due), dtype=np.bool_)
-    for name in held.schema.names:
-        one, other = held.column(name), due.column(name).combine_chunks()
-        if pa.types.is_float16(one.type):  # which pyarrow does not compare
+    wrong = np.zeros(len(expected), dtype=np.bool_)
+    for name in stored.schema.names:
+        one, other = stored.column(name), expected.column(name).combine_chunks()
+        if pa.types.is_float16(one.type):  # pyarrow cannot compare it
             one, other = one.cast(pa.float32()), other.cast(pa.float32())
         equal = pc.fill_null(pc.equal(one, other), False)
         both = pc.and_(one.is_null(nan_is_null=True), other.is_null(nan_is_null=True))

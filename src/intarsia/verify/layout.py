@@ -1,4 +1,4 @@
-"""Where a footer says that chunks are, and indexes: no two of them share bytes."""
+"""Checks that no two chunks, and no two indexes, share bytes by the footer's offsets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CHUNK = "chunk"
 
 
 class _Place(NamedTuple):
-    """Bytes from ``start`` up to ``stop``, and what of a chunk they are."""
+    """Bytes ``[start, stop)`` of a chunk or of one of its indexes."""
 
     start: int
     stop: int
@@ -24,21 +24,21 @@ class _Place(NamedTuple):
 
 
 def overlapping(file: OpenedFile) -> dict[ChunkId, Finding]:
-    """The chunks that begin within another, or one of whose indexes begins within another index.
+    """Returns a finding for each chunk that begins within another, or has an index that does.
 
-    All other chunks can be walked in time proportional to the file, however often the footer
-    lists one.
+    Without these chunks, a walk of all others takes time proportional to the file's size. A footer
+    that lists one chunk many times cannot make it longer.
     """
-    found: dict[ChunkId, Finding] = {}
+    findings: dict[ChunkId, Finding] = {}
     before: dict[bool, _Place] = {}
     for place in sorted(_places(file)):
         is_chunk = place.what == _CHUNK
         last = before.get(is_chunk)
         if last is not None and place.start < last.stop:
-            found.setdefault(place.chunk, _finding(file, place, last))
+            findings.setdefault(place.chunk, _finding(file, place, last))
         if last is None or place.stop > last.stop:
             before[is_chunk] = place
-    return found
+    return findings
 
 
 def _finding(file: OpenedFile, place: _Place, before: _Place) -> Finding:
@@ -58,7 +58,7 @@ def _places(file: OpenedFile) -> Iterator[_Place]:
             try:
                 chunk = file.column_chunk(group, leaf)
             except FormatError:
-                continue  # said when the chunk is looked into
+                continue  # the check of the chunk reports it
             for what, start, length in _parts(chunk):
                 yield _Place(start, start + length, (group, leaf), what)
 
@@ -71,7 +71,7 @@ def _parts(chunk: ColumnChunk) -> Iterator[tuple[str, int, int]]:
         (_CHUNK, data.start, data.total_compressed_size if data.num_values else 0),
         ("offset index", chunk.offset_index_offset, chunk.offset_index_length),
         ("column index", chunk.column_index_offset, chunk.column_index_length),
-        ("bloom filter", data.bloom_filter_offset, 1),  # some writers lie about its length
+        ("bloom filter", data.bloom_filter_offset, 1),  # some writers state a wrong length
     ):
         if offset is not None and length is not None and length > 0:
             yield what, offset, length

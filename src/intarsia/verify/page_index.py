@@ -1,4 +1,4 @@
-"""Page indexes, against pages and decoded values."""
+"""Compares page indexes with pages and decoded values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _stored_index(facts: ChunkFacts, offset: int | None, length: int | None) -> 
 
 
 def check_offset_index(facts: ChunkFacts, column: ColumnChunk) -> Iterator[Finding]:
-    """The chunk's OffsetIndex, if it has one."""
+    """Checks the chunk's OffsetIndex, if it has one."""
     data = _stored_index(facts, column.offset_index_offset, column.offset_index_length)
     if data is None:
         return
@@ -39,20 +39,20 @@ def check_offset_index(facts: ChunkFacts, column: ColumnChunk) -> Iterator[Findi
         return
     first_rows = (np.cumsum(facts.rows) - facts.rows).tolist()
     for number, page in enumerate(facts.pages):
-        for name, claim, found in (
+        for name, claim, actual in (
             ("offset", int(index.offset[number]), page.offset),
             ("compressed_page_size", int(index.compressed_page_size[number]), page.size),
             ("first_row_index", int(index.first_row_index[number]), first_rows[number]),
         ):
-            if claim != found:
-                yield error(facts.page(number), f"offset index: {name} is {claim}, not {found}")
+            if claim != actual:
+                yield error(facts.page(number), f"offset index: {name} is {claim}, not {actual}")
         if not facts.levels[number].begins_a_row:
             message = "the page begins within a row, though the chunk has an offset index"
             yield error(facts.page(number), message)
 
 
 def check_column_index(facts: ChunkFacts, column: ColumnChunk) -> Iterator[Finding]:
-    """The chunk's ColumnIndex, if it has one."""
+    """Checks the chunk's ColumnIndex, if it has one."""
     data = _stored_index(facts, column.column_index_offset, column.column_index_length)
     if data is None:
         return
@@ -83,13 +83,13 @@ def _index_counts(facts: ChunkFacts, index: ColumnIndex) -> Iterator[Finding]:
     ]
     if facts.bounds is not None:
         lists.append(("nan_counts", _list(index.nan_counts), _list(facts.bounds.nan_counts)))
-    for name, claims, found in lists:
-        if claims is None or found is None:
+    for name, claims, actual in lists:
+        if claims is None or actual is None:
             continue
         # As in statistics, writers differ in whether an empty list counts as a NULL.
-        lenient = name == "null_counts" and facts.chunk.leaf.max_repetition_level
-        grade = warning if lenient else error
-        for number, (claim, truth) in enumerate(zip(claims, found, strict=True)):
+        is_ambiguous = name == "null_counts" and facts.chunk.leaf.max_repetition_level
+        grade = warning if is_ambiguous else error
+        for number, (claim, truth) in enumerate(zip(claims, actual, strict=True)):
             if claim != truth:
                 message = f"column index: {name} is {claim}, not {truth}"
                 yield grade(facts.page(number), message)
@@ -101,11 +101,11 @@ def _list(values: Int64Array | None) -> list[int] | None:
 
 def _index_histograms(facts: ChunkFacts, index: ColumnIndex) -> Iterator[Finding]:
     repetition, definition = histograms(facts)
-    for name, claim, found in (
+    for name, claim, actual in (
         ("repetition", index.repetition_level_histograms, repetition),
         ("definition", index.definition_level_histograms, definition),
     ):
-        if claim is not None and len(claim) and not np.array_equal(claim, found):
+        if claim is not None and len(claim) and not np.array_equal(claim, actual):
             yield warning(facts.chunk.where, f"column index: {name}_level_histograms are wrong")
 
 
@@ -117,6 +117,6 @@ def _index_order(facts: ChunkFacts, index: ColumnIndex) -> Iterator[Finding]:
     highs = [index.max_values[i] for i in bounded]
     usable = facts.order.keys([*lows, *highs])[1]
     if usable.all() and not is_in_order(facts.order, lows, highs, index.boundary_order):
-        found = int(boundary_order(facts.order, lows, highs))
-        claim = f"boundary_order is {index.boundary_order}, bounds say {found}"
+        actual = int(boundary_order(facts.order, lows, highs))
+        claim = f"boundary_order is {index.boundary_order}, bounds say {actual}"
         yield error(facts.chunk.where, f"column index: {claim}")

@@ -1,4 +1,4 @@
-"""The pages of a chunk: headers, checksums, levels, values."""
+"""Checks the pages of a chunk: headers, checksums, levels, values."""
 
 from __future__ import annotations
 
@@ -21,63 +21,63 @@ from intarsia.verify.finding import Finding, error, of_exception, warning
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkFacts:
-    """What the pages of a chunk really hold; arrays are of shape ``(data pages,)``."""
+    """The actual content of a chunk's pages. Arrays have the shape ``(data pages,)``."""
 
     chunk: Chunk
     order: ValueOrder
     pages: list[PageAt]
-    """Data pages only."""
+    """The data pages."""
     levels: list[PageLevels]
     rows: Int64Array
     present: Int64Array
     """Values stored in each page: neither NULL nor within something NULL or empty."""
     null_counts: Int64Array
     values: ChunkValues | None
-    """None where there are none, or they cannot be decoded."""
+    """None if there are none, or they cannot be decoded."""
     bounds: PageSummaries | None
-    """None where the type has no order, or values cannot be decoded."""
+    """None if the type has no order, or values cannot be decoded."""
 
     def page(self, number: int) -> Where:
-        """The place of a data page."""
+        """Returns the place of a data page."""
         return self.chunk.at(self.pages[number])
 
 
 class ChunkValues:
-    """The physical values of a chunk, as ``Chunk.arrays`` gives them, any number of times.
+    """The physical values of a chunk, in the parts of ``Chunk.arrays``, for repeated iteration.
 
-    They are decoded each time anew, unless they are few enough to be kept.
+    Each iteration decodes them again, unless they take at most ``RUN_BYTES`` and are cached.
     """
 
     def __init__(self, chunk: Chunk, pages: list[PageAt], levels: list[PageLevels]) -> None:
-        self._decoded = chunk, pages, levels
-        self._kept: list[pa.Array] | None = None
+        self._arguments = chunk, pages, levels
+        self._cached: list[pa.Array] | None = None
 
     def __iter__(self) -> Iterator[pa.Array]:
-        if self._kept is not None:
-            yield from self._kept
+        if self._cached is not None:
+            yield from self._cached
             return
-        chunk, pages, levels = self._decoded
+        chunk, pages, levels = self._arguments
         parts: list[pa.Array] | None = []
         size = 0
         for part in chunk.arrays(pages, levels):
             size += part.nbytes
             if parts is not None:
                 parts.append(part)
-            if size > run_bytes():  # kept for all checks
+            if size > run_bytes():  # too many to cache
                 parts = None
             yield part
-        self._kept = parts
+        self._cached = parts
 
 
 class PageChecks:
-    """Walks a chunk; collects findings and, where all headers can be read, facts."""
+    """The findings of one chunk's pages and, if all headers can be read, its facts."""
 
     def __init__(self, chunk: Chunk) -> None:
         self.chunk = chunk
         self.findings: list[Finding] = []
         self.facts: ChunkFacts | None = None
         try:
-            if chunk.metadata.num_values:  # else there are no pages, whatever length it has
+            if chunk.metadata.num_values:  # else there are no pages, even if it has a length
                 chunk.load()
             pages = list(self._pages())
             self._check_chunk(pages)
@@ -100,9 +100,9 @@ class PageChecks:
             self.findings.append(error(where, claim))
         claimed = self.chunk.file.column_chunk(self.chunk.row_group, self.chunk.leaf.index)
         size = claimed.meta_data.total_compressed_size if claimed.meta_data else 0
-        held = sum(page.size for page in pages)
-        if held != size and values:
-            claim = f"pages take {held:,} bytes, the footer says {size:,}"
+        actual_size = sum(page.size for page in pages)
+        if actual_size != size and values:
+            claim = f"pages take {actual_size:,} bytes, the footer says {size:,}"
             self.findings.append(warning(where, claim))
         self._check_starts(pages)
         for page in pages:
@@ -110,11 +110,11 @@ class PageChecks:
             self._check_size(page)
 
     def _check_starts(self, pages: list[PageAt]) -> None:
-        """Do the footer's offsets point at the first pages of their kinds?"""
+        """Checks that the footer's offsets point at the first pages of their kinds."""
         metadata, where = self.chunk.metadata, self.chunk.where
         first = next((page for page in pages if page.is_data), None)
         offset = metadata.data_page_offset
-        # Older writers let it point at the dictionary, the very start of the chunk.
+        # In files of older writers it points at the dictionary, the start of the chunk.
         if first is not None and offset not in (first.offset, pages[0].offset):
             claim = f"data_page_offset is {offset}, the first data page is at {first.offset}"
             self.findings.append(error(where, claim))
@@ -150,8 +150,8 @@ class PageChecks:
         chunk, leaf = self.chunk, self.chunk.leaf
         data = [page for page in pages if page.is_data]
         levels = [chunk.levels(page) for page in data]
-        for page, found in zip(data, levels, strict=True):
-            self._check_v2(page, found)
+        for page, page_levels in zip(data, levels, strict=True):
+            self._check_v2(page, page_levels)
         rows_of, present, num_values = (
             np.fromiter(counts, np.int64, len(levels))
             for counts in (
@@ -190,10 +190,10 @@ class PageChecks:
         if header is None:
             return
         nulls = levels.num_values - levels.num_present(self.chunk.leaf.max_definition_level)
-        for name, claim, found in (
+        for name, claim, actual in (
             ("rows", header.num_rows, levels.num_rows()),
             ("nulls", header.num_nulls, nulls),
         ):
-            if claim != found:
-                message = f"the header says {claim:,} {name}, levels say {found:,}"
+            if claim != actual:
+                message = f"the header says {claim:,} {name}, levels say {actual:,}"
                 self.findings.append(error(self.chunk.at(page), message))

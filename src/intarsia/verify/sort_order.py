@@ -1,7 +1,7 @@
-"""The order of rows that row groups state, against the rows.
+"""Compares the order of rows that row groups state with the rows.
 
-The specification states it of each row group. Readers that sort or group by what a file states
-(DataFusion does) take it for the order of the whole file where all row groups agree.
+The specification defines it for each row group. If all row groups agree, readers such as
+DataFusion take it for the order of the whole file.
 
 Source: ``SortingColumn`` and ``RowGroup.sorting_columns`` in ``parquet.thrift``.
 """
@@ -24,14 +24,16 @@ from intarsia.parquet.value_order import Domain, ValueOrder
 from intarsia.verify.finding import Finding, error, warning
 from intarsia.verify.pages import ChunkFacts
 
-_MIDDLE = 1 << 31
+_ZERO_PREFIX = 1 << 31
+"""The first 4 bytes of a decimal's key: above it for positive numbers, below it for negative."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Steps:
-    """How the rows of a column follow each other: −1 where a row comes before the row ahead of it.
+    """How the rows of a column follow each other in the stated order.
 
-    0 where it is the same, 1 where it comes after. ``steps`` have the shape ``(rows - 1,)``.
+    ``steps`` has the shape ``(rows - 1,)``: 1 if a row comes after the previous one, 0 if it
+    equals it, −1 if it should come before it. ``first`` and ``last`` are the outer values.
     """
 
     first: pa.Array
@@ -40,39 +42,39 @@ class _Steps:
 
 
 class StatedOrder:
-    """Compares the rows of one row group after the other with the order that they state."""
+    """A check of the stated order, which takes one row group after the other."""
 
     def __init__(self, file: OpenedFile) -> None:
         self._file = file
         self._group = -1
         self._claim: dict[int, SortingColumn] = {}
-        """By column; if a column is stated twice, the first entry counts."""
+        """The sorting columns by leaf. If a column occurs twice, the first entry counts."""
         self._columns: dict[int, _Steps] = {}
         self._last: tuple[list[SortingColumn], list[_Steps]] | None = None
 
     def begin(self, group: int) -> None:
-        """Go on with the next row group."""
+        """Starts the next row group."""
         self._group = group
         self._claim, self._columns = {}, {}
         for column in self._file.metadata.row_groups[group].sorting_columns or []:
             self._claim.setdefault(column.column_idx, column)
 
     def add(self, facts: ChunkFacts) -> None:
-        """Take in a chunk of this row group."""
+        """Adds a chunk of this row group."""
         column = self._claim.get(facts.chunk.leaf.index)
-        found = None if column is None else _steps_of(facts, column)
-        if found is not None:
-            self._columns[facts.chunk.leaf.index] = found
+        steps = None if column is None else _steps_of(facts, column)
+        if steps is not None:
+            self._columns[facts.chunk.leaf.index] = steps
 
     def findings(self) -> Iterator[Finding]:
-        """What is wrong with this row group, all of whose chunks were added."""
+        """Yields what is wrong with this row group, after all of its chunks were added."""
         where = Where(self._file.name, self._group)
         claim: list[SortingColumn] = []
         for column in self._claim.values():
             if not 0 <= column.column_idx < len(self._file.schema.leaves):
                 yield error(where, f"sorting_columns: there is no column {column.column_idx}")
                 break
-            if column.column_idx not in self._columns:  # nothing is known of what comes after it
+            if column.column_idx not in self._columns:  # later columns cannot be checked either
                 break
             claim.append(column)
         columns = [self._columns[column.column_idx] for column in claim]
@@ -94,7 +96,10 @@ class StatedOrder:
 
 
 def _steps(before: pa.Array, rows: pa.Array, how: SortingColumn) -> NDArray[np.int8]:
-    """The steps from ``before``, which may be empty, through ``rows``. NULLs may have no type."""
+    """Returns the steps from ``before``, which may be empty, through ``rows``.
+
+    Either may have the type null if all values are NULL.
+    """
     kind = rows.type if pa.types.is_null(before.type) else before.type
     values = pa.concat_arrays([before.cast(kind), rows.cast(kind)])
     if pa.types.is_null(kind):
@@ -107,7 +112,7 @@ def _steps(before: pa.Array, rows: pa.Array, how: SortingColumn) -> NDArray[np.i
 
 
 def _first_fault(columns: Sequence[NDArray[np.int8]]) -> int | None:
-    """The first row that is to come before the row ahead of it."""
+    """Returns the first row that should come before the previous one, or None."""
     ties = np.ones(len(columns[0]), dtype=np.bool_)
     for steps in columns:
         faults = ties & (steps < 0)
@@ -118,9 +123,10 @@ def _first_fault(columns: Sequence[NDArray[np.int8]]) -> int | None:
 
 
 def _steps_of(facts: ChunkFacts, how: SortingColumn) -> _Steps | None:
-    """The steps of a column with a value a row; None where rows have no order that can be told.
+    """Returns the steps of a column, or None if the order of its rows is not defined.
 
-    NaN has no place that readers agree on.
+    That is a repeated column, a type without an order, or one with NaN: readers do not agree on
+    its place.
     """
     leaf, order, num_rows = facts.chunk.leaf, facts.order, facts.chunk.num_rows
     if leaf.max_repetition_level or not has_bounds(order) or int(facts.rows.sum()) != num_rows:
@@ -145,7 +151,7 @@ def _steps_of(facts: ChunkFacts, how: SortingColumn) -> _Steps | None:
 
 
 def _alone(value: pa.Array) -> pa.Array:
-    """An array of one value that keeps no others in memory."""
+    """Returns a copy of a slice of one value, which does not keep the whole array in memory."""
     return pa.concat_arrays([value, value.slice(0, 0)])
 
 
@@ -163,22 +169,22 @@ def _comparable(order: ValueOrder, values: pa.Array) -> pa.Array:
 
 
 def _with_sign_first(values: pa.Array) -> pa.Array:
-    """Big-endian numbers of one width, so that their bytes compare as they do."""
+    """Returns big-endian numbers of one width as bytes that compare like the numbers."""
     width, size = values.type.byte_width, len(values)
     data = np.frombuffer(values.buffers()[1] or b"", np.uint8)[values.offset * width :]
-    turned = data[: size * width].reshape(size, width).copy()
+    flipped = data[: size * width].reshape(size, width).copy()
     if width:
-        turned[:, 0] ^= 0x80
-    made = pa.Array.from_buffers(values.type, size, [None, pa.py_buffer(turned)])
-    return made.cast(pa.large_binary())
+        flipped[:, 0] ^= 0x80
+    keys = pa.Array.from_buffers(values.type, size, [None, pa.py_buffer(flipped)])
+    return keys.cast(pa.large_binary())
 
 
 def _decimal_key(value: bytes) -> bytes:
-    """Bytes that compare as the signed big-endian number ``value`` does: by length, then digits."""
+    """Returns bytes that compare like the signed big-endian number: by length, then digits."""
     number = int.from_bytes(value, "big", signed=True)
     digits = number if number >= 0 else ~number
     length = (digits.bit_length() + 7) // 8
     if number < 0:
         digits = 256**length - 1 - digits
-    prefix = _MIDDLE + (length if number >= 0 else -1 - length)
+    prefix = _ZERO_PREFIX + (length if number >= 0 else -1 - length)
     return prefix.to_bytes(4, "big") + digits.to_bytes(length, "big")

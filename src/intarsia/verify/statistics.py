@@ -1,4 +1,4 @@
-"""Statistics of chunks and pages, against decoded values."""
+"""Compares the statistics of chunks and pages with decoded values."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from intarsia.verify.pages import ChunkFacts
 
 
 def check_statistics(facts: ChunkFacts) -> Iterator[Finding]:
-    """The chunk's statistics."""
+    """Checks the chunk's statistics."""
     stats = facts.chunk.metadata.statistics
     if stats is not None:
         yield from _of_statistics(facts, stats, facts.chunk.where, slice(None), "statistics")
 
 
 def check_page_statistics(facts: ChunkFacts) -> Iterator[Finding]:
-    """The statistics in page headers."""
+    """Checks the statistics in page headers."""
     for number, page in enumerate(facts.pages):
         header = page.header.data_page_header or page.header.data_page_header_v2
         if header is not None and header.statistics is not None:
@@ -36,16 +36,16 @@ def _of_statistics(
 ) -> Iterator[Finding]:
     nulls = int(facts.null_counts[pages].sum())
     if stats.null_count is not None and stats.null_count != nulls:
-        # Writers differ in whether an empty list counts, and readers in what they make of it.
+        # Writers differ in whether an empty list counts as a NULL, and so do readers.
         grade = warning if facts.chunk.leaf.max_repetition_level else error
         yield grade(where, f"{name}: null_count is {stats.null_count:,}, there are {nulls:,}")
     if facts.bounds is None:
         return
     nans = facts.bounds.nan_counts
     if stats.nan_count is not None and nans is not None:
-        found = int(nans[pages].sum())
-        if stats.nan_count != found:
-            yield error(where, f"{name}: nan_count is {stats.nan_count:,}, there are {found:,}")
+        actual = int(nans[pages].sum())
+        if stats.nan_count != actual:
+            yield error(where, f"{name}: nan_count is {stats.nan_count:,}, there are {actual:,}")
     low, high = _extremes(facts, pages)
     if low is None or high is None:
         return
@@ -64,7 +64,7 @@ def _of_statistics(
         ("min", stats.min, low, True),
         ("max", stats.max, high, False),
     ):
-        # Readers that know better do not believe these where order is not signed.
+        # Careful readers ignore these unless the order is that of signed numbers.
         for finding in check_bound(
             facts, where, f"{name}: deprecated {side}", claim, value, lower=lower
         ):
@@ -84,23 +84,23 @@ def _extremes(facts: ChunkFacts, pages: slice) -> tuple[bytes | None, bytes | No
 
 
 def check_size_statistics(facts: ChunkFacts) -> Iterator[Finding]:
-    """The chunk's size statistics."""
+    """Checks the chunk's size statistics."""
     sizes = facts.chunk.metadata.size_statistics
     if sizes is None:
         return
     where, leaf = facts.chunk.where, facts.chunk.leaf
     repetition, definition = histograms(facts)
-    for name, claim, found, highest in (
+    for name, claim, actual, highest in (
         ("repetition", sizes.repetition_level_histogram, repetition, leaf.max_repetition_level),
         ("definition", sizes.definition_level_histogram, definition, leaf.max_definition_level),
     ):
-        if claim and claim != found.reshape(-1, highest + 1).sum(axis=0).tolist():
+        if claim and claim != actual.reshape(-1, highest + 1).sum(axis=0).tolist():
             yield warning(where, f"size statistics: {name}_level_histogram is wrong")
     length = sizes.unencoded_byte_array_data_bytes
     if length is not None and facts.values is not None and leaf.element.type == Type.BYTE_ARRAY:
-        held = sum(map(_byte_length, facts.values))
-        if length != held:
-            message = f"unencoded_byte_array_data_bytes is {length:,}, there are {held:,}"
+        actual_length = sum(map(_byte_length, facts.values))
+        if length != actual_length:
+            message = f"unencoded_byte_array_data_bytes is {length:,}, there are {actual_length:,}"
             yield warning(where, f"size statistics: {message}")
 
 

@@ -1,6 +1,6 @@
-"""Texts, which are UTF-8: readers refuse other bytes, or go wrong by them.
+"""Checks that strings are UTF-8. Readers refuse other bytes, or return wrong results.
 
-Logical types STRING, ENUM and JSON of the specification, and their converted types.
+That applies to the logical types STRING, ENUM and JSON, and to their converted types.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CONVERTED = (ConvertedType.UTF8, ConvertedType.ENUM, ConvertedType.JSON)
 
 
 def check_texts(facts: ChunkFacts) -> Iterator[Finding]:
-    """Are all texts of a chunk UTF-8? Names the first page where one is not."""
+    """Checks that all strings of a chunk are UTF-8. A finding names the first page with others."""
     if facts.values is None or not _is_text(facts.chunk.leaf):
         return
     stops = np.cumsum(facts.present)
