@@ -348,8 +348,8 @@ def test_pages_of_a_torn_file_are_told_apart_as_before(tmp_path, monkeypatch, ve
     pq.write_table(table, path, row_group_size=100, data_page_version=version, **options)
     whole = path.read_bytes()
     found = []
-    for most in (1, intarsia.recovery.row_group_rebuild._MOST_AHEAD):
-        monkeypatch.setattr(intarsia.recovery.row_group_rebuild, "_MOST_AHEAD", most)
+    for most in (1, intarsia.recovery.row_group_rebuild._MAX_PAGES_AHEAD):
+        monkeypatch.setattr(intarsia.recovery.row_group_rebuild, "_MAX_PAGES_AHEAD", most)
         for end in range(1_000, footer_of(whole).offset, 2_000):
             path.write_bytes(whole[:end])
             try:

@@ -1,4 +1,4 @@
-"""What is left of a torn file: row groups found by their pages, and a footer made anew.
+"""Recovers torn files: rebuilds row groups from their pages, and writes a new footer.
 
 May import ``verify``, ``writer``, ``scan`` and below. Start with ``recover``.
 """

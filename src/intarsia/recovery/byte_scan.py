@@ -1,13 +1,13 @@
-"""What a file that may be torn is made of, found from its first byte on, without a footer.
+"""Splits a file that may be torn into tiles, from its first byte on, without using its footer.
 
 ::
 
     PAR1 │ page │ page │ … │ column index │ offset index │ footer │ page │ … │ page, cut short
          └ each tile says how long it is, and the next one begins where it ends
 
-So nothing that lies *within* a page, such as another Parquet file stored as a value, is ever taken
-for a part of this one. The walk ends at the first bytes that are no whole tile. An index section
-begins with a magic of its own and ends it too.
+A tile is a page, an index or a footer. Bytes *within* a page, such as another Parquet file stored
+as a value, are never taken for a tile. The walk ends at the first bytes that are no whole tile. An
+index section, which begins with its own magic, ends it too.
 """
 
 from __future__ import annotations
@@ -44,13 +44,16 @@ from intarsia.row_ranges import Int64Array
 T = TypeVar("T")
 BoolArray = NDArray[np.bool_]
 
-_WINDOW = 4096
-_LONGEST_HEADER = 16 * 1024 * 1024
-"""Statistics in it may be long values."""
-LONGEST_STRUCT = 256 * 1024 * 1024
-"""Of footers and page indexes; a longer one ends the walk."""
-_GROWTH = 16
-_BLOCK = 8 * 1024 * 1024
+_WINDOW_BYTES = 4096
+"""Bytes in which a struct is looked for at first. Most headers are shorter."""
+_MAX_HEADER_BYTES = 16 * 1024 * 1024
+"""Limit of a page header: its statistics may be long values."""
+MAX_STRUCT_BYTES = 256 * 1024 * 1024
+"""Limit of a footer or page index. A longer one ends the walk."""
+_WINDOW_GROWTH = 16
+"""Factor by which the window grows while a struct does not fit into it."""
+_BLOCK_BYTES = 8 * 1024 * 1024
+"""Bytes of padding or of a page that are read at a time."""
 _NAMES = (
     "offset",
     "header_size",
@@ -67,7 +70,7 @@ _KINDS = (PageType.DATA_PAGE, PageType.DICTIONARY_PAGE, PageType.DATA_PAGE_V2)
 
 
 class Checksum(IntEnum):
-    """What a page's checksum says."""
+    """The result of comparing a page with its checksum."""
 
     NONE = 0
     RIGHT = 1
@@ -81,23 +84,23 @@ class Pages:
     offset: Int64Array
     header_size: Int64Array
     stored: Int64Array
-    """Size of the body as stored."""
+    """Size of the body as stored, in bytes."""
     whole: Int64Array
-    """Size of the body, decompressed."""
+    """Size of the decompressed body, in bytes."""
     kind: Int64Array
     """A ``PageType``."""
     values: Int64Array
-    """Of a data page, NULLs included, or of a dictionary; 0 for other pages."""
+    """Values of a data page, including NULLs, or of a dictionary. 0 for other pages."""
     rows: Int64Array
-    """Of a V2 page, as its header says; −1 for others."""
+    """Rows of a V2 page by its header. −1 for other pages."""
     encoding: Int64Array
-    """−1 for pages that have none."""
+    """An ``Encoding``. −1 for pages that have none."""
     checksum: Int64Array
     is_compressed: Int64Array
-    """0 for a V2 page that says it is not."""
+    """0 for a V2 page whose header says that it is not compressed, else 1."""
 
     stop: Int64Array
-    """Where each page ends."""
+    """The offset at which each page ends."""
     is_data: BoolArray
     is_dictionary: BoolArray
 
@@ -107,7 +110,7 @@ class Pages:
 
 @dataclass(frozen=True, slots=True)
 class FooterTile:
-    """A whole footer that stands where a tile begins."""
+    """A whole footer at the beginning of a tile."""
 
     offset: int
     stop: int
@@ -118,22 +121,22 @@ class FooterTile:
 
 @dataclass(slots=True)
 class Tiles:
-    """The tiles of a file up to ``stop``, where the walk ended for this ``reason``."""
+    """The tiles of a file up to ``stop``, the offset at which the walk ended for ``reason``."""
 
     pages: Pages
     footers: list[FooterTile] = field(default_factory=list)
     breaks: set[int] = field(default_factory=set)
-    """Numbers of pages before which something stands that ends a row group."""
+    """Numbers of pages that follow the end of a row group, as the tile before them shows."""
     chunk_ends: set[int] = field(default_factory=set)
-    """Numbers of pages before which something stands that ends a chunk."""
+    """Numbers of pages that follow the end of a chunk, as the tile before them shows."""
     stop: int = 0
     reason: str = ""
     is_end_of_pages: bool = False
-    """Does what stands at ``stop`` show that the row group before it was finished?"""
+    """True if the bytes at ``stop`` show that the row group before them was finished."""
     is_page_cut: bool = False
-    """Is what stands at ``stop`` the beginning of a page?"""
+    """True if the bytes at ``stop`` are the beginning of a page."""
     partial: PartialFooter | None = None
-    """What is left of a footer at ``stop``."""
+    """The remains of a footer at ``stop``."""
 
 
 class _Walker:
@@ -144,7 +147,7 @@ class _Walker:
         self.count = 0
         self.starts: set[int] = set()
         self.tiles = Tiles(_pages(array("q")))
-        self._held_at, self._held = 0, memoryview(b"")
+        self._cached_at, self._cached = 0, memoryview(b"")
 
     def walk(self) -> Tiles:
         at = len(MAGIC)
@@ -163,32 +166,32 @@ class _Walker:
         return self.tiles
 
     def window(self, at: int, length: int) -> memoryview:
-        """``length`` bytes from ``at`` on, fewer where the file ends before."""
+        """Returns ``length`` bytes from ``at`` on, or fewer if the file ends before."""
         length = min(length, self.size - at)
-        skip = at - self._held_at
-        if skip < 0 or skip + length > self._held.nbytes:
-            ahead = min(max(length, 16 * _WINDOW), self.size - at)
-            (self._held,), self._held_at, skip = self.source.read([(at, ahead)]), at, 0
-        return self._held[skip : skip + length]
+        skip = at - self._cached_at
+        if skip < 0 or skip + length > self._cached.nbytes:
+            ahead = min(max(length, 16 * _WINDOW_BYTES), self.size - at)
+            (self._cached,), self._cached_at, skip = self.source.read([(at, ahead)]), at, 0
+        return self._cached[skip : skip + length]
 
     def _tile(self, at: int) -> int | None:
-        """Where the tile at ``at`` ends; None where there is no whole one."""
+        """Returns the end of the tile at ``at``, or None if there is no whole one."""
         head = bytes(self.window(at, 16))
         if head[0] == 0:
             return self._zeros(at)
         if head.startswith(MAGIC):
             self._end("an embedded index, or another file, begins", self.tiles.footers != [])
             return None
-        if head[0] == 0x19:  # a list comes first: of structs, or of Booleans
+        if head[0] == 0x19:  # field 1 is a list: of structs, or of Booleans
             return self._index(at)
         if head[0] == 0x26:  # no field 1, and a long in field 2
-            found, stop = self._chunk_metadata(at, ColumnChunk)
-            if found:
+            is_known, stop = self._chunk_metadata(at, ColumnChunk)
+            if is_known:
                 return stop
         kinds = (self._page, self._footer, self._column_metadata, self._bloom_filter)
         for kind in (*kinds, self._cut_footer):
-            found, stop = kind(at)
-            if found:
+            is_known, stop = kind(at)
+            if is_known:
                 return stop
         self._end("these bytes are no page, no index and no footer that is whole")
         return None
@@ -197,10 +200,10 @@ class _Walker:
         self.tiles.reason, self.tiles.is_end_of_pages = reason, is_end_of_pages
 
     def _zeros(self, at: int) -> int | None:
-        """Padding before a row group."""
+        """Returns the end of padding before a row group, or None if the file ends in zeros."""
         start = at
         while at < self.size:
-            data = self.source.read([(at, min(_BLOCK, self.size - at))])[0]
+            data = self.source.read([(at, min(_BLOCK_BYTES, self.size - at))])[0]
             nonzero = np.flatnonzero(np.frombuffer(data, dtype=np.uint8))
             if len(nonzero):
                 return at + int(nonzero[0])
@@ -208,29 +211,32 @@ class _Walker:
         self._end(f"the last {self.size - start:,} bytes are zero")
         return None
 
-    def _struct(self, at: int, read: Callable[[memoryview], tuple[T, int]], most: int) -> T | None:
-        """What ``read`` finds at ``at``, looking at more bytes while it fails, ``most`` at most."""
-        length = _WINDOW
+    def _struct(self, at: int, read: Callable[[memoryview], tuple[T, int]], limit: int) -> T | None:
+        """Returns what ``read`` decodes at ``at``, or None if that fails.
+
+        Gives ``read`` more bytes while it fails, at most ``limit``.
+        """
+        length = _WINDOW_BYTES
         while True:
             data = self.window(at, length)
             try:
                 return read(data)[0]
             except FormatError as error:
-                # Where the bytes are whole and lack a field, more of them do not make it that kind.
+                # If the bytes are whole and lack a field, more of them do not help.
                 is_another = isinstance(error.__cause__, TypeError)
-                if is_another or data.nbytes < length or length >= most:
+                if is_another or data.nbytes < length or length >= limit:
                     return None
-            length = min(length * _GROWTH, most)
+            length = min(length * _WINDOW_GROWTH, limit)
 
     def _page(self, at: int) -> tuple[bool, int | None]:
         def read(data: memoryview) -> tuple[tuple[PageHeader, int], int]:
-            found = read_page_header(data)
-            return found, found[1]
+            sized_header = read_page_header(data)
+            return sized_header, sized_header[1]
 
-        found = self._struct(at, read, _LONGEST_HEADER)
-        if found is None:
+        sized_header = self._struct(at, read, _MAX_HEADER_BYTES)
+        if sized_header is None:
             return False, None
-        header, header_size = found
+        header, header_size = sized_header
         numbers = _numbers(header)
         if numbers is None:
             return False, None
@@ -254,19 +260,19 @@ class _Walker:
     def _checksum(self, header: PageHeader, at: int) -> Checksum:
         if header.crc is None:
             return Checksum.NONE
-        computed, left = 0, header.compressed_page_size
-        while left:
-            data = self.window(at, min(left, _BLOCK))
+        computed, remaining = 0, header.compressed_page_size
+        while remaining:
+            data = self.window(at, min(remaining, _BLOCK_BYTES))
             computed = zlib.crc32(data, computed)
-            at, left = at + data.nbytes, left - data.nbytes
+            at, remaining = at + data.nbytes, remaining - data.nbytes
         return Checksum.RIGHT if computed == header.crc & 0xFFFFFFFF else Checksum.WRONG
 
     def _index(self, at: int) -> int | None:
         for kind in (OffsetIndexStruct, ColumnIndexStruct):
-            found = self._struct(at, _sized(kind), LONGEST_STRUCT)
-            if found is None:
+            sized = self._struct(at, _sized(kind), MAX_STRUCT_BYTES)
+            if sized is None:
                 continue
-            index, length = found
+            index, length = sized
             places = getattr(index, "page_locations", None)
             if places is not None and not all(place.offset in self.starts for place in places):
                 continue
@@ -276,10 +282,10 @@ class _Walker:
         return None
 
     def _footer(self, at: int) -> tuple[bool, int | None]:
-        found = self._struct(at, _sized(FileMetaData), LONGEST_STRUCT)
-        if found is None:
+        sized = self._struct(at, _sized(FileMetaData), MAX_STRUCT_BYTES)
+        if sized is None:
             return False, None
-        metadata, length = found
+        metadata, length = sized
         raw = bytes(self.window(at, length))
         stop = at + length + TRAILER_BYTES
         if bytes(self.window(at, length + TRAILER_BYTES)) != framed(raw):
@@ -291,8 +297,8 @@ class _Walker:
         return True, stop
 
     def _cut_footer(self, at: int) -> tuple[bool, int | None]:
-        """Looks at all that is left, and ends the walk either way."""
-        self.tiles.partial = read_partial_footer(self.window(at, LONGEST_STRUCT))
+        """Reads the rest of the file as the beginning of a footer, and ends the walk if it is."""
+        self.tiles.partial = read_partial_footer(self.window(at, MAX_STRUCT_BYTES))
         if self.tiles.partial is None:
             return False, None
         self._end("the footer is cut short", True)
@@ -304,11 +310,11 @@ class _Walker:
     def _chunk_metadata(
         self, at: int, cls: type[ColumnChunk] | type[ColumnMetaData]
     ) -> tuple[bool, int | None]:
-        """A chunk's metadata, which some writers repeat behind its pages."""
-        found = self._struct(at, _sized(cls), _LONGEST_HEADER)
-        if found is None:
+        """Reads a chunk's metadata, which some writers repeat behind its pages."""
+        sized = self._struct(at, _sized(cls), _MAX_HEADER_BYTES)
+        if sized is None:
             return False, None
-        value, length = found
+        value, length = sized
         data = value.meta_data if isinstance(value, ColumnChunk) else value
         if data is None:
             return False, None
@@ -319,10 +325,10 @@ class _Walker:
         return True, at + length
 
     def _bloom_filter(self, at: int) -> tuple[bool, int | None]:
-        found = self._struct(at, _sized(BloomFilterHeader), _WINDOW)
-        if found is None:
+        sized = self._struct(at, _sized(BloomFilterHeader), _WINDOW_BYTES)
+        if sized is None:
             return False, None
-        header, length = found
+        header, length = sized
         known = (header.algorithm.BLOCK, header.hash.XXHASH, header.compression.UNCOMPRESSED)
         if None in known or header.numBytes <= 0 or header.numBytes % 32:
             return False, None
@@ -335,9 +341,9 @@ class _Walker:
 
 
 def walk_tiles(source: Source) -> Tiles:
-    """The tiles of a file. Reads all of it once, a block at a time; compares checksums.
+    """Returns the tiles of a file. Reads all of it once, a block at a time; compares checksums.
 
-    Takes some 80 bytes of memory a page. Raises ``FormatError`` where it does not begin as Parquet.
+    Takes about 80 bytes of memory a page. Raises ``FormatError`` if it does not begin as Parquet.
     """
     return _Walker(source).walk()
 
@@ -351,22 +357,22 @@ def _sized(cls: type[T]) -> Callable[[memoryview], tuple[tuple[T, int], int]]:
 
 
 def _numbers(header: PageHeader) -> tuple[int, int, int, int, int] | None:
-    """Type, values, rows, encoding and compression; None for what cannot be a page."""
+    """Returns type, values, rows, encoding and compression, or None if this cannot be a page."""
     if header.type == PageType.DATA_PAGE and header.data_page_header:
         v1 = header.data_page_header
-        found = (header.type, v1.num_values, -1, v1.encoding, 1)
+        numbers = (header.type, v1.num_values, -1, v1.encoding, 1)
     elif header.type == PageType.DATA_PAGE_V2 and header.data_page_header_v2:
         v2 = header.data_page_header_v2
-        plain = int(v2.is_compressed is not False)
-        found = (header.type, v2.num_values, v2.num_rows, v2.encoding, plain)
+        is_compressed = int(v2.is_compressed is not False)
+        numbers = (header.type, v2.num_values, v2.num_rows, v2.encoding, is_compressed)
     elif header.type == PageType.DICTIONARY_PAGE and header.dictionary_page_header:
         entries = header.dictionary_page_header
-        found = (header.type, entries.num_values, -1, entries.encoding, 1)
+        numbers = (header.type, entries.num_values, -1, entries.encoding, 1)
     elif header.type in _KINDS or header.type < 0:
         return None
     else:
-        found = (header.type, 0, -1, -1, 1)  # skipped by its size, as the specification asks
-    return found if found[1] >= 0 else None
+        numbers = (header.type, 0, -1, -1, 1)  # skipped by its size, as the specification asks
+    return numbers if numbers[1] >= 0 else None
 
 
 def _pages(numbers: array[int]) -> Pages:

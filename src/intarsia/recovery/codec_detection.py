@@ -1,4 +1,4 @@
-"""Which codec pages were compressed with, where nothing says so: by trial."""
+"""Finds the codec that pages were compressed with by trial, if no metadata names it."""
 
 from __future__ import annotations
 
@@ -6,25 +6,27 @@ from intarsia.decode.page_validation import undoes
 from intarsia.parquet.metadata import CompressionCodec
 from intarsia.recovery.torn_pages import TornPages
 
-_SAMPLE = 16
-_LOOKED_AT = 256
+_SAMPLED_PAGES = 16
+"""Compressed pages that a codec must decompress, to rule out chance."""
+_MAX_SEARCHED_PAGES = 256
+"""Pages among which compressed ones are looked for."""
 
 
 def likely_codecs(torn: TornPages, first: int, stop: int) -> list[int]:
-    """Codecs that undo the first pages of ``[first, stop)``, of all columns alike.
+    """Returns the codecs that decompress the first pages of ``[first, stop)``, of any column.
 
-    Where nothing in these pages is compressed, they are as good as uncompressed.
+    If none of these pages is compressed, returns ``UNCOMPRESSED``.
     """
     sample = []
-    for page in range(first, min(stop, first + _LOOKED_AT)):
+    for page in range(first, min(stop, first + _MAX_SEARCHED_PAGES)):
         if torn.pages.stored[page] and torn.pages.is_compressed[page]:
             sample.append(page)
-        if len(sample) == _SAMPLE:
+        if len(sample) == _SAMPLED_PAGES:
             break
     if not sample:
         return [CompressionCodec.UNCOMPRESSED]
     codecs = [int(codec) for codec in CompressionCodec if _undoes_all(codec, torn, sample)]
-    if CompressionCodec.LZ4_RAW in codecs:  # the older LZ4 takes raw blocks as well
+    if CompressionCodec.LZ4_RAW in codecs:  # the decoder of the older LZ4 accepts raw blocks too
         codecs = [codec for codec in codecs if codec != CompressionCodec.LZ4]
     return codecs
 

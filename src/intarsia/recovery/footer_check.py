@@ -1,6 +1,6 @@
-"""Does a footer belong to the pages before it? It does where it accounts for all of them.
+"""Checks whether a footer belongs to the pages before it: it does if it accounts for all of them.
 
-Of a footer that does, row groups whose pages are damaged are left out, and the others kept.
+Row groups of such a footer are lost if their pages are damaged, and saved otherwise.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from intarsia.parquet.schema import Leaf
 from intarsia.parquet.thrift import encode
 from intarsia.recovery.torn_pages import TornPages
 
-_UNDERSTATED = 100
-"""Bytes by which old writers gave a chunk's size too small: its dictionary page's header."""
+_DICTIONARY_HEADER_BYTES = 100
+"""Upper limit of a dictionary page's header, which old writers leave out of the chunk's size."""
 
 
 @dataclass(frozen=True, slots=True)
 class SavedGroup:
-    """A row group that can be kept: its encoded ``RowGroup``, and what of the file it takes."""
+    """A row group that can be recovered: its encoded ``RowGroup``, and its bytes in the file."""
 
     raw: bytes
     rows: int
     start: int
     stop: int
     unchecked_pages: int
-    """How many of its pages have no checksum."""
+    """Number of its pages without a checksum."""
     is_rebuilt: bool = False
-    """Was its metadata made anew, from its pages?"""
+    """True if its metadata was made from its pages."""
 
 
 @dataclass(frozen=True, slots=True)
 class LostGroup:
-    """A row group that was written and cannot be kept. ``rows`` is None where nobody knows."""
+    """A row group that was written and cannot be recovered. ``rows`` is None if unknown."""
 
     row_group: int
     rows: int | None
@@ -53,9 +53,9 @@ Verdicts = list[SavedGroup | LostGroup]
 
 
 def claimed_groups(torn: TornPages, groups: Sequence[RowGroup], pages: int) -> Verdicts:
-    """A verdict on each of ``groups``, which between them are made of the first ``pages`` pages.
+    """Returns a verdict on each of ``groups``, which together have the first ``pages`` pages.
 
-    Raises ``FormatError`` where they are not: then the footer is of another file, or damaged.
+    Raises ``FormatError`` if they do not: the footer is then of another file, or damaged.
     """
     verdicts, covered = _verdicts(torn, groups)
     if covered != pages:
@@ -64,9 +64,9 @@ def claimed_groups(torn: TornPages, groups: Sequence[RowGroup], pages: int) -> V
 
 
 def leading_groups(torn: TornPages, groups: Sequence[RowGroup]) -> tuple[Verdicts, int]:
-    """Verdicts on groups of a footer that was cut short, and how many pages they account for.
+    """Returns verdicts on groups of a truncated footer, and the number of their pages.
 
-    Raises ``FormatError`` where they do not follow each other from the first page on.
+    Raises ``FormatError`` if they do not follow each other from the first page on.
     """
     return _verdicts(torn, groups)
 
@@ -90,19 +90,19 @@ _Chunk = tuple[Leaf, ColumnMetaData, int, int]
 
 
 def _chunks(torn: TornPages, number: int, group: RowGroup) -> list[_Chunk]:
-    """Each chunk with its pages, ``[first, stop)``."""
+    """Returns each chunk with its pages, ``[first, stop)``."""
     leaves = torn.schema.leaves
     if len(group.columns) != len(leaves):
         raise FormatError(f"row group {number} has {len(group.columns)} of {len(leaves)} columns")
-    found = []
+    chunks = []
     for leaf, chunk in zip(leaves, group.columns, strict=True):
         data = _metadata(chunk, leaf)
         try:
             first, stop = _pages_of(torn, data)
         except FormatError as error:
             raise FormatError(f"row group {number}, column {leaf.name}: {error}") from error
-        found.append((leaf, data, first, stop))
-    return found
+        chunks.append((leaf, data, first, stop))
+    return chunks
 
 
 def _metadata(chunk: ColumnChunk, leaf: Leaf) -> ColumnMetaData:
@@ -125,7 +125,7 @@ def _pages_of(torn: TornPages, data: ColumnMetaData) -> tuple[int, int]:
     if first >= len(pages) or pages.offset[first] != start:
         raise FormatError(f"no page begins at offset {start:,}")
     stop = int(np.searchsorted(pages.stop, start + size))
-    if stop >= len(pages) or not 0 <= pages.stop[stop] - (start + size) <= _UNDERSTATED:
+    if stop >= len(pages) or not 0 <= pages.stop[stop] - (start + size) <= _DICTIONARY_HEADER_BYTES:
         raise FormatError(f"no page ends at offset {start + size:,}")
     stop += 1
     values = int(pages.values[first:stop][pages.is_data[first:stop]].sum())
@@ -160,5 +160,5 @@ def _rows_problem(
         counts = [torn.rows(page, leaf, data.codec).count for page in torn.data_pages(*pages)]
     except FormatError as error:
         return str(error)
-    found = sum(counts)
-    return "" if found == rows else f"pages hold {found:,} rows, the footer says {rows:,}"
+    actual = sum(counts)
+    return "" if actual == rows else f"pages hold {actual:,} rows, the footer says {rows:,}"

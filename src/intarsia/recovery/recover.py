@@ -1,4 +1,4 @@
-"""``recover``: a Parquet file of what is left of one that was cut short."""
+"""``recover``: writes a Parquet file with the intact row groups of a torn one."""
 
 from __future__ import annotations
 
@@ -34,35 +34,52 @@ from intarsia.redaction import shown_redacted
 @shown_redacted
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What came back from a torn file, and what did not. Offsets and lengths are in bytes."""
+    """The report of ``recover``: what was recovered from a torn file, and what was lost.
+
+    Offsets and lengths are in bytes.
+
+    Examples
+    --------
+    >>> report = ia.recover("logs.parquet", "whole.parquet")
+    >>> report.is_whole, report.rows, report.rows_gone
+    (True, 1000, 0)
+    >>> sorted(report.to_dict())[:3]
+    ['bytes', 'bytes_gone', 'bytes_kept']
+    """
 
     torn: str
+    """Path of the torn file."""
     out: str
+    """Path of the new file."""
     rows: int
+    """Rows of the new file."""
     row_groups: int
+    """Row groups of the new file."""
     is_whole: bool
-    """Nothing was missing: the copy is the file as it was."""
+    """True if nothing was missing: the copy equals the file."""
     checkpoint_rows: int
-    """Rows that a footer of the file's own vouches for."""
+    """Rows of row groups in a footer of the torn file."""
     rebuilt_rows: int
     """Rows of row groups that were found by their pages."""
     rebuilt_row_groups: int
+    """Row groups that were found by their pages."""
     lost: tuple[LostGroup, ...]
-    """Row groups that a footer tells of and that are damaged."""
+    """Damaged row groups of a footer of the torn file."""
     bytes: int
     """Length of the torn file."""
     bytes_kept: int
-    """Of the torn file, from its start."""
+    """Bytes of the torn file, from its start, that were copied."""
     bytes_gone: int
-    """After those that were kept, and in row groups that are lost."""
+    """Bytes behind the copied ones, and bytes of lost row groups."""
     rows_gone: int
-    """As far as they can be counted: in row groups that are lost, and of the first column in whole
-    pages of a row group that was not finished. What was never on the disk, nobody knows."""
+    """Lost rows that can be counted: those of lost row groups, and those that the first column has
+    in whole pages of an unfinished row group. More rows may never have reached the disk."""
     stopped_at: int
-    """The offset up to which the file makes sense."""
+    """The offset up to which the torn file could be read."""
     reason: str
-    """Why not further."""
+    """Why it could not be read further."""
     notes: tuple[str, ...]
+    """Remarks on the recovered rows, such as pages without checksums."""
 
     def __str__(self) -> str:
         lines = [
@@ -84,7 +101,7 @@ class Recovery:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, as JSON takes it."""
+        """Returns all fields, as values that JSON can represent."""
         return dataclasses.asdict(self)
 
 
@@ -99,75 +116,111 @@ def recover(
     timeout: float | None = None,
     memory_limit: int | str | None = None,
 ) -> Recovery:
-    """Write to ``out`` what is left of ``torn``, a Parquet file that was cut short or damaged.
+    """Writes the intact row groups of a torn Parquet file to a new file.
 
-    The file is cut back to the last footer that accounts for every page before it, be it a
-    checkpoint of ``ParquetWriter`` or the file's last. Row groups written since are found by their
-    pages, as far as pages tell where columns end; so are all of a file without a footer, with the
-    schema of ``schema_from``, a Parquet file of the same columns or a ``pyarrow.Schema``. A file
-    tells each column's codec as well; else, and where that undoes no pages, one is found by trial,
-    the same for all. Row groups with pages that do not match their checksums, or cannot be decoded,
-    are left out.
+    Uses the last footer that accounts for every page before it: the file's own, or a checkpoint of
+    ``ParquetWriter``. Row groups behind it, or all if there is none, are found by their pages.
+    Row groups with pages that cannot be decoded, or do not match their checksums, are left out.
 
-    Every row that comes back is one that was written, whole. What cannot be told for certain is
-    left out and reported: without a footer, columns of one type and without dictionaries cannot
-    be told apart, damage that a page without a checksum does not show is not found, and a schema
-    of other columns whose values take the same bytes is taken at its word.
+    Every recovered row is one that was written, and complete. Row groups whose extent is not
+    certain are left out and reported. The limits:
 
-    What killed processes have left beside ``torn`` and ``out`` is removed, if it holds no rows of
-    its own: unfinished copies that indexes were added to, and the like.
+    - Without a footer, columns of one type and without dictionaries cannot be distinguished.
+    - A page without a checksum may have damage that decoding does not show.
+    - A wrong schema is not noticed if the values of its columns take the same bytes.
 
-    ``torn`` is not changed; ``out`` appears at once, in place of what is there, or not at all, and
-    may not be ``torn``. Raises ``FormatError`` where nothing can be recovered, ``UnsupportedError``
-    for encrypted or signed files, ``PathError`` where a path is no use, ``QueryTimeoutError`` after
-    ``timeout`` seconds, ``OutOfMemoryError`` for a page that does not fit into ``memory_limit``.
+    Removes files that killed processes have left beside ``torn`` and ``out``, unless they hold rows
+    of their own. An example is an unfinished copy to which indexes were being added.
+
+    Parameters
+    ----------
+    torn : path-like
+        A Parquet file that was cut short or damaged. It is not changed.
+    out : path-like
+        The new file, which may not be ``torn``. It replaces an existing file in one step, and only
+        on success.
+    schema_from : path-like or pyarrow.Schema, optional
+        The schema, or a Parquet file with the same columns. Needed if no footer is left. A file
+        also gives each column's codec. Otherwise, or if these codecs fit no page, one codec for
+        all columns is found by trial.
+    filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
+        The file system that has the files. By default the local one, or the one of the URI.
+    timeout : float, optional
+        Seconds after which to give up.
+    memory_limit : int or str, optional
+        The most memory to take, in bytes or as in ``"2GB"``.
+
+    Returns
+    -------
+    Recovery
+        The recovered and the lost rows, row groups and bytes.
+
+    Raises
+    ------
+    FormatError
+        If nothing can be recovered.
+    UnsupportedError
+        For encrypted or signed files.
+    PathError
+        If ``torn`` does not exist, or ``out`` cannot be written.
+    QueryTimeoutError
+        After ``timeout`` seconds.
+    OutOfMemoryError
+        If a page does not fit into ``memory_limit``.
+
+    Examples
+    --------
+    >>> with open("logs.parquet", "rb") as whole, open("torn.parquet", "wb") as torn:
+    ...     size = torn.write(whole.read()[:-100])
+    >>> ia.recover("torn.parquet", "recovered.parquet", schema_from="logs.parquet").rows
+    1000
     """
-    found, path = resolve(torn, filesystem)
+    torn_on, path = resolve(torn, filesystem)
     target_on, target = resolve(out, filesystem)
-    _check_paths(found, path, target_on, target)
+    _check_paths(torn_on, path, target_on, target)
     _check_is_other(schema_from, target, target_on, filesystem)
-    source = FileSource(found, path)
+    source = FileSource(torn_on, path)
     template = _template(schema_from, filesystem)
-    spared_path = spared(local_path(path, found))
-    with placed(Where(path)), contextlib.closing(source), spared_path:
-        remove_leftovers_of([path], found)
-        kept = salvage(source, template)
-        model = path if found.equals(target_on) else None
+    protected = spared(local_path(path, torn_on))
+    with placed(Where(path)), contextlib.closing(source), protected:
+        remove_leftovers_of([path], torn_on)
+        salvaged = salvage(source, template)
+        model = path if torn_on.equals(target_on) else None
         with replacing(target, target_on, like=model) as create, create() as file:
-            copy_into(WindowSource(source, 0, kept.length), file)
-            file.write(kept.footer or b"")
-    return _report(path, target, kept, source.size)
+            copy_into(WindowSource(source, 0, salvaged.length), file)
+            file.write(salvaged.footer or b"")
+    return _report(path, target, salvaged, source.size)
 
 
-def _report(path: str, target: str, kept: Salvage, size: int) -> Recovery:
-    rebuilt = [group for group in kept.saved if group.is_rebuilt]
-    rows = sum(group.rows for group in kept.saved)
+def _report(path: str, target: str, salvaged: Salvage, size: int) -> Recovery:
+    rebuilt = [group for group in salvaged.saved if group.is_rebuilt]
+    rows = sum(group.rows for group in salvaged.saved)
     rebuilt_rows = sum(group.rows for group in rebuilt)
     return Recovery(
         torn=path,
         out=target,
         rows=rows,
-        row_groups=len(kept.saved),
-        is_whole=kept.is_whole,
+        row_groups=len(salvaged.saved),
+        is_whole=salvaged.is_whole,
         checkpoint_rows=rows - rebuilt_rows,
         rebuilt_rows=rebuilt_rows,
         rebuilt_row_groups=len(rebuilt),
-        lost=tuple(kept.lost),
+        lost=tuple(salvaged.lost),
         bytes=size,
-        bytes_kept=kept.length,
-        bytes_gone=size - kept.length + sum(group.bytes for group in kept.lost),
-        rows_gone=kept.rows_begun + sum(group.rows or 0 for group in kept.lost),
-        stopped_at=kept.stopped_at,
-        reason=kept.reason,
-        notes=tuple(kept.notes),
+        bytes_kept=salvaged.length,
+        bytes_gone=size - salvaged.length + sum(group.bytes for group in salvaged.lost),
+        rows_gone=salvaged.rows_begun + sum(group.rows or 0 for group in salvaged.lost),
+        stopped_at=salvaged.stopped_at,
+        reason=salvaged.reason,
+        notes=tuple(salvaged.notes),
     )
 
 
 def _template(schema_from: PathLike | pa.Schema | None, filesystem: Any) -> Any:
     if schema_from is None or isinstance(schema_from, pa.Schema):
         return schema_from
-    found, path = resolve(schema_from, filesystem)
-    source = FileSource(found, path)
+    schema_on, path = resolve(schema_from, filesystem)
+    source = FileSource(schema_on, path)
     try:
         footer = read_footer(source)
     except FormatError as error:
@@ -203,14 +256,14 @@ def _check_is_other(
 
 
 def _are_one(path: str | None, other: str | None) -> bool:
-    """Are two paths on the local disk those of one file?"""
+    """True if two paths on the local disk are those of one file."""
     if path is None or other is None:
         return False
     return os.path.exists(path) and os.path.exists(other) and os.path.samefile(path, other)
 
 
 def _unfinished(path: Path) -> list[str]:
-    """Temporary files that killed writers of ``path`` have left beside it."""
+    """Returns the names of temporary files that killed writers of ``path`` left beside it."""
     if not path.parent.is_dir():
         return []
     names = sorted(os.listdir(path.parent))

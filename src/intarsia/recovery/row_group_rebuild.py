@@ -1,11 +1,10 @@
-"""Row groups of pages that no footer tells of.
+"""Rebuilds row groups from pages that no footer lists.
 
 A row group is one chunk of each column after the other, all with the same number of rows. A chunk
-is its dictionary page, where it has one, and data pages. Where one ends is known by the next one's
-dictionary, by a page that can only be another column's, or because every other place would leave
-rows that do not come out even. Every reading of the pages that is possible is considered; a row
-group is taken only where all of them agree on it, so that no row is ever put together from pieces
-of several.
+is an optional dictionary page, followed by data pages. A chunk ends before the next dictionary,
+before a page that can only be another column's, or at the only place where row counts match. All
+possible readings of the pages are considered. A row group is rebuilt only if all readings agree on
+it, so no row is ever put together from pieces of several rows.
 """
 
 from __future__ import annotations
@@ -44,17 +43,17 @@ _TYPES: Mapping[int, frozenset[Type]] = {
     Encoding.DELTA_BYTE_ARRAY: frozenset({Type.BYTE_ARRAY, Type.FIXED_LEN_BYTE_ARRAY}),
     Encoding.BYTE_STREAM_SPLIT: _FIXED,
 }
-"""Which physical types an encoding is for."""
-_DEPTH = 4
-"""How many row groups further on are looked at to see whether a reading leads anywhere."""
-_STEPS = 200_000
-"""Pages looked at for one row group; where there is more to consider, nothing is certain."""
-_MOST_AHEAD = 1024
-"""Pages that are decoded at once."""
+"""The physical types that may have an encoding."""
+_LOOKAHEAD_ROW_GROUPS = 4
+"""A reading is dropped if the pages behind it cannot be read as up to this many row groups."""
+_MAX_VISITED_PAGES = 200_000
+"""Limit of the search for one row group. If more pages need a visit, it is not certain."""
+_MAX_PAGES_AHEAD = 1024
+"""Pages that are decoded at once, at most."""
 
 
 class _Uncertain(Exception):  # noqa: N818 # a signal, caught below
-    """Not all readings can be gone through: nothing is certain."""
+    """Raised if not all readings can be considered, so no row group is certain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,21 +70,21 @@ class _Reading:
 
 @dataclass(slots=True)
 class Rebuilt:
-    """Row groups found, the page behind them, and why there are no more."""
+    """The rebuilt row groups, the page behind them, and why there are no more."""
 
     groups: list[SavedGroup] = field(default_factory=list)
     next_page: int = 0
     reason: str = ""
     rows_begun: int = 0
-    """Rows of the first column in pages behind: at least as many were being written."""
+    """Rows that the first column has in the pages behind: at least as many were being written."""
 
 
 class Rebuilder:
-    """Finds row groups among pages ``[first, stop)`` of ``torn``.
+    """Rebuilds row groups from the pages ``[first, stop)`` of ``torn``.
 
-    ``codecs`` are those of the columns. ``breaks`` are numbers of pages that begin a row group, as
-    something stands between them and the page before, ``chunk_ends`` likewise of chunks, the page
-    behind the last one included; ``is_end`` tells whether the last row group was finished.
+    ``codecs`` has each column's codec. ``breaks`` are numbers of pages that certainly begin a row
+    group, and ``chunk_ends`` of pages that certainly begin a chunk. Both may include ``stop``.
+    ``is_end`` is True if the last row group was finished.
     """
 
     def __init__(
@@ -104,12 +103,12 @@ class Rebuilder:
         self._leaves = torn.schema.leaves
         kinds: dict[object, int] = {}
         self._kinds = [kinds.setdefault(self._kind_of(leaf), len(kinds)) for leaf in self._leaves]
-        """The columns that decode the same pages have one number."""
+        """A number for each column. Columns that decode the same pages share it."""
         self._of_kinds = dict(zip(self._kinds, self._leaves, strict=True))
-        self._fits: dict[tuple[int, int, int], bool] = {}
-        self._steps = 0
-        self._ahead = 1
-        """Pages that are tried at once, next time."""
+        self._is_decodable: dict[tuple[int, int, int], bool] = {}
+        self._visited_pages = 0
+        self._pages_ahead = 1
+        """Pages to decode at once next time."""
 
     def _kind_of(self, leaf: Leaf) -> object:
         elements = [self._torn.schema.elements[i] for i in leaf.elements]
@@ -117,21 +116,21 @@ class Rebuilder:
         return leaf.element.type, leaf.element.type_length, nesting, self._codecs[leaf.index]
 
     def run(self) -> Rebuilt:
-        """All row groups that are certain, from the first page on, up to the first that is not."""
-        found = Rebuilt(next_page=self._first)
-        while found.next_page < self._stop:
-            self._steps = 0
+        """Returns the certain row groups from the first page on, up to the first uncertain one."""
+        rebuilt = Rebuilt(next_page=self._first)
+        while rebuilt.next_page < self._stop:
+            self._visited_pages = 0
             try:
-                reading, reason = self._certain(found.next_page)
+                reading, reason = self._certain(rebuilt.next_page)
             except _Uncertain as problem:
                 reading, reason = None, str(problem)
             if reading is None:
-                found.reason = reason
-                found.rows_begun = self._rows_begun(found.next_page)
+                rebuilt.reason = reason
+                rebuilt.rows_begun = self._rows_begun(rebuilt.next_page)
                 break
-            found.groups.append(self._group(found.next_page, reading))
-            found.next_page = reading.stop
-        return found
+            rebuilt.groups.append(self._group(rebuilt.next_page, reading))
+            rebuilt.next_page = reading.stop
+        return rebuilt
 
     def _certain(self, at: int) -> tuple[_Reading | None, str]:
         if len(self._leaves) == 1:
@@ -141,15 +140,18 @@ class Rebuilder:
             if readings:
                 return None, "columns cannot be told apart: the row group may be unfinished"
             return None, "the row group was not finished"
-        alive = [reading for reading in readings if self._leads_on(reading.stop, _DEPTH)]
-        if len(alive) == 1:
-            return alive[0], ""
-        if alive:
-            return None, f"columns cannot be told apart: there are {len(alive)} ways to"
+        possible = [one for one in readings if self._leads_on(one.stop, _LOOKAHEAD_ROW_GROUPS)]
+        if len(possible) == 1:
+            return possible[0], ""
+        if possible:
+            return None, f"columns cannot be told apart: there are {len(possible)} ways to"
         return None, "pages do not come out as a row group of these columns"
 
     def _only_column(self, at: int) -> tuple[_Reading | None, str]:
-        """All pages up to the next dictionary or break: rows are whole however they are divided."""
+        """Returns all pages up to the next dictionary or break, as one row group.
+
+        With one column, any division into row groups leaves rows complete.
+        """
         leaf, stop, rows = self._leaves[0], at, 0
         for page in self._run_of(at):
             if not self._is_of(leaf, page, at):
@@ -163,9 +165,12 @@ class Rebuilder:
         return _Reading(rows, (stop,)), ""
 
     def _readings(self, at: int) -> tuple[list[_Reading], bool]:
-        """All row groups that may begin at page ``at``; might it be one that is not finished?"""
-        found: dict[int, _Reading] = {}
-        unfinished = False
+        """Returns all row groups that may begin at page ``at``.
+
+        The second value is True if it may also be an unfinished row group.
+        """
+        readings: dict[int, _Reading] = {}
+        may_be_unfinished = False
         rows, leaf = 0, self._leaves[0]
         for page in self._run_of(at):
             counted = self._rows(leaf, page) if self._is_of(leaf, page, at) else None
@@ -175,21 +180,22 @@ class Rebuilder:
             if not self._torn.pages.is_data[page] or not rows:
                 continue
             stops, is_cut = self._others(page + 1, rows)
-            unfinished |= is_cut
+            may_be_unfinished |= is_cut
             if stops is not None:
-                found[stops[-1]] = _Reading(rows, (page + 1, *stops))
+                readings[stops[-1]] = _Reading(rows, (page + 1, *stops))
         else:
-            unfinished |= not self._is_end and self._reaches_end(at)
-        return list(found.values()), unfinished
+            may_be_unfinished |= not self._is_end and self._reaches_end(at)
+        return list(readings.values()), may_be_unfinished
 
     def _reaches_end(self, at: int) -> bool:
-        """Do the pages from ``at`` on go on to the last one without a dictionary or break?"""
+        """True if no dictionary or break follows page ``at``."""
         *_, last = self._run_of(at)
         return last + 1 == self._stop
 
     def _others(self, at: int, rows: int) -> tuple[tuple[int, ...] | None, bool]:
-        """Where the chunks of the other columns end, that have ``rows`` rows each; None where they
-        do not. The second: might pages that are lost make it come out?
+        """Returns where the chunks of the other columns end if each has ``rows`` rows, else None.
+
+        The second value is True if lost pages might belong to the row group.
         """
         stops = []
         for leaf in self._leaves[1:]:
@@ -202,7 +208,10 @@ class Rebuilder:
         return tuple(stops), at_end and self._may_go_on(self._leaves[-1], at - 1)
 
     def _chunk(self, leaf: Leaf, at: int, rows: int) -> tuple[int | None, bool]:
-        """Where the chunk of ``leaf`` that begins at page ``at`` ends, if it has ``rows`` rows."""
+        """Returns where the chunk of ``leaf`` at page ``at`` ends, None without ``rows`` rows.
+
+        The second value is True if lost pages might complete the chunk.
+        """
         if at >= self._stop:
             return None, not self._is_end
         if at in self._breaks:
@@ -222,12 +231,12 @@ class Rebuilder:
         return None, page + 1 == self._stop and not self._is_chunk_end
 
     def _run_of(self, at: int) -> Iterator[int]:
-        """Page ``at``, and those after it that a chunk beginning there could have."""
+        """Yields page ``at``, and the pages after it that can be of the same chunk."""
         for page in range(at, self._stop):
             if page > at and (page in self._ends or self._torn.pages.is_dictionary[page]):
                 return
-            self._steps += 1
-            if self._steps > _STEPS:
+            self._visited_pages += 1
+            if self._visited_pages > _MAX_VISITED_PAGES:
                 raise _Uncertain("there are too many ways to tell columns apart")
             damage = self._torn.damage(page, page + 1)
             if damage:
@@ -235,7 +244,7 @@ class Rebuilder:
             yield page
 
     def _continues(self, leaf: Leaf, page: int, start: int) -> bool:
-        """Does a page go on with the row before it, or hold no row at all?"""
+        """True if a page continues the row before it, or holds no row at all."""
         pages = self._torn.pages
         if not pages.is_data[page]:
             return not pages.is_dictionary[page]
@@ -250,19 +259,22 @@ class Rebuilder:
         return not rows.begins_a_row or bool(pages.values[page] == 0)
 
     def _may_go_on(self, leaf: Leaf, page: int) -> bool:
-        """May the last row of a page have values in a page after it? Not in pages of version 2."""
+        """True if the last row of a page may continue in the next page. V2 pages never do."""
         kind = self._torn.pages.kind[page]
         return bool(leaf.max_repetition_level) and kind != PageType.DATA_PAGE_V2
 
     def _leads_on(self, at: int, depth: int) -> bool:
-        """Can the pages from ``at`` on be read as row groups, finished or not?"""
+        """True if the pages from ``at`` on can be read as ``depth`` row groups, finished or not."""
         if at >= self._stop or depth == 0:
             return True
         readings, unfinished = self._readings(at)
         return unfinished or any(self._leads_on(reading.stop, depth - 1) for reading in readings)
 
     def _rows(self, leaf: Leaf, page: int) -> int | None:
-        """Rows in a page of ``leaf``, 0 where it is none of data; None where it is another's."""
+        """Returns the rows in a page of ``leaf``, or None if it is another column's.
+
+        Pages other than data pages have 0 rows.
+        """
         if not self._torn.pages.is_data[page]:
             return 0
         try:
@@ -271,7 +283,7 @@ class Rebuilder:
             return None
 
     def _is_of(self, leaf: Leaf, page: int, start: int) -> bool:
-        """Can ``page`` be one of ``leaf``, in a chunk that begins at page ``start``?"""
+        """True if ``page`` can be of ``leaf``, in a chunk that begins at page ``start``."""
         pages = self._torn.pages
         if not pages.is_data[page]:
             return True
@@ -283,7 +295,7 @@ class Rebuilder:
             return False
         if self._decodes(leaf, page, start):
             return True
-        # Where it can be no column's, the right reading may be among those it seems to rule out.
+        # A page of no column is damaged, and may wrongly rule out the right reading.
         if not any(self._decodes(other, page, start) for other in self._of_kinds.values()):
             at = int(pages.offset[page])
             raise _Uncertain(f"the page at offset {at:,} cannot be decoded as any column's")
@@ -294,7 +306,7 @@ class Rebuilder:
         encoding = int(pages.encoding[page])
         first = [start] if needs_dictionary(encoding) else []
         kind, begin = self._kinds[leaf.index], start if first else -1
-        known = self._fits.get((kind, page, begin))
+        known = self._is_decodable.get((kind, page, begin))
         if known is not None:
             return known
 
@@ -302,23 +314,23 @@ class Rebuilder:
             chosen = [*first, *numbers]
             return self._torn.is_decodable(leaf, self._metadata(leaf, chosen), chosen)
 
-        # As long as pages fit, twice as many are tried at once. A row goes on in the next page
-        # only where values repeat.
-        stop = min(page + (1 if leaf.max_repetition_level else self._ahead), self._stop)
+        # While pages can be decoded, twice as many are tried at once. Not for repeated columns,
+        # where a row may continue in the next page.
+        stop = min(page + (1 if leaf.max_repetition_level else self._pages_ahead), self._stop)
         alike = pages.is_data[page:stop] & (pages.encoding[page:stop] == encoding)
         alike[1:] &= np.cumsum(pages.whole[page:stop])[1:] <= RUN_BYTES
         run = range(page, stop if alike.all() else page + int(np.argmin(alike)))
         if len(run) > 1 and not are_decodable(run):
             run = range(page, page + 1)
         known = are_decodable(run) if len(run) == 1 else True
-        self._ahead = min(2 * len(run), _MOST_AHEAD) if known else 1
-        self._fits.update(dict.fromkeys(((kind, number, begin) for number in run), known))
+        self._pages_ahead = min(2 * len(run), _MAX_PAGES_AHEAD) if known else 1
+        self._is_decodable.update(dict.fromkeys(((kind, number, begin) for number in run), known))
         return known
 
     def _rows_begun(self, at: int) -> int:
-        """Rows of the first column in the pages from ``at`` on, as far as they are surely its."""
+        """Returns the rows in the pages from ``at`` on that are certainly of the first column."""
         leaf, rows = self._leaves[0], 0
-        self._steps = 0
+        self._visited_pages = 0
         if not self._torn.pages.is_dictionary[at]:
             return 0
         with contextlib.suppress(_Uncertain):
@@ -342,21 +354,21 @@ class Rebuilder:
         return SavedGroup(encode(group), reading.rows, first, last, unchecked, is_rebuilt=True)
 
     def _metadata(self, leaf: Leaf, numbers: Sequence[int]) -> ColumnMetaData:
-        """What a footer would say of a chunk of these pages."""
-        pages, where = self._torn.pages, list(numbers)
-        data = [page for page in where if pages.is_data[page]]
-        encodings = {int(pages.encoding[page]) for page in where if pages.encoding[page] >= 0}
+        """Returns the metadata of a chunk with these pages."""
+        pages, chosen = self._torn.pages, list(numbers)
+        data = [page for page in chosen if pages.is_data[page]]
+        encodings = {int(pages.encoding[page]) for page in chosen if pages.encoding[page] >= 0}
         if leaf.max_definition_level or leaf.max_repetition_level:
             encodings.add(Encoding.RLE)
-        first = where[0]
+        first = chosen[0]
         return ColumnMetaData(
             type=-1 if leaf.element.type is None else leaf.element.type,
             encodings=sorted(encodings),
             path_in_schema=list(leaf.path),
             codec=self._codecs[leaf.index],
             num_values=int(pages.values[data].sum()),
-            total_uncompressed_size=int((pages.header_size[where] + pages.whole[where]).sum()),
-            total_compressed_size=int((pages.header_size[where] + pages.stored[where]).sum()),
+            total_uncompressed_size=int((pages.header_size[chosen] + pages.whole[chosen]).sum()),
+            total_compressed_size=int((pages.header_size[chosen] + pages.stored[chosen]).sum()),
             data_page_offset=int(pages.offset[data[0]]) if data else 0,
             dictionary_page_offset=int(pages.offset[first]) if pages.is_dictionary[first] else None,
         )

@@ -1,7 +1,7 @@
-"""What of a torn file can be kept, and as what: pure reading, nothing is written here.
+"""Decides what can be recovered from a torn file. Only reads; writes nothing.
 
-The last footer that accounts for every page before it is believed. Row groups behind it are looked
-for by their pages.
+Uses the last footer that accounts for every page before it, and looks for row groups behind it by
+their pages.
 """
 
 from __future__ import annotations
@@ -35,32 +35,32 @@ from intarsia.recovery.row_group_rebuild import Rebuilder, Rebuilt
 from intarsia.recovery.torn_pages import TornPages
 from intarsia.writer.checkpoints import footer_of
 
-_MOST_FOOTERS = 64
-"""How many footers that do not fit are looked into, from the last one back."""
+_MAX_FOOTERS = 64
+"""Footers that are tried, from the last one back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A footer to take all but row groups from."""
+    """A footer from which the new one takes everything but the row groups."""
 
     raw: bytes
     metadata: FileMetaData
 
     @property
     def codecs(self) -> list[int] | None:
-        """The codec of each column, by its first row group; None where there is none."""
+        """Each column's codec in the first row group, or None if there is none."""
         if not len(self.metadata.row_groups):
             return None
         columns = self.metadata.row_groups[0].columns
-        found = [chunk.meta_data.codec for chunk in columns if chunk.meta_data is not None]
-        return found if len(found) == len(columns) else None
+        codecs = [chunk.meta_data.codec for chunk in columns if chunk.meta_data is not None]
+        return codecs if len(codecs) == len(columns) else None
 
 
 @dataclass(slots=True)
 class Salvage:
-    """What can be kept: ``length`` bytes from the file's start, then ``footer`` if it needs one.
+    """The recoverable file: ``length`` bytes from the torn file's start, then ``footer`` if any.
 
-    ``stopped_at`` is the offset up to which the file is understood.
+    ``stopped_at`` is the offset up to which the torn file could be read.
     """
 
     length: int
@@ -68,31 +68,31 @@ class Salvage:
     saved: list[SavedGroup]
     lost: list[LostGroup]
     checkpoint: int
-    """Where the footer that was found ends; 0 where there was none."""
+    """The offset at which the footer that is used ends, 0 if there is none."""
     stopped_at: int
     reason: str
     rows_begun: int = 0
     is_whole: bool = False
-    """Is nothing missing?"""
+    """True if nothing is missing."""
     notes: list[str] = field(default_factory=list)
 
     def document(self, source: Source) -> bytes:
-        """The file made of it, in memory."""
+        """Returns the bytes of the recovered file."""
         return bytes(source.read([(0, self.length)])[0]) + (self.footer or b"")
 
 
 def salvage(source: Source, schema_from: Template | pa.Schema | None = None) -> Salvage:
-    """Find what can be kept. Reads ``source``, and decodes all pages.
+    """Returns what can be recovered. Reads all of ``source``, and decodes all pages.
 
-    ``schema_from`` is used where the file has lost its own schema, or all that tells Arrow's types
-    from Parquet's. Raises ``FormatError`` where nothing can be kept, or nothing tells the schema;
+    ``schema_from`` is used if the file has lost its own schema, or the key/values that state Arrow
+    types. Raises ``FormatError`` if nothing can be recovered or the schema is unknown, and
     ``UnsupportedError`` for encrypted files.
     """
     tiles = walk_tiles(source)
-    last = list(reversed(tiles.footers))[:_MOST_FOOTERS]
-    judged = [(tile, _footer_problem(source, tile)) for tile in last]
-    # Those that are known to be damaged come after all others.
-    for tile, problem in sorted(judged, key=lambda pair: bool(pair[1])):
+    last = list(reversed(tiles.footers))[:_MAX_FOOTERS]
+    checked = [(tile, _footer_problem(source, tile)) for tile in last]
+    # Footers with a wrong checksum come after all others.
+    for tile, problem in sorted(checked, key=lambda pair: bool(pair[1])):
         try:
             return _from_footer(source, tiles, tile, problem)
         except UnsupportedError:
@@ -105,10 +105,10 @@ def salvage(source: Source, schema_from: Template | pa.Schema | None = None) -> 
         template = own
         if given is not None and given.metadata.schema == own.metadata.schema:
             template = given  # with key/values, which come last in a footer
-        found = _from_pages(source, tiles, template, tiles.partial.row_groups)
+        result = _from_pages(source, tiles, template, tiles.partial.row_groups)
         if given is not None and template is own:
-            found.notes.append("what is left of its footer has other columns than schema_from")
-        return found
+            result.notes.append("what is left of its footer has other columns than schema_from")
+        return result
     if given is None:
         raise FormatError(
             f"no footer of its own was found, and with it no schema: {tiles.reason}, at offset "
@@ -121,14 +121,14 @@ def salvage(source: Source, schema_from: Template | pa.Schema | None = None) -> 
         if given.codecs is None:
             raise
         with contextlib.suppress(FormatError):
-            found = _from_pages(source, tiles, given, [])
-            found.notes.append("its pages are in another codec than those of schema_from")
-            return found
+            result = _from_pages(source, tiles, given, [])
+            result.notes.append("its pages are in another codec than those of schema_from")
+            return result
         raise
 
 
 def template_of(schema: pa.Schema) -> Template:
-    """The footer that pyarrow writes for ``schema``."""
+    """Returns the footer that pyarrow writes for ``schema``."""
     sink = pa.BufferOutputStream()
     pq.write_table(schema.empty_table(), sink)
     footer = read_footer(BufferSource(memoryview(sink.getvalue())))
@@ -144,7 +144,10 @@ def _opened(source: Source, tiles: Tiles, template: Template) -> TornPages:
 
 
 def _from_footer(source: Source, tiles: Tiles, tile: FooterTile, problem: str) -> Salvage:
-    """``problem`` is what speaks against the footer, where anything does."""
+    """Returns what can be recovered with a footer. ``problem`` is its fault, "" if it has none.
+
+    Raises ``FormatError`` if the footer does not account for all pages before it.
+    """
     template = Template(tile.raw, tile.metadata)
     torn = _opened(source, tiles, template)
     verdicts = claimed_groups(torn, tile.metadata.row_groups, tile.pages_before)
@@ -153,14 +156,14 @@ def _from_footer(source: Source, tiles: Tiles, tile: FooterTile, problem: str) -
         return whole
     codecs = template.codecs
     rebuilt = _rebuilt(torn, tiles, tile.pages_before, codecs)
-    found = _put_together(tiles, template, verdicts, rebuilt, tile.stop)
+    result = _put_together(tiles, template, verdicts, rebuilt, tile.stop)
     if problem:
-        found.notes.append(f"{problem}: what it says of values may be wrong")
-    return found
+        result.notes.append(f"{problem}: what it says of values may be wrong")
+    return result
 
 
 def _footer_problem(source: Source, tile: FooterTile) -> str:
-    """What its checksum says against a footer, where it has one."""
+    """Returns the message of a footer's wrong checksum, or "" if it is right or missing."""
     try:
         checked_footer(tile.metadata, tile.raw, source, tile.offset)
     except FormatError as error:
@@ -169,9 +172,10 @@ def _footer_problem(source: Source, tile: FooterTile) -> str:
 
 
 def _whole(source: Source, tiles: Tiles, tile: FooterTile, verdicts: Verdicts) -> Salvage | None:
-    """The file as it is, where it ends in the footer, or in what was added to it since.
+    """Returns the unchanged file if it ends with the footer, or with indexes added later.
 
-    That the last bytes are a footer proves nothing: they may lie within a page that was cut short.
+    Returns None otherwise. A footer in the last bytes is not enough: they may be a value in a page
+    that was cut short.
     """
     saved = [group for group in verdicts if isinstance(group, SavedGroup)]
     if len(saved) < len(verdicts) or tile.pages_before < len(tiles.pages) or tiles.is_page_cut:
@@ -183,7 +187,7 @@ def _whole(source: Source, tiles: Tiles, tile: FooterTile, verdicts: Verdicts) -
 
 
 def _has_additions(source: Source, tile: FooterTile) -> bool:
-    """Does the file end in a sound directory of indexes of the row groups of ``tile``?"""
+    """True if the file ends with an intact directory of indexes for the row groups of ``tile``."""
     try:
         last = read_footer(source)
         checked_footer(last.metadata, last.raw, source, last.offset)
@@ -238,10 +242,10 @@ def _rebuilt(torn: TornPages, tiles: Tiles, first: int, codecs: list[int] | None
         reason = "no codec undoes all pages; give a file as schema_from that tells each column's"
         return Rebuilt(next_page=first, reason=reason)
     attempts = [attempt([codec] * leaves) for codec in likely]
-    fruitful = [found for found in attempts if found.groups]
-    if len(fruitful) > 1:
+    successful = [rebuilt for rebuilt in attempts if rebuilt.groups]
+    if len(successful) > 1:
         return Rebuilt(next_page=first, reason="it cannot be told which codec the pages are in")
-    return fruitful[0] if fruitful else attempts[0]
+    return successful[0] if successful else attempts[0]
 
 
 def _put_together(
@@ -263,10 +267,10 @@ def _put_together(
     footer = None
     if rebuilt.groups or lost or not checkpoint:
         footer = _footer(template, saved)
-    found = Salvage(length, footer, saved, lost, checkpoint, stopped_at, reason)
-    found.rows_begun = rebuilt.rows_begun
-    found.notes += _notes(saved)
-    return found
+    result = Salvage(length, footer, saved, lost, checkpoint, stopped_at, reason)
+    result.rows_begun = rebuilt.rows_begun
+    result.notes += _notes(saved)
+    return result
 
 
 def _footer(template: Template, saved: Sequence[SavedGroup]) -> bytes:
@@ -274,7 +278,7 @@ def _footer(template: Template, saved: Sequence[SavedGroup]) -> bytes:
     numbered = any(decode(RowGroup, group.raw)[0].ordinal is not None for group in saved)
     groups = [_numbered(group.raw, i if numbered else None) for i, group in enumerate(saved)]
     raw = footer_of(template.raw, rows, groups)
-    # Row groups are other ones now: what points into the old file would be out of date.
+    # The row groups have changed, so a pointer to a directory in the torn file would be stale.
     return framed(with_key_values(raw, {FOOTER_KEY: None}))
 
 

@@ -1,4 +1,4 @@
-"""Pages of a file that may be torn, looked into: rows by levels, values by decoding."""
+"""Reads pages of a file that may be torn: counts rows by levels, and checks values by decoding."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ _WIDTHS = {
 }
 """Bits of a value in PLAIN encoding."""
 _BATCH_ROWS = 16 * 1024
-"""Rows that are decoded at a time."""
+"""Rows that are decoded at a time. Values are only counted, so small batches save memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageRows:
-    """Rows that begin in a page, and whether its first value begins one."""
+    """The number of rows that begin in a page, and whether its first value begins one."""
 
     count: int
     begins_a_row: bool
 
 
 class TornPages:
-    """The pages of ``source``, by their numbers."""
+    """The pages of ``source`` by number."""
 
     def __init__(
         self, source: Source, pages: Pages, schema: Schema, templates: SchemaTemplates
@@ -64,34 +64,37 @@ class TornPages:
         """Numbers of pages that do not match their checksums."""
 
     def read(self, page: int) -> tuple[PageHeader, memoryview]:
-        """A page's header and its body as stored."""
+        """Returns a page's header and its body as stored."""
         at, length = int(self.pages.offset[page]), int(self.pages.header_size[page])
         data = self.source.read([(at, length + int(self.pages.stored[page]))])[0]
         header, size = read_page_header(data)
         return header, data[size:]
 
     def rows(self, page: int, leaf: Leaf, codec: int) -> PageRows:
-        """The rows of a data page of ``leaf``. Raises ``FormatError`` where levels are damaged."""
-        values, said = int(self.pages.values[page]), int(self.pages.rows[page])
+        """Returns the rows of a data page of ``leaf``.
+
+        Raises ``FormatError`` if its levels are damaged.
+        """
+        values, claim = int(self.pages.values[page]), int(self.pages.rows[page])
         if not leaf.max_repetition_level:
-            if said not in (-1, values):
-                raise FormatError(f"a page of {values:,} values claims {said:,} rows")
+            if claim not in (-1, values):
+                raise FormatError(f"a page of {values:,} values claims {claim:,} rows")
             return PageRows(values, True)
         known = self._rows.get((page, leaf.index, codec))
         if known is None:
             header, body = self.read(page)
             levels = page_levels(header, body, leaf, codec)
-            # Levels are what readers go by; some writers count values as rows in V2 headers.
+            # Readers count rows by levels; some writers count values as rows in V2 headers.
             known = PageRows(levels.num_rows(), levels.begins_a_row)
             self._rows[page, leaf.index, codec] = known
         return known
 
     def data_pages(self, first: int, stop: int) -> list[int]:
-        """Numbers of the data pages of pages ``[first, stop)``."""
+        """Returns the numbers of the data pages among ``[first, stop)``."""
         return [int(page) for page in first + np.flatnonzero(self.pages.is_data[first:stop])]
 
     def damage(self, first: int, stop: int) -> str | None:
-        """What a checksum of pages ``[first, stop)`` says against them."""
+        """Returns a message about the first of ``[first, stop)`` with a wrong checksum, or None."""
         at = bisect.bisect_left(self._wrong, first)
         if at == len(self._wrong) or self._wrong[at] >= stop:
             return None
@@ -99,19 +102,19 @@ class TornPages:
         return f"the page at offset {at:,} does not match its checksum"
 
     def unchecked(self, first: int, stop: int) -> int:
-        """How many of pages ``[first, stop)`` have no checksum."""
+        """Returns the number of pages among ``[first, stop)`` without a checksum."""
         return int(np.count_nonzero(self.pages.checksum[first:stop] == Checksum.NONE))
 
     def decode(self, leaf: Leaf, metadata: ColumnMetaData, numbers: Sequence[int]) -> int:
-        """Decode these pages, a dictionary first where they need it; gives how many values are
-        stored in them.
+        """Decodes these pages and returns the number of values stored in them.
 
-        Raises ``FormatError`` where they cannot be decoded or hold other numbers of values than
-        their levels say, ``UnsupportedError`` where pyarrow is not up to it.
+        A dictionary that they need comes first in ``numbers``. Raises ``FormatError`` if they
+        cannot be decoded, or hold another number of values than their levels say. Raises
+        ``UnsupportedError`` if pyarrow does not support them.
         """
         dictionary: list[memoryview] = []
         parts: list[memoryview] = []
-        size = rows = values = present = found = 0
+        size = rows = values = present = decoded = 0
         for number in numbers:
             header, body = self.read(number)
             check_size(header, metadata.codec)
@@ -121,19 +124,19 @@ class TornPages:
                 (parts or dictionary).append(part)
                 continue
             levels = page_levels(header, body, leaf, metadata.codec)
-            if not levels.num_values:  # pyarrow takes such a page for the end
+            if not levels.num_values:  # pyarrow takes such a page for the end of the chunk
                 continue
             if parts and size + part.nbytes > run_bytes() and levels.begins_a_row:
-                found += self._num_decoded(leaf, metadata, [*dictionary, *parts], rows, values)
+                decoded += self._num_decoded(leaf, metadata, [*dictionary, *parts], rows, values)
                 parts, size, rows, values = [], 0, 0, 0
             rows += levels.num_rows()
             values += levels.num_values
             present += levels.num_present(leaf.max_definition_level)
             size += part.nbytes
             parts.append(part)
-        found += self._num_decoded(leaf, metadata, [*dictionary, *parts], rows, values)
-        if found != present:
-            raise FormatError(f"{found:,} values where levels say {present:,}")
+        decoded += self._num_decoded(leaf, metadata, [*dictionary, *parts], rows, values)
+        if decoded != present:
+            raise FormatError(f"{decoded:,} values where levels say {present:,}")
         return present
 
     def _num_decoded(
@@ -144,18 +147,18 @@ class TornPages:
         rows: int,
         values: int,
     ) -> int:
-        """Returns how many values pyarrow finds in pages. Raises as ``decode``."""
+        """Returns how many values pyarrow decodes from pages. Raises the errors of ``decode``."""
         group = RowGroupBytes(rows, [ChunkBytes(metadata, None, parts, values)])
         template = self._templates.physical(self.schema, leaf)
         batches = leaf_batches(template, group, _BATCH_ROWS)
         return sum(len(batch) - batch.null_count for batch in batches)
 
     def is_decodable(self, leaf: Leaf, metadata: ColumnMetaData, numbers: Sequence[int]) -> bool:
-        """Can these pages be decoded, to their last byte? No, where pyarrow is not up to it."""
+        """True if pyarrow can decode these pages, to their last byte."""
         try:
             for number in numbers:
-                plain = self.pages.encoding[number] == Encoding.PLAIN
-                if plain or self.pages.is_dictionary[number]:
+                is_plain = self.pages.encoding[number] == Encoding.PLAIN
+                if is_plain or self.pages.is_dictionary[number]:
                     _check_plain(leaf, metadata.codec, *self.read(number))
             self.decode(leaf, metadata, numbers)
         except FormatError:
@@ -163,9 +166,9 @@ class TornPages:
         return True
 
     def chunk_problem(self, leaf: Leaf, metadata: ColumnMetaData, first: int, stop: int) -> str:
-        """Why a chunk of pages ``[first, stop)`` cannot be kept; nothing where it can.
+        """Returns why a chunk of pages ``[first, stop)`` cannot be recovered, or "" if it can.
 
-        It is decoded as well: checksums are of pages' bodies and tell nothing of their headers.
+        Decodes the chunk even if its checksums are right: they do not cover page headers.
         """
         damage = self.damage(first, stop)
         if damage:
@@ -186,14 +189,14 @@ class TornPages:
 
 
 def needs_dictionary(encoding: int) -> bool:
-    """Are values of this encoding entries of a dictionary?"""
+    """True if values of this encoding are indices into a dictionary."""
     return encoding in DICTIONARY_ENCODINGS
 
 
 def _check_plain(leaf: Leaf, codec: int, header: PageHeader, body: memoryview) -> None:
-    """Raise ``FormatError`` unless PLAIN values of one size take exactly the bytes they have.
+    """Raises ``FormatError`` unless PLAIN values of fixed width take exactly the page's bytes.
 
-    pyarrow does not mind more: to it, a page of text may as well be one of numbers.
+    pyarrow accepts extra bytes, so it would decode a page of strings as a page of numbers.
     """
     kind = leaf.element.type
     width = (leaf.element.type_length or 0) * 8
