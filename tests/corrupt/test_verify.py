@@ -555,7 +555,7 @@ def test_texts_that_are_no_utf_8_are_found(verified, coded):
     raw = pa.array([b"\xff"] * ROWS)
     table = pa.table({"s": pa.array(words).view(pa.string()), "raw": raw, "n": range(ROWS)})
     data = written(table, use_dictionary=coded)
-    message = "3 of 300 texts are no UTF-8"
+    message = "3 of 300 strings are not UTF-8"
     assert verified(data) == [(ERROR, page_at(data, 1, "s", 1), message)]
 
 
@@ -1415,7 +1415,7 @@ def test_an_entry_too_many_is_a_warning(verified, flat):
         flat, lambda keys, granules: (np.append(keys, keys[0] ^ 1), np.append(granules, 11))
     )
     _, place = lookup_at(data)
-    message = "index text:lookup: 2 entries that no value asks for"
+    message = "index text:lookup: 2 entries that belong to no value"
     assert verified(data) == [(WARNING, place, message)]
 
 
@@ -1453,7 +1453,7 @@ def test_entries_for_blocks_of_pages_are_held_to_what_is_due(verified):
     message = "index text:words: 1 of 606 entries are missing"
     assert lost == [(ERROR, place, message)]
     moved = verified(with_cells(data, lambda cells: np.append(cells[:-1], cells[-1] - 1)))
-    beyond = "index text:words: 1 entries that no value asks for"
+    beyond = "index text:words: 1 entries that belong to no value"
     assert moved == [(ERROR, place, message), (WARNING, place, beyond)]
 
 

@@ -72,7 +72,7 @@ def test_what_headers_do_not_tell_is_read_whole(path, monkeypatch):
     assert file.read(filter=pc.field("id") == 123_456).equals(TABLE.slice(123_456, 1))
 
 
-@pytest.mark.filterwarnings("ignore:.*what headers tell of its pages is ignored")
+@pytest.mark.filterwarnings("ignore:.*a page index made from page headers is ignored")
 @pytest.mark.parametrize("at", [0.001, 0.5])
 def test_damage_is_an_error_that_comes(tmp_path, at):
     """A struct is read by other pages of its fields than headers tell of, again and again."""

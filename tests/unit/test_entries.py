@@ -195,8 +195,8 @@ def test_numbers_are_found_as_without_it(tmp_path, kind, sought):
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [
-        (pa.list_(pa.string()), "the column is no map"),
-        (pa.int32(), "the column is no map"),
+        (pa.list_(pa.string()), "the column is not a map"),
+        (pa.int32(), "the column is not a map"),
         (pa.map_(pa.int32(), pa.string()), "keys, of type int32, are not strings"),
         (pa.map_(pa.string(), pa.list_(pa.int8())), "values, of type list.*nested"),
         (pa.map_(pa.string(), pa.bool_()), "of its values, booleans"),

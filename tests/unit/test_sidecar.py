@@ -103,7 +103,7 @@ def test_a_stale_sidecar_is_ignored_with_one_warning_and_made_anew(file, change,
     with pytest.warns(ia.IntarsiaWarning, match=f"its sidecar is ignored: {message}"):
         assert ia.ParquetFile(file).read(filter=WANTED).equals(expected)
     source = ia.dataset(file)
-    with pytest.warns(ia.IntarsiaWarning, match="of 1 files looked into, 1 hold indexes"):
+    with pytest.warns(ia.IntarsiaWarning, match="of 1 files looked into, 1 have indexes"):
         assert source.to_table(filter=WANTED).equals(expected)
     assert source.count_rows(filter=WANTED) == expected.num_rows  # says no more
     (finding,) = ia.verify(file)

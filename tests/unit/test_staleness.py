@@ -45,10 +45,10 @@ def test_one_warning_a_data_set_says_how_many_and_what_to_do(lake):
     source = ia.dataset(lake)
     expected = table_of(0).slice(7, 1)
     told = (
-        r"of 5 files looked into, 1 hold indexes of what they were before a rewrite, "
-        r"and 2 lack k:lookup, as .*2\.parquet: they are read without; "
+        r"of 5 files looked into, 1 have indexes from before a rewrite, "
+        r"and 2 lack k:lookup, such as .*2\.parquet: they are read without these indexes; "
         r"intarsia\.add_indexes\(path, \['lookup\(k, granule_rows=100\)'\], replace=False\) "
-        r"makes what is not there"
+        r"adds them"
     )
     with pytest.warns(ia.IntarsiaWarning, match=told) as caught:
         assert source.to_table(filter=key(7)).equals(expected)
@@ -73,7 +73,7 @@ def test_one_warning_a_data_set_says_how_many_and_what_to_do(lake):
     ids=["count_rows", "plan", "explain", "to_batches", "filter"],
 )
 def test_whatever_looks_for_indexes_says_it(lake, ask):
-    with pytest.warns(ia.IntarsiaWarning, match="1 hold indexes .* 2 lack k:lookup"):
+    with pytest.warns(ia.IntarsiaWarning, match="1 have indexes .* 2 lack k:lookup"):
         ask(ia.dataset(lake))
 
 
@@ -190,7 +190,7 @@ def test_a_stale_sidecar_is_told_of_and_mended_or_dropped_as_what_it_is(tmp_path
         found = ia.dataset(folder, **options).to_table(filter=key(2 * ROWS + 5))
     assert found.column("n").to_pylist() == [2 * ROWS + 5]
     (said,) = [str(one.message) for one in caught]
-    assert "2 files looked into, 1 hold indexes of what they were" in said
+    assert "2 files looked into, 1 have indexes from before a rewrite" in said
     call = f"intarsia.add_indexes(path, ['k:lookup', 'n:minmax'], sidecar={sidecar!r}, replace"
     assert call in said
     assert "intarsia.add_indexes(path, ['n:lookup'], replace=False)" in said
@@ -275,7 +275,7 @@ def test_files_whose_column_has_another_type_lack_no_index_on_it(index, fitting,
 
     with pytest.warns(ia.IntarsiaWarning) as told:
         ia.dataset(tmp_path).plan(filter="n = 3")
-    assert f"of 4 files looked into, 1 lack {name}, as " in str(told[0].message)
+    assert f"of 4 files looked into, 1 lack {name}, such as " in str(told[0].message)
     (found,) = ia.verify(tmp_path)
     assert found.message == f"it has no index {name}, which 1 of the 2 files have"
     assert [bool(one.unfit) for one in ia.list_indexes(tmp_path)] == [False, False, True, True]

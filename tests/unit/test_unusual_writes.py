@@ -78,7 +78,7 @@ def test_indexes_of_texts_that_are_not_utf8(path):
         ia.add_indexes(path, ["s:distinct_idx1"])
     ia.add_indexes(path, ["s:minmax"])
     (finding,) = ia.verify(path)
-    assert finding.message == "1 of 2 texts are no UTF-8"
+    assert finding.message == "1 of 2 strings are not UTF-8"
     found = ia.dataset(path)
     assert found.count_rows(filter=pc.field("s") >= "a") == 2
     assert found.count_rows(filter=pc.field("s") == "ok") == 1

@@ -75,7 +75,7 @@ class Health:
         missing = self._missing(stale)
         faults = {f"{len(paths):,} lack {name}": paths for name, paths in missing.items()}
         if stale:
-            fault = f"{len(stale):,} hold indexes of what they were before a rewrite"
+            fault = f"{len(stale):,} have indexes from before a rewrite"
             faults = {fault: [*stale], **faults}
         if not faults:
             return None
@@ -88,8 +88,8 @@ class Health:
             for entry in by_home[home]
         ]
         return (
-            f"of {len(self._names):,} files looked into, {', and '.join(faults)}, as {first}: "
-            f"they are read without; {' and '.join(_calls(lost))} makes what is not there"
+            f"of {len(self._names):,} files looked into, {', and '.join(faults)}, such as {first}: "
+            f"they are read without these indexes; {' and '.join(_calls(lost))} adds them"
         )
 
     def _missing(self, besides: Collection[str] = ()) -> dict[str, list[str]]:

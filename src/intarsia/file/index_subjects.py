@@ -61,7 +61,7 @@ def can_have(columns: ColumnTypes, entry: IndexEntry) -> bool:
 def _subject(columns: ColumnTypes, index: EmbeddedIndex, meaning: str | None) -> Subject:
     on, schema = index.on, columns.schema
     if len(index.on_path) > 1 and schema.root(on) is not None:
-        raise IndexSpecError("a column is called that as well, and would be taken for the field")
+        raise IndexSpecError("a column has the same name, and would be read instead of the field")
     if not meaning:
         if index.reads in HELD:
             return _of_nested(columns, on, index.reads)
@@ -73,7 +73,7 @@ def _subject(columns: ColumnTypes, index: EmbeddedIndex, meaning: str | None) ->
         if meaning is not None:
             raise IndexSpecError(f"column {on!r} is not there")
     if index.reads in HELD:
-        raise IndexSpecError("it is of lists and maps, not of functions")
+        raise IndexSpecError("this kind is for lists and maps, not for functions")
     try:
         term, kind = _function(on, columns.schema_arrow)
     except PredicateError as error:
@@ -94,7 +94,7 @@ def no_leaf(on: str, schema: Schema) -> str:
         leaves = [leaf for leaf in schema.leaves if leaf.path[0] == on]
         logical = schema.elements[root.elements.start].logicalType
         holds = logical is not None and (logical.LIST is not None or logical.MAP is not None)
-        hint = f"; {on}:elements is of what lists and maps hold" if holds else ""
+        hint = f"; {on}:elements indexes what lists and maps hold" if holds else ""
         return f"the column is nested: it has {', '.join(leaf.name for leaf in leaves)}{hint}"
     return f"column {on!r} is not there{instead(on, (leaf.name for leaf in schema.leaves))}"
 
@@ -132,11 +132,11 @@ def _of_nested(columns: ColumnTypes, on: str, reads: Reads) -> Subject:
         kind = kind.field(name).type
     if reads is Reads.ENTRIES:
         if not pa.types.is_map(kind):
-            raise IndexSpecError("the column is no map")
+            raise IndexSpecError("the column is not a map")
         entry = pa.struct({"key": element_type(kind), "value": plain_type(kind.item_type)})
         return Subject(field_term(*path), entry, ValueOrder(Domain.UNDEFINED))
     if not is_list(kind) and not pa.types.is_map(kind):
-        raise IndexSpecError("the column is no list")
+        raise IndexSpecError("the column is not a list")
     kind = element_type(kind)
     return Subject(field_term(*path), kind, order_of_type(kind))
 

@@ -203,7 +203,7 @@ class PageIndexes:
         self.confirmed.discard((row_group, leaf))
         self.distrusted += 1
         is_walked = (row_group, leaf) in self.walked
-        name = "what headers tell of its pages" if is_walked else "a page index"
+        name = "a page index made from page headers" if is_walked else "a page index"
         self._warnings.warn(f"{name} is ignored: {self._where(row_group, leaf)}: {reason}")
 
     def forget(self, row_group: int, leaf: int) -> None:

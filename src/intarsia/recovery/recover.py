@@ -84,7 +84,7 @@ class Recovery:
     def __str__(self) -> str:
         lines = [
             f"{self.rows:,} rows in {self.row_groups:,} row groups recovered from {self.torn}",
-            f"  vouched for by a footer of its own: {self.checkpoint_rows:,} rows; "
+            f"  listed in a footer of the file: {self.checkpoint_rows:,} rows; "
             f"found by their pages: {self.rebuilt_rows:,} rows",
         ]
         if self.is_whole:

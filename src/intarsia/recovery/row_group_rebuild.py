@@ -145,7 +145,7 @@ class Rebuilder:
             return possible[0], ""
         if possible:
             return None, f"columns cannot be told apart: there are {len(possible)} ways to"
-        return None, "pages do not come out as a row group of these columns"
+        return None, "the pages do not form a row group of these columns"
 
     def _only_column(self, at: int) -> tuple[_Reading | None, str]:
         """Returns all pages up to the next dictionary or break, as one row group.
@@ -161,7 +161,7 @@ class Rebuilder:
         if stop == at or not rows:
             return None, "a dictionary without data"
         if stop == self._stop and not self._is_chunk_end and self._may_go_on(leaf, stop - 1):
-            return None, "the last row may go on in a page that is lost"
+            return None, "the last row may continue in a lost page"
         return _Reading(rows, (stop,)), ""
 
     def _readings(self, at: int) -> tuple[list[_Reading], bool]:

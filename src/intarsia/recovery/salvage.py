@@ -158,7 +158,7 @@ def _from_footer(source: Source, tiles: Tiles, tile: FooterTile, problem: str) -
     rebuilt = _rebuilt(torn, tiles, tile.pages_before, codecs)
     result = _put_together(tiles, template, verdicts, rebuilt, tile.stop)
     if problem:
-        result.notes.append(f"{problem}: what it says of values may be wrong")
+        result.notes.append(f"{problem}: its statistics may be wrong")
     return result
 
 
@@ -239,12 +239,12 @@ def _rebuilt(torn: TornPages, tiles: Tiles, first: int, codecs: list[int] | None
         return attempt(codecs)
     likely = likely_codecs(torn, first, stop)
     if not likely:
-        reason = "no codec undoes all pages; give a file as schema_from that tells each column's"
+        reason = "no codec decompresses all pages; pass a file with the same codecs as schema_from"
         return Rebuilt(next_page=first, reason=reason)
     attempts = [attempt([codec] * leaves) for codec in likely]
     successful = [rebuilt for rebuilt in attempts if rebuilt.groups]
     if len(successful) > 1:
-        return Rebuilt(next_page=first, reason="it cannot be told which codec the pages are in")
+        return Rebuilt(next_page=first, reason="more than one codec fits the pages")
     return successful[0] if successful else attempts[0]
 
 
@@ -293,8 +293,7 @@ def _notes(saved: Sequence[SavedGroup]) -> list[str]:
     unchecked: Any = sum(group.unchecked_pages for group in saved)
     if unchecked:
         notes.append(
-            f"{unchecked:,} pages have no checksum: that they could be decoded is all that speaks "
-            "for them"
+            f"{unchecked:,} pages have no checksum: they were only checked by decoding them"
         )
     if any(group.is_rebuilt for group in saved):
         notes.append("row groups found by their pages have no statistics and no page indexes")

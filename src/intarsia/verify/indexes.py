@@ -112,7 +112,7 @@ def _of_entries(
         message = f"index {entry.name}: {missing:,} of {expected:,} entries are missing"
         yield error(where, message)
     if extra:
-        yield warning(where, f"index {entry.name}: {extra:,} entries that no value asks for")
+        yield warning(where, f"index {entry.name}: {extra:,} entries that belong to no value")
 
 
 def _differing_entries(
@@ -153,7 +153,7 @@ def _check_foreign_list(file: OpenedFile, where: Where) -> Iterator[Finding]:
         foreign = file.sections.foreign_list()
         listed = set(foreign.values.to_pylist()) if foreign else set()
         if foreign and not any(_distinct(file, leaf) <= listed for leaf in file.schema.leaves):
-            yield warning(where, f"the list at {KEY} is not of all values of any column of text")
+            yield warning(where, f"the list at {KEY} lacks values of every string column")
     except (FormatError, IndexSpecError) as problem:
         yield warning(where, f"the list at {KEY} cannot be used: {problem}")
 

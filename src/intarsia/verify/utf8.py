@@ -34,7 +34,7 @@ def check_texts(facts: ChunkFacts) -> Iterator[Finding]:
         at += len(values)
     if first is not None:
         page = facts.page(int(np.searchsorted(stops, first, side="right")))
-        yield error(page, f"{count:,} of {at:,} texts are no UTF-8")
+        yield error(page, f"{count:,} of {at:,} strings are not UTF-8")
 
 
 def _is_text(leaf: Leaf) -> bool:
