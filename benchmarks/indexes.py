@@ -103,7 +103,7 @@ def probes(path: Path, runs: int) -> None:
     ):
         data = ia.dataset(path)
         data.count_rows(filter=wanted)
-        cache = data._cache.get(str(path))  # planning alone has no public name
+        cache = data.scan_source.cache.get(str(path))  # planning alone has no public name
 
         def plan(
             wanted: pc.Expression = wanted,

@@ -271,7 +271,7 @@ def _watched() -> Iterator[list[tuple[Any, Any]]]:
     real = ia.Dataset._scan
 
     def spy(self: ia.Dataset, columns: Any, filter_: Any, options: Any, **others: Any) -> Any:
-        wanted = self._wanted(filter_, options)
+        wanted = self.scan_source.filter_with(filter_)
         found.append((columns, wanted))
         return real(self, columns, filter_, options, **others)
 

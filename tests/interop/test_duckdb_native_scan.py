@@ -151,7 +151,7 @@ def test_answers_are_those_over_tables_in_memory(writer: str, lakes: dict[str, P
 @pytest.mark.parametrize("writer", WRITERS)
 def test_plain_columns_of_all_writers_are_handed_over(writer: str, lakes: dict[str, Path]) -> None:
     data = ia.dataset(lakes[writer])
-    handed = hand_over(data, ["i", "s", "d", "ts", "dec"])
+    handed = hand_over(data.scan_source, ["i", "s", "d", "ts", "dec"])
     assert isinstance(handed, HandOver)
     assert handed.files == tuple(data.files)
     assert handed.with_hidden_nan == (() if writer == "DuckDB" else ("d",))
@@ -159,7 +159,7 @@ def test_plain_columns_of_all_writers_are_handed_over(writer: str, lakes: dict[s
 
 def test_an_index_tells_duckdb_which_rows_to_read(lakes: dict[str, Path]) -> None:
     data = ia.dataset(lakes["indexes"], reader="engine")
-    handed = hand_over(data, data.schema.names, pc.field("mixed") == 3_333)
+    handed = hand_over(data.scan_source, data.schema.names, pc.field("mixed") == 3_333)
     assert isinstance(handed, HandOver)
     (rows,) = handed.rows.values()
     assert rows.num_rows <= 128
@@ -286,8 +286,8 @@ def test_unusual_columns_are_read_by_pages(name: str, tmp_path: Path) -> None:
     rows = pa.table({"i": [1, 2], "x": REFUSED[name]})
     pq.write_table(rows, tmp_path / "a.parquet")
     data = ia.dataset(tmp_path / "a.parquet", reader="engine")
-    assert isinstance(hand_over(data, ["i"]), HandOver)
-    why = hand_over(data, ["i", "x"])
+    assert isinstance(hand_over(data.scan_source, ["i"]), HandOver)
+    why = hand_over(data.scan_source, ["i", "x"])
     assert isinstance(why, str)
     assert "x" in why
     assert ia.sql("SELECT i, x FROM t ORDER BY i", t=data)["i"].to_pylist() == [1, 2]
@@ -311,7 +311,7 @@ def test_data_sets_that_only_our_reader_understands(tmp_path: Path) -> None:
         "asked for": (ia.dataset(tmp_path / "a.parquet", reader="pages"), ["i"]),
     }
     for message, (data, columns) in cases.items():
-        why = hand_over(data, columns)
+        why = hand_over(data.scan_source, columns)
         assert isinstance(why, str)
         assert message in why
         expected = pads.dataset(data.to_table(columns)).count_rows()

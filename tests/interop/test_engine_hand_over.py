@@ -92,7 +92,9 @@ def check(query: str, path: Any, table: pa.Table | None = None, **options: Any) 
 
 def refusal(data: pads.Dataset, columns: Sequence[str] | None = None, **options: Any) -> str | None:
     """Why files are not handed over; None if they are."""
-    found = hand_over(data, data.schema.names if columns is None else columns, **options)
+    found = hand_over(
+        data.scan_source, data.schema.names if columns is None else columns, **options
+    )
     return None if isinstance(found, HandOver) else found
 
 
@@ -518,7 +520,7 @@ def test_files_of_few_pages_are_handed_over(rows, is_handed, tmp_path):
     options = {"use_dictionary": False, "write_batch_size": 200, "max_rows_per_page": rows}
     pq.write_table(table, tmp_path / "f.parquet", **options, write_page_index=True)
     data = ia.dataset(tmp_path)
-    found = hand_over(data, data.schema.names, pc.field("v") == 7)
+    found = hand_over(data.scan_source, data.schema.names, pc.field("v") == 7)
     assert isinstance(found, HandOver) == is_handed
     check("SELECT * FROM t WHERE v = 7", tmp_path, table)
 
@@ -529,7 +531,7 @@ def test_sidecars_leave_out_row_groups_of_files_that_are_handed_over(tmp_path):
     needle = pc.field("v") == 7
     assert refusal(ia.dataset(tmp_path, reader="engine"), filter_=needle) is None
     ia.add_indexes(tmp_path, [ia.Lookup("v")], sidecar=True)
-    found = hand_over(ia.dataset(tmp_path), ["v", "w"], needle)
+    found = hand_over(ia.dataset(tmp_path).scan_source, ["v", "w"], needle)
     assert isinstance(found, HandOver)
     assert [rows.num_rows for rows in found.rows.values()] == [1000]
     check("SELECT * FROM t WHERE v = 7", tmp_path)

@@ -183,7 +183,7 @@ def test_few_pages_are_read(query, pages, logs, folder):
         connection.register("t", logs)
         expected = connection.sql(query).to_arrow_table()
     assert found.equals(expected)
-    read = sum(data._cache.get(path).pages_read for path in data.files)
+    read = sum(data.scan_source.cache.get(path).pages_read for path in data.files)
     least, most = pages
     assert least <= read <= most
 
@@ -195,7 +195,7 @@ def test_duckdb_finds_bounds_in_footers(logs, folder):
     with duckdb.connect() as connection:
         connection.register("t", logs)
         assert found.equals(connection.sql(query).to_arrow_table())
-    assert sum(data._cache.get(path).pages_read for path in data.files) == 0
+    assert sum(data.scan_source.cache.get(path).pages_read for path in data.files) == 0
 
 
 def in_memory(query, table):
@@ -282,7 +282,7 @@ def test_a_narrower_type_in_one_file(tmp_path):
     (tmp_path / "b.parquet").unlink()
     data = ia.dataset(tmp_path)
     assert ia.sql("SELECT max(n) AS n FROM t", t=data).to_pydict() == {"n": [ROWS - 1]}
-    assert data._cache.get(data.files[0]).pages_read < 40
+    assert data.scan_source.cache.get(data.files[0]).pages_read < 40
 
 
 def test_errors_are_those_of_reading(folder, tmp_path):

@@ -116,7 +116,7 @@ def data(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     made = ia.dataset(
         folder(tmp_path_factory.mktemp("lake"), request.param), schema=TOGETHER.schema
     )
-    assert (request.param == "catalog") == (made._cache.catalog is not None)
+    assert (request.param == "catalog") == (made.scan_source.cache.catalog is not None)
     return made
 
 

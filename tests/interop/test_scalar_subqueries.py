@@ -224,7 +224,7 @@ PAGES = {
 def test_few_pages_are_read(query, most, path):
     data = ia.dataset(path, reader="pages")
     assert ia.sql(query, t=data).num_rows > 0
-    assert 0 < data._cache.get(data.files[0]).pages_read <= most
+    assert 0 < data.scan_source.cache.get(data.files[0]).pages_read <= most
 
 
 def test_a_subquery_is_answered_once(path, monkeypatch):

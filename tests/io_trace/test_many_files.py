@@ -441,7 +441,7 @@ def test_a_file_replaced_while_its_handle_rests_is_read_as_it_is_now(tmp_path):
     assert data.count_rows(filter=asked_for) == 200 * ROWS
     pq.write_table(table_of(0, 50), tmp_path / "000.parquet")
     assert data.to_table(filter=asked_for).num_rows == 199 * ROWS + 50
-    opened = data._cache.get(str(tmp_path / "001.parquet"))
+    opened = data.scan_source.cache.get(str(tmp_path / "001.parquet"))
     opened.source._inner._inner.rest()
     opened.release_tail()
     pq.write_table(table_of(7, 50), tmp_path / "001.parquet")

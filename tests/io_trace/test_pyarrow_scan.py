@@ -65,14 +65,14 @@ def test_pyarrow_counts_where_nothing_can_be_skipped(folder, counts):
         expected = sum(table_of(n).filter(filter_).num_rows for n in range(FILES))
         assert data.count_rows(filter_) == expected
         assert counts.pop() == expected, "NaN included"
-    assert not any(data._cache.get(path).pages_read for path in data.files)
+    assert not any(data.scan_source.cache.get(path).pages_read for path in data.files)
 
 
 def test_footers_leave_row_groups(folder):
     data = opened(folder)
     filter_ = (pc.field("at") >= 25_000) & (pc.field("at") < 75_000)
     request = request_of(data.schema, [], filter_)
-    planned = whole_scan(data._cache, data._files, request)
+    planned = whole_scan(data.scan_source, request)
     assert planned.proven == 40_000
     left = [(part.groups, part.num_rows) for part in planned.parts]
     assert left == [([2], 10_000), ([3], 10_000)]

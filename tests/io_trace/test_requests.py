@@ -111,7 +111,7 @@ def watched(stored, tmp_path):
         def lease(self, path):
             return lease_of(file)
 
-    ds._cache = Cache()
+    ds.scan_source = ds.scan_source.with_cache(Cache())
     return ds, log
 
 

@@ -261,7 +261,7 @@ def test_pages_that_are_no_codes_are_found_where_no_footer_tells(
     for _ in range(2):
         for condition in (T == "text 7", pc.match_like(T, "%2%"), (T != "text 1") & (row > 20)):
             assert ds.to_table(filter=condition).equals(table.filter(condition))
-    assert ds._cache.get(str(path)).not_coded >= {(0, 0)}
+    assert ds.scan_source.cache.get(str(path)).not_coded >= {(0, 0)}
 
 
 def test_a_column_that_a_folder_fixes_is_not_read_as_codes(always_coded, tmp_path):

@@ -140,6 +140,66 @@ def test_circles_are_found_directly_and_around():
     assert {*circle_in({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": set()})} == {"a", "b", "c"}
 
 
+PRIVATE_IN_LIBRARIES = {
+    "_call": "pyarrow: an Expression that calls a function by its name",
+    "_exit": "os: ends the process without waiting for threads",
+    "_fast_decode": "thrift: the decoder of its C extension",
+    "_fast_encode": "thrift: the encoder of its C extension",
+    "_get_fragments": "pyarrow: its own fragments, also of a subclass that gives others",
+    "_getframe": "sys: the frame of a caller",
+    "_join": "fsspec: the path in the file system below a DirFileSystem",
+    "_replace": "collections: a method of named tuples, which have no other name for it",
+    "_scan_options": "pyarrow: the filter of a data set",
+    "_strip_protocol": "fsspec: the path without its scheme",
+}
+"""Private attributes of other packages that this one uses, and the reason for each."""
+
+
+def test_private_attributes_are_used_only_in_the_package_that_defines_them():
+    packages = {}
+    for path in FILES:
+        for name in _private_definitions(tree_of(path)):
+            packages.setdefault(name, set()).add(path.parent)
+    foreign = [
+        f"{module_of(path)}, line {node.lineno}: {ast.unparse(node)}"
+        for path in FILES
+        for node in _private_uses(tree_of(path))
+        if path.parent not in packages.get(node.attr, ()) and node.attr not in PRIVATE_IN_LIBRARIES
+    ]
+    assert foreign == []
+
+
+def _is_private(name):
+    return name.startswith("_") and not name.endswith("__")
+
+
+def _is_own(node):
+    """True for an attribute of ``self``, ``cls`` or ``super()``."""
+    value = node.value.func if isinstance(node.value, ast.Call) else node.value
+    return isinstance(value, ast.Name) and value.id in ("self", "cls", "super")
+
+
+def _private_definitions(tree):
+    """Private names that classes define in their bodies, or assign to ``self`` or ``cls``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and _is_own(node):
+            names = [node.attr]
+        elif isinstance(node, ast.ClassDef):
+            targets = [one for item in node.body for one in getattr(item, "targets", [])]
+            targets += [getattr(item, "target", item) for item in node.body]
+            names = [getattr(one, "name", getattr(one, "id", "")) for one in targets]
+        else:
+            continue
+        yield from filter(_is_private, names)
+
+
+def _private_uses(tree):
+    """The private attributes of objects other than ``self`` and ``cls``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and _is_private(node.attr) and not _is_own(node):
+            yield node
+
+
 def root_of(path):
     """The outermost package of a module, or the module itself."""
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")

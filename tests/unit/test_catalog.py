@@ -127,7 +127,7 @@ def test_answers_are_those_without_it(lake):
         assert dataset.count_rows(filter=condition) == without[name].num_rows, name
     copy = pickle.loads(pickle.dumps(dataset))
     assert comparable(copy.to_table(filter=conditions()["ids"])).equals(without["ids"])
-    assert copy._cache.catalog.root == str(lake)
+    assert copy.scan_source.cache.catalog.root == str(lake)
     assert dataset.schema.equals(ia.dataset(lake, catalog=False).schema, check_metadata=True)
 
 
@@ -380,12 +380,14 @@ def test_a_reader_whose_tables_are_gone_rereads_the_pointer(lake, opened, monkey
     ia.build_catalog(lake)
     dataset = ia.dataset(lake)
     assert dataset.count_rows(filter=pc.field("n") == 3) == 1
-    listed = dataset._cache.catalog._identities
+    listed = dataset.scan_source.cache.catalog._identities
     stale = {name: i for name, i in listed(_infos(lake)).items() if name.endswith(POINTER)}
     for _ in range(3):
         ia.build_catalog(lake)
     monkeypatch.setattr(
-        dataset._cache.catalog, "_identities", lambda infos=None: {**listed(infos), **stale}
+        dataset.scan_source.cache.catalog,
+        "_identities",
+        lambda infos=None: {**listed(infos), **stale},
     )
     opened.clear()
     with warnings.catch_warnings():

@@ -111,7 +111,7 @@ def test_so_much_is_kept_and_no_more(tmp_path, lake, monkeypatch):
     ia.build_catalog(tmp_path / "other")
     sizes = {}
     for folder in (lake, tmp_path / "other"):
-        state = ia.dataset(folder)._cache.catalog
+        state = ia.dataset(folder).scan_source.cache.catalog
         segments = catalog.open_segments(
             state._filesystem, state.root, read_pointer(state._filesystem, state.root), DEFAULTS
         )

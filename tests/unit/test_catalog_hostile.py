@@ -218,7 +218,10 @@ def test_keys_of_a_kind_of_another_version_are_not_used(lake, tmp_path):
     folder = forged(lake, tmp_path / "lake", change)
     check(folder)
     dataset = ia.dataset(folder)
-    assert len(dataset._cache.catalog.left(dataset._files, _request(dataset))) > 1
+    assert (
+        len(dataset.scan_source.cache.catalog.left(dataset.scan_source.files, _request(dataset)))
+        > 1
+    )
 
 
 def _request(dataset):

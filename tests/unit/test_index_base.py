@@ -102,7 +102,11 @@ def test_distinct_answers_whatever_is_asked_of_a_value(file):
 def test_rows_that_all_match_by_distinct_are_counted_without_being_read(file):
     ia.add_indexes(file, ia.Distinct("status", granule_rows=10))
     source = ia.dataset(file)
-    opened = source._cache.open_unshared(str(file)) if hasattr(source, "_cache") else None
+    opened = (
+        source.scan_source.cache.open_unshared(str(file))
+        if hasattr(source, "scan_source")
+        else None
+    )
     assert source.count_rows(pc.field("status") == "bad") == 10
     assert source.count_rows(~pc.match_like(pc.field("status"), "b%")) == 2989
     assert opened is None or opened[1].pages_read == 0

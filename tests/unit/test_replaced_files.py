@@ -321,7 +321,7 @@ def test_more_files_are_read_than_the_process_may_open(lake, monkeypatch):
         with contextlib.suppress(OSError):
             while True:
                 taken.append(os.open(os.devnull, os.O_RDONLY))
-        data._cache.clear()
+        data.scan_source.cache.clear()
         os.close(taken.pop())
         assert data.count_rows(filter=LOW) == 120 * FILES
     finally:

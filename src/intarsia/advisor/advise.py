@@ -140,10 +140,10 @@ def advise(
     if not filter_list or len(parsed) < len(filter_list):
         raise PredicateError("no filter was given")
     requests = [request_of(source.schema, [], expression) for expression in parsed]
-    step = -(-len(source._files) // _MAX_FILES)
+    step = -(-len(source.scan_source.files) // _MAX_FILES)
     members = []
-    for listed_file in source._files[::step]:
-        file = source._cache.as_opened(listed_file.path)
+    for listed_file in source.scan_source.files[::step]:
+        file = source.scan_source.cache.as_opened(listed_file.path)
         remaining_groups = tuple(
             _remaining_groups(file, request, listed_file.constants) for request in requests
         )
@@ -152,7 +152,7 @@ def advise(
         estimator = ReadCostEstimator(members, requests)
         adviser = _Adviser(estimator, requests, work)
         chosen, before, tried = adviser.choose()
-    share = len(source._files) / len(members)
+    share = len(source.scan_source.files) / len(members)
     rows = sum(m.file.num_rows for m in members) * share
     proposals = []
     for index, size, served in chosen:
@@ -177,7 +177,7 @@ def advise(
         )
     return Advice(
         str(path[0] if isinstance(path, list | tuple) else path),
-        len(source._files),
+        len(source.scan_source.files),
         round(rows),
         round(sum(m.file.source.size for m in members) * share),
         round(sum(len(m.file.metadata.row_groups) for m in members) * share),

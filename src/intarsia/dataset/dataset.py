@@ -27,7 +27,6 @@ from intarsia.dataset.explain import explain_files, plan_files, plan_files_left
 from intarsia.dataset.footer_freshness import Footers
 from intarsia.dataset.fragment import PlannedFragment, check_is_whole, pyarrows, unread
 from intarsia.dataset.partition_check import check_folders
-from intarsia.dataset.partition_values import folder_constants
 from intarsia.dataset.pyarrow_columns import special_scan
 from intarsia.dataset.pyarrow_options import check_counts, check_scan_options
 from intarsia.dataset.pyarrow_scan import (
@@ -62,6 +61,7 @@ from intarsia.dataset.row_count_check import (
     shortage,
 )
 from intarsia.dataset.row_numbers import check_within, parts_at, parts_together, row_numbers
+from intarsia.dataset.scan_source import ScanSource
 from intarsia.deadline import (
     Stop,
     active,
@@ -88,14 +88,12 @@ from intarsia.row_ranges import Int64Array, RowRanges
 from intarsia.scan.count import count_rows
 from intarsia.scan.file_planner import plan_rows
 from intarsia.scan.files.file_cache import FileCache
-from intarsia.scan.files.file_pruning import File, files_left
+from intarsia.scan.files.file_pruning import files_left
 from intarsia.scan.integrity.oversized_pages import fitting
 from intarsia.scan.request import ROW_NUMBER, FilterLike, Request, expression_of, without_rows
 from intarsia.scan.scan import Part, scan
-from intarsia.threads import each_in_one_thread
 
 _BATCH_ROWS = 131_072
-_NO_OPTIONS: Mapping[str, Any] = {}
 _PLACE = "__intarsia_place"
 
 
@@ -112,8 +110,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     and unions scan in C++ and do not: see ``docs/pushdown.md``.
     """
 
-    _files: list[File]
-    _cache: FileCache
+    scan_source: ScanSource
+    """The files, and how scans open and read them."""
     _partitioning: Any
     _confuses_pyarrow: bool
     _scans_once = False
@@ -139,22 +137,21 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         fragments: Sequence[pads.Fragment],
         schema: pa.Schema,
         *others: Any,
-        cache: FileCache | None = None,
+        source: ScanSource | None = None,
     ) -> None:
         """As ``__init__``, of fragments that are known to be of whole files."""
         super().__init__(fragments, schema, *others)
-        self._files = [File(f.path, folder_constants(f, schema)) for f in fragments]
-        self._cache = cache or FileCache.of(self.filesystem, self.format)
+        if source is None:
+            cache = FileCache.of(self.filesystem, self.format)
+            source = ScanSource.of(fragments, schema, self.filesystem, cache)
+        self.scan_source = source
         self._footers = Footers()
         self._partitioning = None
         self._confuses_pyarrow = confuses_pyarrow(schema)
 
     def __repr__(self) -> str:
-        shown = (
-            f"{len(self._files):,} files, the first {self._files[0].path}"
-            if self._files
-            else "none"
-        )
+        files = self.scan_source.files
+        shown = f"{len(files):,} files, the first {files[0].path}" if files else "none"
         return f"<intarsia.Dataset of {shown}>"
 
     @classmethod
@@ -164,20 +161,26 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         fragments = list(base._get_fragments(None))
         others = base.format, base.filesystem, base.partition_expression
         if isinstance(base, Dataset):  # whose fragments were looked at
+            cache = base.scan_source.cache
+            source = ScanSource.of(fragments, schema, base.filesystem, cache)
             made = cls.__new__(cls)
-            made._begin(fragments, schema, *others)
+            made._begin(fragments, schema, *others, source=source)
+            made._footers = base._footers
         else:
             made = cls(fragments, schema, *others)
-        made._scan_options = dict(base._scan_options)
+        made._set_filter(base._scan_options.get("filter"))
         made._partitioning = base.partitioning
-        if isinstance(base, Dataset):
-            made._cache, made._footers = base._cache, base._footers
         return made
+
+    def _set_filter(self, condition: pc.Expression | None) -> None:
+        """Make ``condition`` the data set's own filter, for pyarrow's scans and for ours."""
+        self._scan_options = {} if condition is None else {"filter": condition}
+        self.scan_source = replace(self.scan_source, filter=condition)
 
     @property
     def _is_all_ours(self) -> bool:
         """Is something asked of every scan that pyarrow's own does not do?"""
-        options = self._cache.options
+        options = self.scan_source.options
         is_asked = options.looks_for_damage or options.page_size_limit is not None
         return is_asked or self._confuses_pyarrow
 
@@ -191,27 +194,34 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             return False
         if not self._footers.are_of(self.files, self.filesystem):
             return False
-        if not any(file.constants for file in self._files):
+        if not any(file.constants for file in self.scan_source.files):
             return True
-        if self._cache.is_local and not self._footers.agree:
-            check_folders(self._get_fragments(None), self._files, self._cache, self.schema)
+        if self.scan_source.cache.is_local and not self._footers.agree:
+            check_folders(
+                self._get_fragments(None),
+                self.scan_source.files,
+                self.scan_source.cache,
+                self.schema,
+            )
             self._footers.agree = True
-        return self._cache.is_local
+        return self.scan_source.cache.is_local
 
-    def _of_fragment(self, fragment: pads.ParquetFileFragment, schema: pa.Schema) -> Dataset:
-        """Returns a data set of one of the files, without this one's filter."""
-        made = type(self).__new__(type(self))
-        parts = [fragment], schema, fragment.format, fragment.filesystem
-        made._begin(*parts, cache=self._cache)
+    @classmethod
+    def _of_source(cls, fragments: Sequence[pads.Fragment], source: ScanSource) -> Dataset:
+        """Returns a data set of ``fragments``, whose files are those of ``source``."""
+        made = cls.__new__(cls)
+        others = fragments[0].format, source.filesystem
+        made._begin(fragments, source.schema, *others, source=source)
         return made
 
     def with_options(self, **changes: Any) -> Dataset:
         """The same data set, whose files are read with other ``ReadOptions``."""
-        options = self._cache.options.changed(**changes)
-        if options == self._cache.options:
+        source = self.scan_source
+        options = source.options.changed(**changes)
+        if options == source.options:
             return self
         made = self.wrap(self)
-        made._cache = self._cache.anew(options)
+        made.scan_source = made.scan_source.with_cache(source.cache.anew(options))
         return made
 
     @property
@@ -221,12 +231,13 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         Empty unless the data set was opened with ``on_corrupt="skip"``. Rows are lost to scans of
         the place's column; those of other columns read them.
         """
-        return self._cache.health.corrupt
+        return self.scan_source.cache.health.corrupt
 
     def with_catalog(self, root: str | None) -> Dataset:
         """This data set, which asks the catalog of the folder ``root``, if there is one."""
         if root is not None:
-            self._cache.catalog = Catalog(self.filesystem, root, self._cache.options)
+            source = self.scan_source
+            source.cache.catalog = Catalog(self.filesystem, root, source.options)
         return self
 
     @classmethod
@@ -237,9 +248,10 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     def __reduce__(self) -> tuple[Any, ...]:
         fragments = [unread(fragment) for fragment in self._get_fragments(None)]
         parts = (fragments, self.schema, self.format, self.filesystem, self.partition_expression)
-        cache = self._cache
-        root = None if cache.catalog is None else cache.catalog.root
-        state = self._scan_options, self._partitioning, cache.options, cache.places.folder, root
+        source = self.scan_source
+        root = None if source.catalog is None else source.catalog.root
+        sidecars = source.cache.places.folder
+        state = source.filter, self._partitioning, source.options, sidecars, root
         return _rebuild, (type(self), parts, *state)
 
     @property
@@ -255,8 +267,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         if found is None:
             raise TypeError("a filter is an Expression or a SQL condition, not None")
         made = self.wrap(self)
-        earlier = self._scan_options.get("filter")
-        made._scan_options = {"filter": found if earlier is None else earlier & found}
+        earlier = self.scan_source.filter
+        made._set_filter(found if earlier is None else earlier & found)
         return made
 
     def join(self, right_dataset: pads.Dataset, *args: Any, **options: Any) -> pads.InMemoryDataset:
@@ -284,7 +296,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """The same files seen through another schema."""
         made = self.wrap(super().replace_schema(schema))
         made._partitioning = self._partitioning
-        made._cache, made._footers = self._cache, self._footers
+        made.scan_source = made.scan_source.with_cache(self.scan_source.cache)
+        made._footers = self._footers
         return made
 
     def get_fragments(
@@ -301,18 +314,23 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         is_known = self._footers.are_of(self.files, self.filesystem)
         if filter is None and not self._is_all_ours:
             for fragment in fragments:
-                yield PlannedFragment(fragment if is_known else unread(fragment), self)
+                yield self._planned(fragment if is_known else unread(fragment))
             return
         request = request_of(self.schema, [], expression_of(filter, self.schema))
-        by_file = {id(file): f for f, file in zip(list(fragments), self._files, strict=True)}
-        for file, part in files_left(self._cache, self._files, request):
+        by_file = {
+            id(file): f for f, file in zip(list(fragments), self.scan_source.files, strict=True)
+        }
+        for file, part in files_left(self.scan_source.cache, self.scan_source.files, request):
             plan = partial(
                 plan_rows, pruning=request.pruning, constants=file.constants, schema=self.schema
             )
             if of_one_version(part.get, plan).rows:
                 fragment = by_file[id(file)]
-                yield PlannedFragment(fragment if is_known else unread(fragment), self)
-        self._cache.health.tell()
+                yield self._planned(fragment if is_known else unread(fragment))
+        self.scan_source.cache.health.tell()
+
+    def _planned(self, fragment: pads.ParquetFileFragment) -> PlannedFragment:
+        return PlannedFragment(fragment, self.scan_source, type(self)._of_source)
 
     # --- scanning -------------------------------------------------------------------------------
 
@@ -384,7 +402,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         for ``intarsia.set_memory_limit``: ``to_batches`` gives the same rows in little memory.
         """
         scan = self._scan(columns, filter, options)
-        if scan is None and not self._cache.is_local:
+        if scan is None and not self.scan_source.cache.is_local:
             scan = self._rest(0, columns, options)  # pyarrow leaves files that Python opened open
         if scan is None:
             error: Exception | None
@@ -468,7 +486,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         source = self._as_asked(options)
         if source is not self:
             return source.take(indices, columns, filter, **options)
-        if self._wanted(filter, options) is not None or is_special(columns, self.schema):
+        check_scan_options(options)
+        if self.scan_source.filter_with(filter) is not None or is_special(columns, self.schema):
             found = self.to_table(columns, filter, **options)
             check_within(wanted, found.num_rows)
             return taken(found, pa.array(wanted))
@@ -479,7 +498,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """The rows at ``wanted``, in that order. Raises ``FileReplaced``."""
         distinct, places = np.unique(wanted, return_inverse=True)
         rows = RowRanges.from_rows(distinct)
-        if self._cache.options.skips_corrupt:
+        if self.scan_source.options.skips_corrupt:
             return self._take_what_is_left(wanted, rows, columns, options)
         scan = self._scan(columns, None, options, rows=rows)
         assert scan is not None
@@ -495,7 +514,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         else:
             numbered = [*(self.schema.names if columns is None else columns), ROW_NUMBER]
         tables, numbers = [], []
-        for start, part in parts_at(self._cache, self._files, rows):
+        for start, part in parts_at(self.scan_source.cache, self.scan_source.files, rows):
             scan = self._scan(numbered, None, options, parts=[part])
             assert scan is not None
             table = _as_one(*scan)
@@ -523,26 +542,27 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         damaged pages are skipped, rows count that a scan of these columns gives: without a filter,
         all of them.
         """
-        wanted = self._wanted(filter, options)
+        check_scan_options(options)
+        wanted = self.scan_source.filter_with(filter)
         if wanted is None and self._is_pyarrows:
             with self._naming(options):
                 return int(self._pyarrows([], options).count_rows())
         request = request_of(self.schema, [], wanted)
         use_threads = options.get("use_threads", True)
-        is_far, source = not self._cache.is_local, self._as_asked(options)
+        is_far, source = not self.scan_source.cache.is_local, self._as_asked(options)
         by_pyarrow = source._count_by_pyarrow(request) if use_threads else None
         if by_pyarrow is not None:
             return by_pyarrow
-        parts = source._parts(request, use_threads)
+        parts = source.scan_source.parts(request, use_threads=use_threads)
         found = count_rows(parts, request, use_threads=use_threads, is_far=is_far)
-        source._cache.health.tell()
+        source.scan_source.cache.health.tell()
         return found
 
     def _count_by_pyarrow(self, request: Request) -> int | None:
         """The number of matching rows by pyarrow's own scan; None if our reader is to count."""
         if request.filter is None or not self._may_be_pyarrows():
             return None
-        if not are_mostly_left(self._cache, self._files, request):
+        if not are_mostly_left(self.scan_source, request):
             return None
         planned = self._whole_scan(request)
         if planned is None:
@@ -553,7 +573,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """The matching rows by pyarrow's own scan; None if our reader is to read them."""
         if not request.columns or not set(request.columns) <= set(self.schema.names):
             return None
-        if not (self._may_be_pyarrows() and match_in_most(self._cache, self._files, request)):
+        if not (self._may_be_pyarrows() and match_in_most(self.scan_source, request)):
             return None
         planned = self._whole_scan(request)
         if planned is None:
@@ -561,34 +581,22 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         return table_by_pyarrow(self, self._fragments_by_file(), planned, request)
 
     def _may_be_pyarrows(self) -> bool:
-        return self._cache.options.reader != "pages" and self._is_pyarrows
+        return self.scan_source.options.reader != "pages" and self._is_pyarrows
 
     def _whole_scan(self, request: Request) -> WholeScan | None:
-        planned = whole_scan(self._cache, self._files, request)
-        self._cache.health.tell()
+        planned = whole_scan(self.scan_source, request)
+        self.scan_source.cache.health.tell()
         return planned
 
     def _fragments_by_file(self) -> dict[int, pads.ParquetFileFragment]:
         """pyarrow's fragments, by the ``id`` of their ``File``."""
-        by_file = zip(self._files, self._get_fragments(None), strict=True)
+        by_file = zip(self.scan_source.files, self._get_fragments(None), strict=True)
         return {id(file): fragment for file, fragment in by_file}
 
     def _scanner_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """As in pyarrow, which calls this for each of its own scans. Raises as ``check_counts``."""
         check_counts(options)
         return dict(super()._scanner_options(options))
-
-    def _wanted(
-        self, filter_: FilterLike, options: Mapping[str, Any] = _NO_OPTIONS
-    ) -> pc.Expression | None:
-        """A scan's filter and the data set's own.
-
-        Raises as ``check_scan_options`` and ``expression_of`` do.
-        """
-        check_scan_options(options)
-        scan_options = {"filter": expression_of(filter_, self.schema)}
-        wanted: pc.Expression | None = self._scanner_options(scan_options)["filter"]
-        return wanted
 
     def _scan(
         self,
@@ -608,11 +616,12 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         ``parts`` are what is scanned, all that might match by default; or it is ``rows``, by their
         numbers.
         """
-        wanted = self._wanted(filter_, options)
+        check_scan_options(options)
+        wanted = self.scan_source.filter_with(filter_)
         check_columns(self.schema, columns)
         by_page = any(one is not None for one in (wanted, limit, parts, rows))
         if is_special(columns, self.schema):
-            limited = self._cache.options.page_size_limit is not None
+            limited = self.scan_source.options.page_size_limit is not None
             check_is_pyarrows(columns, wanted, limited=limited)
             if wanted is None:
                 return None
@@ -630,7 +639,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         use_threads = options.get("use_threads", True)
         source = self._as_asked(options)
         if rows is not None:
-            parts = parts_together(self._cache, self._files, rows, request)
+            parts = parts_together(self.scan_source.cache, self.scan_source.files, rows, request)
         schema = project(without_rows(request.output)).schema
         is_whole = not in_batches and all(one is None for one in (limit, parts, rows))
         if is_whole and wanted is not None and use_threads and not isinstance(columns, dict):
@@ -638,13 +647,13 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             if found is not None:
                 return schema, [project(found)]
         tables = scan(
-            source._parts(request, use_threads) if parts is None else parts,
+            source.scan_source.parts(request, use_threads=use_threads) if parts is None else parts,
             request,
             limit=limit,
             use_threads=use_threads,
-            is_far=not self._cache.is_local,
+            is_far=not self.scan_source.cache.is_local,
         )
-        return schema, _then(tables, project, source._cache.health.tell)
+        return schema, _then(tables, project, source.scan_source.cache.health.tell)
 
     def _pyarrows(self, columns: Columns, options: Mapping[str, Any]) -> pads.Scanner:
         """Returns pyarrow's own scanner, without a filter."""
@@ -652,14 +661,14 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
     def _may_stop_unseen(self, columns: Columns) -> bool:
         """True if pyarrow may leave rows of ``columns`` out and not notice in batches."""
-        constants = {name for file in self._files for name in file.constants}
+        constants = {name for file in self.scan_source.files for name in file.constants}
         return may_stop_unseen(self.schema, columns, constants)
 
     @property
     def _can_be_held(self) -> bool:
         """True if all rows of a file fit in memory, and files are told apart by their paths."""
         paths = self.files
-        if not self._cache.is_local or len(set(paths)) < len(paths):
+        if not self.scan_source.cache.is_local or len(set(paths)) < len(paths):
             return False
         sizes = (info.size or 0 for info in self.filesystem.get_file_info(paths))
         return max(sizes, default=0) <= MAX_HELD_FILE_BYTES
@@ -695,11 +704,14 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         None for columns that only pyarrow's scan knows.
         """
         source = self._as_asked(options)
-        parts = source._parts(request_of(self.schema, [], None), options.get("use_threads", True))
+        request, use_threads = request_of(self.schema, [], None), options.get("use_threads", True)
+        parts = source.scan_source.parts(request, use_threads=use_threads)
         if given:
             total = num_rows(self._get_fragments(None))
             rows = RowRanges.all(total).clip(given, total)
-            parts = (part for _, part in parts_at(source._cache, self._files, rows))
+            parts = (
+                part for _, part in parts_at(source.scan_source.cache, self.scan_source.files, rows)
+            )
         return self._scan(columns, None, options, parts=parts)
 
     @contextlib.contextmanager
@@ -715,7 +727,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
     def _unfiltered(self) -> Dataset:
         made = self.wrap(self)
-        made._scan_options = {}
+        made._set_filter(None)
         return made
 
     def _as_asked(self, options: Mapping[str, Any]) -> Dataset:
@@ -732,11 +744,6 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         is_checked = asked_of.page_checksum_verification
         return self.with_options(page_checksum_verification=True) if is_checked else self
 
-    def _parts(self, request: Request, use_threads: bool) -> Iterator[Part]:
-        """Every file that might hold matching rows, as far as folders and footers tell."""
-        parts = (kept.part for kept in files_left(self._cache, self._files, request))
-        return parts if use_threads else each_in_one_thread(parts)
-
     # --- planning -------------------------------------------------------------------------------
 
     def plan(
@@ -751,15 +758,19 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         filter's columns first, and less of the rest.
         """
         request = self._planned_request(columns, filter)
-        plan = plan_files(self._cache, self._files, request, gap_bytes(self.filesystem))
-        self._cache.health.tell()
+        plan = plan_files(
+            self.scan_source.cache, self.scan_source.files, request, gap_bytes(self.filesystem)
+        )
+        self.scan_source.cache.health.tell()
         return plan
 
     def plan_of_left(self, columns: Sequence[str], filter_: pc.Expression | None) -> Plan:
         """As ``plan``, of the files that are left, where what it would be of all is not asked."""
         request = self._planned_request(columns, filter_)
-        plan = plan_files_left(self._cache, self._files, request, gap_bytes(self.filesystem))
-        self._cache.health.tell()
+        plan = plan_files_left(
+            self.scan_source.cache, self.scan_source.files, request, gap_bytes(self.filesystem)
+        )
+        self.scan_source.cache.health.tell()
         return plan
 
     def explain(
@@ -780,18 +791,18 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """
         request = self._planned_request(columns, filter)
         gap = gap_bytes(self.filesystem)
-        told = filter if isinstance(filter, str) and "filter" not in self._scan_options else None
-        cache = self._cache.anew()
-        explained = explain_files(cache, self._files, request, gap, analyze, maps, told)
+        told = filter if isinstance(filter, str) and self.scan_source.filter is None else None
+        cache = self.scan_source.cache.anew()
+        explained = explain_files(cache, self.scan_source.files, request, gap, analyze, maps, told)
         condition = None if request.filter is None else request.filter.condition.expression
-        handed = hand_over(self, request.all_columns, condition)
-        self._cache.health.tell()
+        handed = hand_over(self.scan_source, request.all_columns, condition)
+        self.scan_source.cache.health.tell()
         if isinstance(handed, HandOver):
             return replace(explained, reader="engine", reason=handed.reason)
         return replace(explained, reader="pages", reason=handed)
 
     def _planned_request(self, columns: Columns, filter_: FilterLike) -> Request:
-        return asked(self.schema, columns, self._wanted(filter_)).request
+        return asked(self.schema, columns, self.scan_source.filter_with(filter_)).request
 
 
 def _as_one(schema: pa.Schema, tables: Iterable[pa.Table]) -> pa.Table:
@@ -828,7 +839,7 @@ def _evaluated(data: pads.Dataset) -> pads.Dataset:
     """
     if not isinstance(data, Dataset):
         return data
-    is_ours = "filter" in data._scan_options or not data._is_pyarrows
+    is_ours = data.scan_source.filter is not None or not data._is_pyarrows
     is_ours = is_ours or has_repeated(data.schema, None)
     return pads.dataset(data.to_table()) if is_ours else data
 
@@ -836,16 +847,17 @@ def _evaluated(data: pads.Dataset) -> pads.Dataset:
 def _rebuild(
     cls: type[Dataset],
     parts: tuple[Any, ...],
-    scan_options: dict[str, Any],
+    condition: pc.Expression | None,
     partitioning: Any,
     options: ReadOptions,
     sidecar: str | None,
     catalog: str | None,
 ) -> Dataset:
     made = cls(*parts)
-    made._cache = made._cache.anew(options)
+    cache = made.scan_source.cache.anew(options)
     if sidecar is not None:
-        made._cache.places = Sidecars(made.filesystem, sidecar)
-    made._scan_options = dict(scan_options)
+        cache.places = Sidecars(made.filesystem, sidecar)
+    made.scan_source = made.scan_source.with_cache(cache)
+    made._set_filter(condition)
     made._partitioning = partitioning
     return made.with_catalog(catalog)

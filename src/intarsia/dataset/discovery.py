@@ -139,7 +139,7 @@ def dataset(
         if partitioning in ("hive", "pyarrow") and folders is not None and folders.schema.names:
             partitioning = folders
         made = open_dataset(found, files, base, partitioning, schema, form)
-        made._cache = cache  # the first file may be open
+        made.scan_source = made.scan_source.with_cache(cache)  # the first file may be open
     return made.with_options(**options)
 
 
@@ -261,7 +261,7 @@ def _open_listed(
         raise FormatError(
             f"{base or files[0]}: not a data set pyarrow can read: {error}"
         ) from error
-    made._cache, made._partitioning = cache, folders
+    made.scan_source, made._partitioning = made.scan_source.with_cache(cache), folders
     return made
 
 

@@ -21,7 +21,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,7 @@ import pyarrow.fs as pafs
 
 from intarsia.dataset.partition_values import NULL_FOLDER
 from intarsia.dataset.request_builder import request_of
+from intarsia.dataset.scan_source import ScanSource
 from intarsia.errors import FormatError
 from intarsia.expr.nested_types import holds
 from intarsia.file.open_file import OpenedFile
@@ -44,9 +45,6 @@ from intarsia.scan.files.file_pruning import files_left
 from intarsia.scan.page_selection import groups_of, rows_of, select
 from intarsia.scan.request import Request
 from intarsia.scan.schema_adapter import roots_to_read
-
-if TYPE_CHECKING:
-    from intarsia.dataset.dataset import Dataset
 
 PAGE_COST = 3.0
 """Our reader takes about this many times the processor time of an engine's for the same bytes."""
@@ -107,7 +105,7 @@ class _OpenFile(NamedTuple):
 
 
 def hand_over(
-    data: Dataset,
+    source: ScanSource,
     columns: Sequence[str],
     filter_: pc.Expression | None = None,
     limit: int | None = None,
@@ -115,7 +113,7 @@ def hand_over(
     expects_nan: bool = False,
     units: Sequence[str] = ("us", "ns"),
 ) -> HandOver | str:
-    """Returns how an engine is to read ``columns`` of ``data``, or why it is not to.
+    """Returns how an engine is to read ``columns`` of ``source``, or why it is not to.
 
     The rows in question are those for which ``filter_`` is TRUE, or any ``limit`` of them. Opens
     the files that may have such rows. ``ReadOptions.reader`` forces the choice as far as answers
@@ -123,35 +121,35 @@ def hand_over(
     NaN. It keeps timestamps of these ``units``.
     """
     try:
-        return _checked(data, columns, filter_, limit, expects_nan, units)
+        return _checked(source, columns, filter_, limit, expects_nan, units)
     except (RefusedError, FileReplaced) as error:
         return str(error)
 
 
-def is_current(data: Dataset, handed: HandOver) -> bool:
+def is_current(source: ScanSource, handed: HandOver) -> bool:
     """True if the files of which an engine was told the rows were not replaced since."""
-    return all(data._cache.get(path) is file for path, file in handed.planned.items())
+    return all(source.cache.get(path) is file for path, file in handed.planned.items())
 
 
 def _checked(
-    data: Dataset,
+    source: ScanSource,
     columns: Sequence[str],
     filter_: pc.Expression | None,
     limit: int | None,
     expects_nan: bool,
     units: Sequence[str],
 ) -> HandOver:
-    reader = data._cache.options.reader
+    reader = source.options.reader
     if reader == "pages":
         raise RefusedError("the reader of pages was asked for")
-    _check_data(data)
-    schema = pa.schema([data.schema.field(name) for name in columns])
-    request = request_of(data.schema, list(columns), filter_)
-    files = tuple(_candidates(data, request, limit))
+    _check_source(source)
+    schema = pa.schema([source.schema.field(name) for name in columns])
+    request = request_of(source.schema, list(columns), filter_)
+    files = tuple(_candidates(source, request, limit))
     if not files:
         raise RefusedError("no row is left")
     check_paths([path for path, *_ in files])
-    _check_folders(files, data.schema, columns)
+    _check_folders(files, source.schema, columns)
     folder_keys = _folder_keys(files, schema)
     in_files = [field for field in schema if field.name not in folder_keys]
     _check_columns(files, in_files, units)
@@ -217,15 +215,15 @@ def _has_bare_index(file: OpenedFile, name: str) -> bool:
     return False
 
 
-def _check_data(data: Dataset) -> None:
-    options = data._cache.options
-    if type(data.filesystem) is not pafs.LocalFileSystem:
+def _check_source(source: ScanSource) -> None:
+    options = source.options
+    if type(source.filesystem) is not pafs.LocalFileSystem:
         raise RefusedError("the files are not on local disks")
     if options.page_checksum_verification or options.page_size_limit is not None:
         raise RefusedError("pages are to be checked")
-    if data._scan_options.get("filter") is not None:
+    if source.filter is not None:
         raise RefusedError("the data set has a filter of its own")
-    check_names(data.schema.names)
+    check_names(source.schema.names)
 
 
 def check_names(names: Sequence[str]) -> None:
@@ -234,10 +232,10 @@ def check_names(names: Sequence[str]) -> None:
         raise RefusedError("names of columns differ by case only")
 
 
-def _candidates(data: Dataset, request: Request, limit: int | None) -> Iterator[_OpenFile]:
+def _candidates(source: ScanSource, request: Request, limit: int | None) -> Iterator[_OpenFile]:
     """Yields the files in which footers and folders leave rows, as many as ``limit`` needs."""
-    cache, left = data._cache, limit if request.filter is None else None
-    for kept in files_left(cache, data._files, request, by_footer=True):
+    cache, left = source.cache, limit if request.filter is None else None
+    for kept in files_left(cache, source.files, request, by_footer=True):
         lease = kept.part.get()
         file = lease.file if lease.is_current() else cache.get(kept.file.path)
         yield _OpenFile(kept.file.path, file, kept.file.constants)
@@ -390,24 +388,24 @@ def _may_narrow(files: Sequence[_OpenFile], request: Request) -> bool:
     return False
 
 
-def has_page_index(data: Dataset, column: str) -> bool:
-    """True if the first file of ``data`` has a page index of a column that is not nested."""
-    if not data._files:
+def has_page_index(source: ScanSource, column: str) -> bool:
+    """True if the first file of ``source`` has a page index of a column that is not nested."""
+    if not source.files:
         return False
-    file = data._cache.as_opened(data._files[0].path)
+    file = source.cache.as_opened(source.files[0].path)
     leaf = file.schema.leaf((column,))
     return leaf is not None and _is_page_indexed(file, leaf)
 
 
-def has_bounds(data: Dataset, column: str) -> bool:
-    """True if the first footer of ``data`` tells the least and the greatest value of ``column``.
+def has_bounds(source: ScanSource, column: str) -> bool:
+    """True if the first footer of ``source`` tells the least and the greatest value of ``column``.
 
     These are integers, dates or times: bounds of others may be cut short, or leave out NaN.
     """
-    kind = data.schema.field(column).type
-    if not data._files or not (pa.types.is_integer(kind) or pa.types.is_temporal(kind)):
+    kind = source.schema.field(column).type
+    if not source.files or not (pa.types.is_integer(kind) or pa.types.is_temporal(kind)):
         return False
-    file = data._cache.as_opened(data._files[0].path)
+    file = source.cache.as_opened(source.files[0].path)
     leaf = file.schema.leaf((column,))
     if leaf is None:
         return False

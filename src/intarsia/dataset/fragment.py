@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.dataset as pads
 
 from intarsia.dataset.footer_freshness import Footers
 from intarsia.dataset.request_builder import Columns
+from intarsia.dataset.scan_source import ScanSource
 from intarsia.errors import UnsupportedError, Where
 from intarsia.redaction import shown_redacted
 from intarsia.scan.request import FilterLike
 
-if TYPE_CHECKING:
-    from intarsia.dataset.dataset import Dataset
+OpenFiles: TypeAlias = Callable[[Sequence[pads.Fragment], ScanSource], pads.FileSystemDataset]
+"""Makes the ``Dataset`` of some fragments; it reads them as a source says."""
 
 
 def unread(fragment: pads.ParquetFileFragment) -> pads.ParquetFileFragment:
@@ -45,8 +47,10 @@ class PlannedFragment:
     pyarrow's own fragments, whose scans are pyarrow's.
     """
 
-    def __init__(self, fragment: pads.ParquetFileFragment, dataset: Dataset) -> None:
-        self._fragment, self._dataset = fragment, dataset
+    def __init__(
+        self, fragment: pads.ParquetFileFragment, source: ScanSource, open_files: OpenFiles
+    ) -> None:
+        self._fragment, self._source, self._open_files = fragment, source, open_files
         self._mark()
 
     def _mark(self) -> None:
@@ -62,8 +66,7 @@ class PlannedFragment:
 
     def __reduce__(self) -> tuple[Any, ...]:
         fragment = unread(self._fragment)
-        alone = self._dataset._of_fragment(fragment, self._dataset.schema)
-        return PlannedFragment, (fragment, alone)
+        return _rebuild, (fragment, self._open_alone(fragment, self._source.schema))
 
     @property
     def pyarrow_fragment(self) -> pads.ParquetFileFragment:
@@ -86,13 +89,20 @@ class PlannedFragment:
         """A scanner over this file's rows."""
         return self._alone(schema).scanner(columns, filter, **options)
 
-    def _alone(self, schema: pa.Schema | None = None) -> Dataset:
+    def _alone(self, schema: pa.Schema | None = None) -> pads.FileSystemDataset:
         """A data set of this file."""
         schema = schema or self._fragment.physical_schema
         if not self._is_current():
             self._fragment = unread(self._fragment)
             self._mark()
-        return self._dataset._of_fragment(self._fragment, schema)
+        return self._open_alone(self._fragment, schema)
+
+    def _open_alone(
+        self, fragment: pads.ParquetFileFragment, schema: pa.Schema
+    ) -> pads.FileSystemDataset:
+        cache = self._source.cache
+        source = ScanSource.of([fragment], schema, fragment.filesystem, cache)
+        return self._open_files([fragment], source)
 
     def to_table(
         self,
@@ -141,3 +151,8 @@ class PlannedFragment:
     ) -> pa.Table:
         """The rows at ``indices`` among the matching ones."""
         return self._alone().take(indices, columns, filter, **options)
+
+
+def _rebuild(fragment: pads.ParquetFileFragment, alone: Any) -> PlannedFragment:
+    """Returns a fragment from its pickled state: ``alone`` is the ``Dataset`` of its file."""
+    return PlannedFragment(fragment, alone.scan_source, type(alone)._of_source)

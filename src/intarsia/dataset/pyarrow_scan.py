@@ -24,6 +24,7 @@ import pyarrow.dataset as pads
 
 from intarsia.dataset.engine_hand_over import PAGE_COST
 from intarsia.dataset.row_count_check import FAILURES
+from intarsia.dataset.scan_source import ScanSource
 from intarsia.errors import IntarsiaError
 from intarsia.file.open_file import OpenedFile
 from intarsia.memory import is_limited
@@ -31,7 +32,6 @@ from intarsia.pruning.partition_pruning import Constants
 from intarsia.pruning.predicate_tree import tests_of
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.file_planner import indexes_for, leaf_of, plan_rows
-from intarsia.scan.files.file_cache import FileCache
 from intarsia.scan.files.file_pruning import File, Survey, alike, files_left, in_folders
 from intarsia.scan.page_selection import rows_of
 from intarsia.scan.request import Request
@@ -66,13 +66,14 @@ class WholeScan(NamedTuple):
     parts: Sequence[RowGroups]
 
 
-def whole_scan(cache: FileCache, files: Sequence[File], request: Request) -> WholeScan | None:
+def whole_scan(source: ScanSource, request: Request) -> WholeScan | None:
     """Plans a scan by pyarrow's own reader, by footers alone.
 
     Rows that match for certain are left out if no column is asked for. Returns None if our reader
     may be faster, if pyarrow may fail at rows that do not match, if small files are not open yet,
     if a footer cannot be read, or if the call has a limit, which pyarrow does not keep.
     """
+    cache, files = source.cache, source.files
     if not cache.is_local or cache.catalog is not None or not _is_plain(request) or is_limited():
         return None
     assert request.filter is not None
@@ -202,8 +203,9 @@ def count_by_pyarrow(
     return planned.proven + int(pc.sum(found).as_py() or 0)
 
 
-def match_in_most(cache: FileCache, files: Sequence[File], request: Request) -> bool:
+def match_in_most(source: ScanSource, request: Request) -> bool:
     """True if files are many, most of a few of them hold matching rows, and are small."""
+    cache, files = source.cache, source.files
     if len(files) < _MANY_FILES or cache.num_kept < len(files) or cache.catalog is not None:
         return False
     sample = files[:: len(files) // _SAMPLE_SMALL_FILES]
@@ -211,12 +213,13 @@ def match_in_most(cache: FileCache, files: Sequence[File], request: Request) -> 
     return all(matching is not None for matching in known) and 2 * len(known) > len(sample)
 
 
-def are_mostly_left(cache: FileCache, files: Sequence[File], request: Request) -> bool:
+def are_mostly_left(source: ScanSource, request: Request) -> bool:
     """True if footers leave most of a few files, or files are so few that all may be looked at."""
+    files = source.files
     if len(files) < _MANY_FILES:
         return True
     sample = files[:: len(files) // _SAMPLE_SMALL_FILES]
-    return 2 * len([*files_left(cache, sample, request, by_footer=True)]) > len(sample)
+    return 2 * len([*files_left(source.cache, sample, request, by_footer=True)]) > len(sample)
 
 
 def table_by_pyarrow(

@@ -75,12 +75,12 @@ def _has_order(kind: pa.DataType) -> bool:
 
 def _last_of(data: Dataset, first: First, filter_: pc.Expression | None) -> pa.Scalar | None:
     """The value of the last of so many rows, which are the first as far as bounds can tell."""
-    if data._cache.options.looks_for_damage:
+    if data.scan_source.options.looks_for_damage:
         return None
-    files = len(data._files)
-    if files > _MOST_FILES and (filter_ is not None or data._cache.catalog is not None):
+    files = len(data.scan_source.files)
+    if files > _MOST_FILES and (filter_ is not None or data.scan_source.catalog is not None):
         return None
-    wanted = data._wanted(filter_)
+    wanted = data.scan_source.filter_with(filter_)
     if wanted is not None and data.plan([], wanted).figures.rows.selected < _LEAST_ROWS:
         return None
     places = _Places(data, first.column, first.descending)
@@ -92,7 +92,7 @@ def _last_of(data: Dataset, first: First, filter_: pc.Expression | None) -> pa.S
     while looked < places.num_rows / _SHARE and (parts := places.taken(step)):
         looked += sum(part.rows.num_rows for part in parts if part.rows is not None)
         step = looked
-        tables = list(scan(parts, request, is_far=not data._cache.is_local))
+        tables = list(scan(parts, request, is_far=not data.scan_source.cache.is_local))
         values = [chunk for table in tables for chunk in table.column(0).chunks]
         found = _first_of(pa.chunked_array([*found.chunks, *values], found.type), first)
         if len(found) == first.count and not places.may_hold_before(found[-1]):
@@ -135,7 +135,7 @@ class _Places:
         self._sort()
 
     def _open(self) -> bool:
-        cache, files = self._data._cache, self._data._files
+        cache, files = self._data.scan_source.cache, self._data.scan_source.files
         opened = each_of(cache, (partial(cache.get, file.path) for file in files))
         with contextlib.closing(opened):
             for file, found in zip(files, opened, strict=True):
@@ -212,7 +212,7 @@ class _Places:
         return True
 
     def _part(self, number: int, places: Sequence[_Place]) -> Part:
-        file = self._data._files[number]
+        file = self._data.scan_source.files[number]
         starts = np.array([place.start for place in places])
         rows = RowRanges(starts, np.array([place.stop for place in places]))
         get = partial(lease_of, self._files[number])  # whose rows these are

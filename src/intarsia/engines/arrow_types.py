@@ -25,7 +25,7 @@ def as_in_polars(schema: pa.Schema) -> pa.Schema:
 
 def asks_of_other_types(data: Dataset, schema: pa.Schema) -> bool:
     """May the filter of a data set mean something else by ``schema``?"""
-    wanted = data._scan_options.get("filter")
+    wanted = data.scan_source.filter
     if wanted is None:
         return False
     used = field_paths(read_expression(wanted))

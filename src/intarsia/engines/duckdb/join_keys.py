@@ -112,7 +112,7 @@ class Joined:
         return not sample.num_rows or evaluate(condition, sample).num_rows < sample.num_rows
 
     def _take_sample(self, table: str, column: str) -> pa.Table:
-        return spread_rows(self._tables[table], column, _SAMPLE)
+        return spread_rows(self._tables[table].scan_source, column, _SAMPLE)
 
 
 def _distinct(

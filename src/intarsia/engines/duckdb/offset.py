@@ -40,14 +40,15 @@ def from_offset(
 
 
 def _are_all_rows(table: WatchedDataset) -> bool:
-    is_whole = table._wanted(None) is None and not table._cache.options.looks_for_damage
-    return is_whole and len(table._files) <= _MOST_FILES
+    source = table.scan_source
+    is_whole = source.filter is None and not source.options.looks_for_damage
+    return is_whole and len(source.files) <= _MOST_FILES
 
 
 def _behind(table: WatchedDataset, need: Need) -> WatchedDataset:
     """The rows that a query needs, less those that it passes over."""
     assert need.limit is not None
-    cache, files = table._cache, table._files
+    cache, files = table.scan_source.cache, table.scan_source.files
     rows = RowRanges.of((need.offset, need.limit))
     try:
         parts = list(parts_at(cache, files, rows))

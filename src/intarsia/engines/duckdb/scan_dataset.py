@@ -61,7 +61,7 @@ class WatchedDataset(Dataset):
 
     def of_fields(self, paths: Iterable[Path]) -> WatchedDataset:
         """Returns the same rows; structs have the fields on ``paths`` and in the filter."""
-        wanted = self._wanted(None)
+        wanted = self.scan_source.filter
         used = set() if wanted is None else field_paths(read_expression(wanted))
         schema = self.schema
         if used is None or len({*schema.names}) < len(schema.names):

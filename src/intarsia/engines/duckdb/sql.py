@@ -24,6 +24,7 @@ from intarsia.dataset.engine_hand_over import (
     has_page_index,
     is_current,
 )
+from intarsia.dataset.scan_source import ScanSource
 from intarsia.dataset.top_k import first_rows
 from intarsia.deadline import check, shown, time_limit
 from intarsia.engines.arrow_types import as_in_duckdb, asks_of_other_types
@@ -58,7 +59,7 @@ class SupportsArrow(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
-Handed: TypeAlias = dict[str, tuple[Dataset, HandOver]]
+Handed: TypeAlias = dict[str, tuple[ScanSource, HandOver]]
 """Data sets whose files DuckDB reads by itself, by the name of the scan or table in the query."""
 TableLike: TypeAlias = "pads.Dataset | PathLike | SupportsArrow | polars.LazyFrame"
 
@@ -123,7 +124,7 @@ class _Versions:
 
     def __init__(self, tables: Mapping[str, pads.Dataset | pa.Table]) -> None:
         kept = (table for table in tables.values() if isinstance(table, Dataset))
-        self._tables = [table for table in kept if table._cache.is_local]
+        self._tables = [table for table in kept if table.scan_source.cache.is_local]
         self._known: list[Version] | None = None
 
     def note(self) -> None:
@@ -360,9 +361,9 @@ def _hand_over(
     """True if DuckDB is to read the files of ``table`` by itself, which ``handed`` gets to know."""
     if not isinstance(table, WatchedDataset) or not table.is_whole:
         return False
-    found = hand_over(table, columns, left, limit)
+    found = hand_over(table.scan_source, columns, left, limit)
     if isinstance(found, HandOver):
-        handed[name] = table, found
+        handed[name] = table.scan_source, found
     return isinstance(found, HandOver)
 
 
@@ -370,7 +371,7 @@ def _are_in_footers(table: WatchedDataset, need: Need | None) -> bool:
     """True if DuckDB finds the least and the greatest values of a query in footers."""
     if need is None or not need.are_bounds:
         return False
-    return all(has_bounds(table, first.column) for first in need.firsts)
+    return all(has_bounds(table.scan_source, first.column) for first in need.firsts)
 
 
 def _count(query: Query, tables: Mapping[str, pads.Dataset | pa.Table]) -> int | None:
@@ -378,7 +379,7 @@ def _count(query: Query, tables: Mapping[str, pads.Dataset | pa.Table]) -> int |
     for scan in query.scans:
         table = tables[scan.table]
         if scan.need is not None and scan.need.is_number and isinstance(table, Dataset):
-            is_whole = not table._cache.options.looks_for_damage
+            is_whole = not table.scan_source.options.looks_for_damage
             return table.count_rows(scan.filter) if is_whole else None
     return None
 
@@ -386,7 +387,9 @@ def _count(query: Query, tables: Mapping[str, pads.Dataset | pa.Table]) -> int |
 def _is_in_pages(table: WatchedDataset, first: First) -> bool:
     """True if a page index tells where the first rows are: of floats, NaN may be anywhere."""
     is_floating = pa.types.is_floating(table.schema.field(first.column).type)
-    return not (is_floating and first.descending) and has_page_index(table, first.column)
+    return not (is_floating and first.descending) and has_page_index(
+        table.scan_source, first.column
+    )
 
 
 def _first(

@@ -44,11 +44,13 @@ def whole_scan(data: Dataset, schema: polars.Schema) -> polars.LazyFrame | None:
 
     None if indexes may skip rows, or if Polars may give other rows than our reader.
     """
-    if data._cache.options.reader == "auto":
-        if data._cache.catalog is not None or len(data._files) > MAX_FILES:
+    if data.scan_source.options.reader == "auto":
+        if data.scan_source.catalog is not None or len(data.scan_source.files) > MAX_FILES:
             return None
         try:
-            if may_skip_pages([data._cache.get(file.path) for file in data._files]):
+            if may_skip_pages(
+                [data.scan_source.cache.get(file.path) for file in data.scan_source.files]
+            ):
                 return None
         except (IntarsiaError, OSError):  # the scan reports it
             return None
@@ -69,14 +71,14 @@ class KnownScans:
         if scan is None:
             return None
         try:
-            current = [data._cache.get(file.path) for file in data._files]
+            current = [data.scan_source.cache.get(file.path) for file in data.scan_source.files]
         except (IntarsiaError, OSError):  # the scan reports it
             return None
         return scan if all(map(operator.is_, current, files)) else None
 
     def keep(self, data: Dataset, scan: polars.LazyFrame) -> None:
         """Remember the scan of a data set, for files as they were opened last."""
-        files = [data._cache.as_opened(file.path) for file in data._files]
+        files = [data.scan_source.cache.as_opened(file.path) for file in data.scan_source.files]
         self._scans[data] = files, scan
 
 
@@ -155,11 +157,11 @@ def handed_over(
     import polars
 
     try:
-        found = hand_over(data, columns, filter_, limit, expects_nan=True, units=_UNITS)
+        found = hand_over(data.scan_source, columns, filter_, limit, expects_nan=True, units=_UNITS)
         if isinstance(found, str):
             return None
         names = [name for name in columns if name not in found.folder_keys]
-        files = (data._cache.as_opened(path) for path in found.files)
+        files = (data.scan_source.cache.as_opened(path) for path in found.files)
         return found if all(_has_types(file, names, schema) for file in files) else None
     except (IntarsiaError, polars.exceptions.PolarsError, OSError):  # our reader reports it
         return None
@@ -195,7 +197,7 @@ def frames_of(
             frame = ask(scan_of(part, schema)).collect()
         except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
             raise NotReadError from error
-        if not is_current(data, handed):
+        if not is_current(data.scan_source, handed):
             raise NotReadError
         yield frame
 
@@ -204,7 +206,7 @@ def _parts(data: Dataset, handed: HandOver) -> Iterator[HandOver]:
     """Yields ``handed``, some files at a time: ``_ROWS_AT_A_TIME`` rows at most, or one file."""
     files, num_rows = list[str](), 0
     for path in handed.files:
-        more = data._cache.as_opened(path).num_rows
+        more = data.scan_source.cache.as_opened(path).num_rows
         if files and num_rows + more > _ROWS_AT_A_TIME:
             yield replace(handed, files=tuple(files))
             files, num_rows = [], 0

@@ -142,7 +142,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         found, root = self._place.filesystem, self._place.root
         source = open_dataset(found, paths, root, folders, self._schema, FILES)
         for path in paths if any(map(holds_variant, self._output)) else ():
-            check_whole(source._cache.as_opened(path), self._output)
+            check_whole(source.scan_source.cache.as_opened(path), self._output)
         for batch in source.to_batches(self._columns, filter=partition.where):
             found = as_output(pa.Table.from_batches([batch]), self._output)
             yield from held_to(found.to_batches(), self._given)

@@ -21,20 +21,20 @@ class Source:
     @property
     def files(self) -> tuple[str, ...]:
         """The paths of all files."""
-        return tuple(file.path for file in self.data._files)
+        return tuple(file.path for file in self.data.scan_source.files)
 
     def opened(self, path: str) -> OpenedFile:
         """One of its files; opened once for whatever is asked of it."""
-        return self.data._cache.get(path)
+        return self.data.scan_source.cache.get(path)
 
     def lease(self, path: str) -> Lease:
         """As ``opened``, without waiting to hear whether the file was replaced."""
-        return self.data._cache.lease(path)
+        return self.data.scan_source.cache.lease(path)
 
     @property
     def is_far(self) -> bool:
         """Are its files not on a local disk?"""
-        return not self.data._cache.is_local
+        return not self.data.scan_source.cache.is_local
 
     def constants(self, path: str) -> dict[str, pa.Scalar]:
         """The columns that the folder of a file fixes."""
@@ -42,4 +42,4 @@ class Source:
 
     @cached_property
     def _constants(self) -> dict[str, dict[str, pa.Scalar]]:
-        return {file.path: dict(file.constants) for file in self.data._files}
+        return {file.path: dict(file.constants) for file in self.data.scan_source.files}

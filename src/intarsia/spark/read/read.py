@@ -228,7 +228,7 @@ def opened(
     if stated is not None:
         check_keys(folders.schema)
     made = open_dataset(found, files, base, folders, form=FILES)
-    cache = made._cache
+    cache = made.scan_source.cache
     cache.places = places_of(found, sidecar)
     plain = _as_in_spark(made.schema, partial(cache.as_opened, files[0]))
     if merge_schema:
@@ -239,7 +239,7 @@ def opened(
     if plain != made.schema:
         plain = plain.with_metadata(made.schema.metadata)
         made = open_dataset(found, files, base, folders, plain, FILES)
-        made._cache = cache
+        made.scan_source = made.scan_source.with_cache(cache)
     root = root_of(found, path, files)
     cache.catalog = catalog_of(found, root, cache.options, seen, catalog)
     return made

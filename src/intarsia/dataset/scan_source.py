@@ -1,0 +1,76 @@
+"""``ScanSource``: the files of a data set, and how they are opened and read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.fs as pafs
+
+from intarsia.catalog.catalog import Catalog
+from intarsia.dataset.partition_values import folder_constants
+from intarsia.file.read_options import ReadOptions
+from intarsia.scan.files.file_cache import FileCache
+from intarsia.scan.files.file_pruning import File, files_left
+from intarsia.scan.request import FilterLike, Request, expression_of
+from intarsia.scan.scan import Part
+from intarsia.threads import each_in_one_thread
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ScanSource:
+    """The files that scans of a data set read, and what they have in common.
+
+    A data set and its fragments share the cache, so each file is opened once for all of them.
+    """
+
+    files: Sequence[File]
+    schema: pa.Schema
+    filesystem: pafs.FileSystem
+    cache: FileCache
+    filter: pc.Expression | None = None
+    """The data set's own filter, which applies to every scan of it."""
+
+    @classmethod
+    def of(
+        cls,
+        fragments: Sequence[pads.Fragment],
+        schema: pa.Schema,
+        filesystem: pafs.FileSystem,
+        cache: FileCache,
+    ) -> ScanSource:
+        """Returns the source for the files of pyarrow's fragments, without a filter."""
+        files = [File(f.path, folder_constants(f, schema)) for f in fragments]
+        return cls(files, schema, filesystem, cache)
+
+    @property
+    def options(self) -> ReadOptions:
+        """How the files are read."""
+        return self.cache.options
+
+    @property
+    def catalog(self) -> Catalog | None:
+        """What is known of the files without opening them. None without a catalog."""
+        return self.cache.catalog
+
+    def with_cache(self, cache: FileCache) -> ScanSource:
+        """Returns the same source, whose files ``cache`` opens."""
+        return replace(self, cache=cache)
+
+    def filter_with(self, filter_: FilterLike) -> pc.Expression | None:
+        """Returns the filter of a scan: ``filter_`` and the data set's own. Either may be None.
+
+        Raises as ``expression_of`` does.
+        """
+        condition = expression_of(filter_, self.schema)
+        if condition is None or self.filter is None:
+            return self.filter if condition is None else condition
+        return self.filter & condition
+
+    def parts(self, request: Request, *, use_threads: bool = True) -> Iterator[Part]:
+        """Yields the parts of a scan: the files in which rows may match."""
+        parts = (candidate.part for candidate in files_left(self.cache, self.files, request))
+        return parts if use_threads else each_in_one_thread(parts)
