@@ -15,7 +15,7 @@ import pytest
 from crafted import data_page, data_page_v2, dictionary_page, of_pages
 
 import intarsia as ia
-from intarsia.dataset import dataset as dataset_module
+from intarsia.dataset import row_count_check
 from intarsia.parquet.metadata import Encoding, PageHeader, PageType
 from intarsia.parquet.thrift import encode
 
@@ -213,7 +213,7 @@ def test_files_that_lack_rows_are_read_between_others(lake, read, held, monkeypa
     paths, lists = lake
     wanted = [row for rows in lists for row in rows]
     if not held:
-        monkeypatch.setattr(dataset_module, "MAX_HELD_FILE_BYTES", 0)
+        monkeypatch.setattr(row_count_check, "MAX_HELD_FILE_BYTES", 0)
     for options in ({}, {"batch_size": 1}, {"use_threads": False}):
         assert read(ia.dataset(paths), ["l"], **options)["l"].to_pylist() == wanted
 

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.dataset import dataset, row_numbers
+from intarsia.dataset import page_scan, row_numbers
 from intarsia.dataset.fragment import pyarrows
 from intarsia.scan.files import small_file_reader
 
@@ -707,7 +707,7 @@ def test_a_scan_is_closed_where_a_computed_column_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed: list[bool] = []
-    real = dataset.scan
+    real = page_scan.scan
 
     def watched(*parts: Any, **options: Any) -> Iterator[pa.Table]:
         try:
@@ -715,7 +715,7 @@ def test_a_scan_is_closed_where_a_computed_column_fails(
         finally:
             closed.append(True)
 
-    monkeypatch.setattr(dataset, "scan", watched)
+    monkeypatch.setattr(page_scan, "scan", watched)
     pq.write_table(pa.table({"b": pa.array([b"\xff"])}), tmp_path / "a")
     with pytest.raises(pa.ArrowInvalid) as failed:
         ia.dataset(tmp_path / "a").to_table(columns={"s": field("b").cast(pa.string())})

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.dataset import dataset as dataset_module
+from intarsia.dataset import pyarrow_scan
 from intarsia.dataset.pyarrow_scan import whole_scan
 from intarsia.dataset.request_builder import request_of
 from intarsia.errors import FormatError
@@ -41,13 +41,13 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def counts(monkeypatch):
     """What pyarrow's own scans have counted."""
-    found, original = [], dataset_module.count_by_pyarrow
+    found, original = [], pyarrow_scan.count_by_pyarrow
 
     def counting(*args):
         found.append(original(*args))
         return found[-1]
 
-    monkeypatch.setattr(dataset_module, "count_by_pyarrow", counting)
+    monkeypatch.setattr(pyarrow_scan, "count_by_pyarrow", counting)
     return found
 
 
@@ -156,13 +156,13 @@ def test_a_replaced_file_is_read_anew(tmp_path, folder):
 @pytest.fixture
 def tables(monkeypatch):
     """The tables that pyarrow's own scans were asked for: None where our reader was faster."""
-    found, original = [], dataset_module.table_by_pyarrow
+    found, original = [], pyarrow_scan.table_by_pyarrow
 
     def reading(*args):
         found.append(original(*args))
         return found[-1]
 
-    monkeypatch.setattr(dataset_module, "table_by_pyarrow", reading)
+    monkeypatch.setattr(pyarrow_scan, "table_by_pyarrow", reading)
     return found
 
 

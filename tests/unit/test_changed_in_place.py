@@ -168,7 +168,7 @@ def test_rows_by_number_are_of_the_file_that_was_counted(tmp_path, monkeypatch):
     pq.write_table(table, tmp_path / "a.parquet")
     pq.write_table(table.slice(50), tmp_path / "b.parquet")
     data = ia.dataset(tmp_path)
-    counted = dataset_module.parts_at
+    counted = dataset_module.parts_together
 
     def replaced_meanwhile(*arguments):
         found = list(counted(*arguments))
@@ -176,7 +176,7 @@ def test_rows_by_number_are_of_the_file_that_was_counted(tmp_path, monkeypatch):
         os.replace(tmp_path / "new", tmp_path / "a.parquet")
         return iter(found)
 
-    monkeypatch.setattr(dataset_module, "parts_at", replaced_meanwhile)
+    monkeypatch.setattr(dataset_module, "parts_together", replaced_meanwhile)
     assert data.take([1, 99, 120])["id"].to_pylist() == [1, 99, 70]
 
 

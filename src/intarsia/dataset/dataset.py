@@ -7,13 +7,11 @@ here.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
@@ -22,46 +20,45 @@ import pyarrow.fs as pafs
 from intarsia import memory
 from intarsia.catalog.catalog import Catalog
 from intarsia.dataset.batch_stream import scanner_of
-from intarsia.dataset.engine_hand_over import HandOver, hand_over
-from intarsia.dataset.explain import explain_files, plan_files, plan_files_left
+from intarsia.dataset.explain import explain_query, plan_files, plan_files_left, planned_request
 from intarsia.dataset.footer_freshness import Footers
-from intarsia.dataset.fragment import PlannedFragment, check_is_whole, pyarrows, unread
-from intarsia.dataset.partition_check import check_folders
-from intarsia.dataset.pyarrow_columns import special_scan
-from intarsia.dataset.pyarrow_options import check_counts, check_scan_options
-from intarsia.dataset.pyarrow_scan import (
-    WholeScan,
-    are_mostly_left,
-    count_by_pyarrow,
-    match_in_most,
-    table_by_pyarrow,
-    whole_scan,
+from intarsia.dataset.fragment import (
+    PlannedFragment,
+    check_is_whole,
+    fragments_left,
+    pyarrows,
+    unread,
 )
-from intarsia.dataset.record_batches import batches_of, or_empty
+from intarsia.dataset.page_scan import needs_page_reader, parts_from, scan_pages
+from intarsia.dataset.pyarrow_choice import must_read_pages, pyarrow_may_scan
+from intarsia.dataset.pyarrow_columns import special_scan
+from intarsia.dataset.pyarrow_options import check_counts, check_scan_options, verifies_checksums
+from intarsia.dataset.pyarrow_scan import (
+    count_matching,
+    reads_stored_columns,
+    table_of_matching,
+)
+from intarsia.dataset.record_batches import as_table, batches_of, or_empty
 from intarsia.dataset.request_builder import (
     Columns,
     asked,
     check_columns,
     check_is_pyarrows,
-    computes_with_other_types,
-    confuses_pyarrow,
-    expressions_of,
     is_special,
     request_of,
 )
 from intarsia.dataset.row_count_check import (
     FAILURES,
-    MAX_HELD_FILE_BYTES,
-    begins_complete,
-    completed,
+    completed_scan,
+    fits_in_memory,
     has_repeated,
-    may_stop_unseen,
-    num_rows,
-    of_whole_files,
+    may_miss_rows,
+    naming_damage,
     shortage,
 )
-from intarsia.dataset.row_numbers import check_within, parts_at, parts_together, row_numbers
+from intarsia.dataset.row_numbers import check_within, parts_together, row_numbers
 from intarsia.dataset.scan_source import ScanSource
+from intarsia.dataset.take import take_rows
 from intarsia.deadline import (
     Stop,
     active,
@@ -73,28 +70,22 @@ from intarsia.deadline import (
     time_limited,
 )
 from intarsia.errors import public
-from intarsia.expr.evaluate import needs_evaluation, unused
 from intarsia.expr.filterable_types import filterable_schema, restorer_of, taken
 from intarsia.file.corrupt_rows import CorruptData
-from intarsia.file.open_file import of_one_version, until_whole
+from intarsia.file.open_file import until_whole
 from intarsia.file.read_options import ReadOptions
 from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.directory import without_pointer
-from intarsia.io.storage import gap_bytes
 from intarsia.plan.explanation import Explanation
 from intarsia.plan.plan import Plan
 from intarsia.redaction import shown_redacted
-from intarsia.row_ranges import Int64Array, RowRanges
+from intarsia.row_ranges import RowRanges
 from intarsia.scan.count import count_rows
-from intarsia.scan.file_planner import plan_rows
 from intarsia.scan.files.file_cache import FileCache
-from intarsia.scan.files.file_pruning import files_left
-from intarsia.scan.integrity.oversized_pages import fitting
-from intarsia.scan.request import ROW_NUMBER, FilterLike, Request, expression_of, without_rows
-from intarsia.scan.scan import Part, scan
+from intarsia.scan.request import FilterLike, expression_of, without_rows
+from intarsia.scan.scan import Part
 
 _BATCH_ROWS = 131_072
-_PLACE = "__intarsia_place"
 
 
 @shown_redacted
@@ -113,7 +104,6 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     scan_source: ScanSource
     """The files, and how scans open and read them."""
     _partitioning: Any
-    _confuses_pyarrow: bool
     _scans_once = False
     """True if every scanner is consumed once: then each can be compared with the footers."""
 
@@ -147,7 +137,6 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         self.scan_source = source
         self._footers = Footers()
         self._partitioning = None
-        self._confuses_pyarrow = confuses_pyarrow(schema)
 
     def __repr__(self) -> str:
         files = self.scan_source.files
@@ -178,33 +167,10 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         self.scan_source = replace(self.scan_source, filter=condition)
 
     @property
-    def _is_all_ours(self) -> bool:
-        """Is something asked of every scan that pyarrow's own does not do?"""
-        options = self.scan_source.options
-        is_asked = options.looks_for_damage or options.page_size_limit is not None
-        return is_asked or self._confuses_pyarrow
-
-    @property
     def _is_pyarrows(self) -> bool:
-        """True if pyarrow may scan by itself, by the footers that it keeps.
-
-        Raises ``FormatError`` if a footer contradicts the file's folder.
-        """
-        if self._is_all_ours or memory.is_limited():
-            return False
-        if not self._footers.are_of(self.files, self.filesystem):
-            return False
-        if not any(file.constants for file in self.scan_source.files):
-            return True
-        if self.scan_source.cache.is_local and not self._footers.agree:
-            check_folders(
-                self._get_fragments(None),
-                self.scan_source.files,
-                self.scan_source.cache,
-                self.schema,
-            )
-            self._footers.agree = True
-        return self.scan_source.cache.is_local
+        """True if pyarrow may scan by itself. Raises as ``pyarrow_may_scan`` does."""
+        get_fragments = partial(self._get_fragments, None)
+        return pyarrow_may_scan(self.scan_source, self._footers, get_fragments)
 
     @classmethod
     def _of_source(cls, fragments: Sequence[pads.Fragment], source: ScanSource) -> Dataset:
@@ -310,27 +276,14 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         pyarrow that take fragments, as ``Scanner.from_fragment`` does, need their
         ``pyarrow_fragment``. Raises ``ValueError`` on a filtered data set.
         """
+        source = self.scan_source
         fragments = super().get_fragments()
         is_known = self._footers.are_of(self.files, self.filesystem)
-        if filter is None and not self._is_all_ours:
-            for fragment in fragments:
-                yield self._planned(fragment if is_known else unread(fragment))
-            return
-        request = request_of(self.schema, [], expression_of(filter, self.schema))
-        by_file = {
-            id(file): f for f, file in zip(list(fragments), self.scan_source.files, strict=True)
-        }
-        for file, part in files_left(self.scan_source.cache, self.scan_source.files, request):
-            plan = partial(
-                plan_rows, pruning=request.pruning, constants=file.constants, schema=self.schema
-            )
-            if of_one_version(part.get, plan).rows:
-                fragment = by_file[id(file)]
-                yield self._planned(fragment if is_known else unread(fragment))
-        self.scan_source.cache.health.tell()
-
-    def _planned(self, fragment: pads.ParquetFileFragment) -> PlannedFragment:
-        return PlannedFragment(fragment, self.scan_source, type(self)._of_source)
+        if filter is not None or must_read_pages(source):
+            fragments = fragments_left(source, fragments, filter)
+        for fragment in fragments:
+            own = fragment if is_known else unread(fragment)
+            yield PlannedFragment(own, source, type(self)._of_source)
 
     # --- scanning -------------------------------------------------------------------------------
 
@@ -416,7 +369,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             scan = self._rest(0, columns, options)
             if scan is None:
                 raise error
-        return _as_one(*scan)
+        return as_table(*scan)
 
     def to_batches(
         self,
@@ -463,7 +416,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         scan = self._scan(columns, filter, options, limit=int(num_rows))
         if scan is None:
             return super().head(num_rows, columns, expression_of(filter, self.schema), **options)
-        return _as_one(*scan)
+        return as_table(*scan)
 
     @time_limited("reading")
     def take(
@@ -482,50 +435,28 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         the files: those of damaged pages, where these are skipped, are left out. Raises
         ``IndexError`` for an index that is not there; otherwise as ``row_numbers`` does.
         """
-        wanted = row_numbers(indices)
-        source = self._as_asked(options)
+        numbers = row_numbers(indices)
+        source = self._with_checksums(options)
         if source is not self:
             return source.take(indices, columns, filter, **options)
         check_scan_options(options)
         if self.scan_source.filter_with(filter) is not None or is_special(columns, self.schema):
             found = self.to_table(columns, filter, **options)
-            check_within(wanted, found.num_rows)
-            return taken(found, pa.array(wanted))
+            check_within(numbers, found.num_rows)
+            return taken(found, pa.array(numbers))
         # Where a file was replaced, the rows of all files after it have other numbers by now.
-        return until_whole(repr(self), partial(self._taken, wanted, columns, options))
+        scan_rows = partial(self._scan_rows, options=options)
+        return until_whole(
+            repr(self), partial(take_rows, self.scan_source, scan_rows, numbers, columns)
+        )
 
-    def _taken(self, wanted: Int64Array, columns: Columns, options: Mapping[str, Any]) -> pa.Table:
-        """The rows at ``wanted``, in that order. Raises ``FileReplaced``."""
-        distinct, places = np.unique(wanted, return_inverse=True)
-        rows = RowRanges.from_rows(distinct)
-        if self.scan_source.options.skips_corrupt:
-            return self._take_what_is_left(wanted, rows, columns, options)
-        scan = self._scan(columns, None, options, rows=rows)
+    def _scan_rows(
+        self, columns: Columns, *, options: Mapping[str, Any], **selection: Any
+    ) -> tuple[pa.Schema, Iterable[pa.Table]]:
+        """A scan by page, of the rows, the parts or the limit that ``selection`` names."""
+        scan = self._scan(columns, None, options, **selection)
         assert scan is not None
-        return taken(_as_one(*scan), pa.array(places))
-
-    def _take_what_is_left(
-        self, wanted: Int64Array, rows: RowRanges, columns: Columns, options: Mapping[str, Any]
-    ) -> pa.Table:
-        """The rows at ``wanted`` that can be read, in that order, each by its number."""
-        numbered: Columns
-        if isinstance(columns, dict):
-            numbered = columns | {unused(_PLACE, columns): pc.field(ROW_NUMBER)}
-        else:
-            numbered = [*(self.schema.names if columns is None else columns), ROW_NUMBER]
-        tables, numbers = [], []
-        for start, part in parts_at(self.scan_source.cache, self.scan_source.files, rows):
-            scan = self._scan(numbered, None, options, parts=[part])
-            assert scan is not None
-            table = _as_one(*scan)
-            last = table.num_columns - 1
-            numbers.append(table.column(last).to_numpy() + start)
-            tables.append(table.remove_column(last))
-        if not tables:
-            return self.head(0, columns, **options)
-        found = np.concatenate(numbers)
-        places = np.searchsorted(found, wanted[np.isin(wanted, found)])
-        return taken(pa.concat_tables(tables), pa.array(places))
+        return scan
 
     @time_limited("counting rows of")
     def count_rows(
@@ -545,53 +476,25 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         check_scan_options(options)
         wanted = self.scan_source.filter_with(filter)
         if wanted is None and self._is_pyarrows:
-            with self._naming(options):
+            with naming_damage(partial(self._rest, 0, [], options)):
                 return int(self._pyarrows([], options).count_rows())
         request = request_of(self.schema, [], wanted)
         use_threads = options.get("use_threads", True)
-        is_far, source = not self.scan_source.cache.is_local, self._as_asked(options)
-        by_pyarrow = source._count_by_pyarrow(request) if use_threads else None
-        if by_pyarrow is not None:
-            return by_pyarrow
-        parts = source.scan_source.parts(request, use_threads=use_threads)
-        found = count_rows(parts, request, use_threads=use_threads, is_far=is_far)
-        source.scan_source.cache.health.tell()
-        return found
+        checked = self._with_checksums(options)
+        source = checked.scan_source
+        if use_threads and wanted is not None and checked._may_filter_by_pyarrow:
+            count = count_matching(checked, source, request)
+            if count is not None:
+                return count
+        parts = source.parts(request, use_threads=use_threads)
+        is_far = not source.cache.is_local
+        count = count_rows(parts, request, use_threads=use_threads, is_far=is_far)
+        source.cache.health.tell()
+        return count
 
-    def _count_by_pyarrow(self, request: Request) -> int | None:
-        """The number of matching rows by pyarrow's own scan; None if our reader is to count."""
-        if request.filter is None or not self._may_be_pyarrows():
-            return None
-        if not are_mostly_left(self.scan_source, request):
-            return None
-        planned = self._whole_scan(request)
-        if planned is None:
-            return None
-        return count_by_pyarrow(self, self._fragments_by_file(), planned, request)
-
-    def _table_by_pyarrow(self, request: Request) -> pa.Table | None:
-        """The matching rows by pyarrow's own scan; None if our reader is to read them."""
-        if not request.columns or not set(request.columns) <= set(self.schema.names):
-            return None
-        if not (self._may_be_pyarrows() and match_in_most(self.scan_source, request)):
-            return None
-        planned = self._whole_scan(request)
-        if planned is None:
-            return None
-        return table_by_pyarrow(self, self._fragments_by_file(), planned, request)
-
-    def _may_be_pyarrows(self) -> bool:
+    @property
+    def _may_filter_by_pyarrow(self) -> bool:
         return self.scan_source.options.reader != "pages" and self._is_pyarrows
-
-    def _whole_scan(self, request: Request) -> WholeScan | None:
-        planned = whole_scan(self.scan_source, request)
-        self.scan_source.cache.health.tell()
-        return planned
-
-    def _fragments_by_file(self) -> dict[int, pads.ParquetFileFragment]:
-        """pyarrow's fragments, by the ``id`` of their ``File``."""
-        by_file = zip(self.scan_source.files, self._get_fragments(None), strict=True)
-        return {id(file): fragment for file, fragment in by_file}
 
     def _scanner_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """As in pyarrow, which calls this for each of its own scans. Raises as ``check_counts``."""
@@ -617,61 +520,46 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         numbers.
         """
         check_scan_options(options)
-        wanted = self.scan_source.filter_with(filter_)
+        source = self.scan_source
+        wanted = source.filter_with(filter_)
         check_columns(self.schema, columns)
-        by_page = any(one is not None for one in (wanted, limit, parts, rows))
         if is_special(columns, self.schema):
-            limited = self.scan_source.options.page_size_limit is not None
+            limited = source.options.page_size_limit is not None
             check_is_pyarrows(columns, wanted, limited=limited)
             if wanted is None:
                 return None
-            schema, tables = special_scan(self._unfiltered(), columns, wanted, limit, dict(options))
-            give = restorer_of(self.schema)
-            return give(without_rows(schema)).schema, map(give, tables)
-        by_page = by_page or ROW_NUMBER in (columns or ())
-        by_page = by_page or any(map(needs_evaluation, expressions_of(columns)))
-        by_page = by_page or computes_with_other_types(columns, self.schema)
-        if in_batches and not by_page and self._may_stop_unseen(columns):
-            by_page = not self._can_be_held
+            unfiltered = self.wrap(self)
+            unfiltered._set_filter(None)
+            return special_scan(unfiltered, columns, wanted, limit, dict(options))
+        by_page = any(one is not None for one in (wanted, limit, parts, rows))
+        by_page = by_page or needs_page_reader(columns, self.schema)
+        if in_batches and not by_page and may_miss_rows(source, columns):
+            by_page = not fits_in_memory(source)
         if not by_page and self._is_pyarrows:
             return None
+        checked = self._with_checksums(options)
+        source = checked.scan_source
         request, project = asked(self.schema, columns, wanted)
         use_threads = options.get("use_threads", True)
-        source = self._as_asked(options)
-        if rows is not None:
-            parts = parts_together(self.scan_source.cache, self.scan_source.files, rows, request)
         schema = project(without_rows(request.output)).schema
         is_whole = not in_batches and all(one is None for one in (limit, parts, rows))
-        if is_whole and wanted is not None and use_threads and not isinstance(columns, dict):
-            found = source._table_by_pyarrow(request)
+        is_simple = wanted is not None and use_threads and not isinstance(columns, dict)
+        if is_whole and is_simple and reads_stored_columns(source, request):
+            found = None
+            if checked._may_filter_by_pyarrow:
+                found = table_of_matching(checked, source, request)
             if found is not None:
                 return schema, [project(found)]
-        tables = scan(
-            source.scan_source.parts(request, use_threads=use_threads) if parts is None else parts,
-            request,
-            limit=limit,
-            use_threads=use_threads,
-            is_far=not self.scan_source.cache.is_local,
+        if rows is not None:
+            parts = parts_together(source.cache, source.files, rows, request)
+        tables = scan_pages(
+            source, request, project, parts=parts, limit=limit, use_threads=use_threads
         )
-        return schema, _then(tables, project, source.scan_source.cache.health.tell)
+        return schema, tables
 
     def _pyarrows(self, columns: Columns, options: Mapping[str, Any]) -> pads.Scanner:
         """Returns pyarrow's own scanner, without a filter."""
         return pads.FileSystemDataset.scanner(self, columns, **options)
-
-    def _may_stop_unseen(self, columns: Columns) -> bool:
-        """True if pyarrow may leave rows of ``columns`` out and not notice in batches."""
-        constants = {name for file in self.scan_source.files for name in file.constants}
-        return may_stop_unseen(self.schema, columns, constants)
-
-    @property
-    def _can_be_held(self) -> bool:
-        """True if all rows of a file fit in memory, and files are told apart by their paths."""
-        paths = self.files
-        if not self.scan_source.cache.is_local or len(set(paths)) < len(paths):
-            return False
-        sizes = (info.size or 0 for info in self.filesystem.get_file_info(paths))
-        return max(sizes, default=0) <= MAX_HELD_FILE_BYTES
 
     def _completed(
         self, scanner: pads.Scanner, columns: Columns, options: Mapping[str, Any]
@@ -683,18 +571,9 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             size = options.get("batch_size", _BATCH_ROWS)
             return None if scan is None else batches_of(scan[1], size)
 
-        def rest_if_complete(given: int) -> Iterator[pa.RecordBatch] | None:
-            fragments = self._get_fragments(None)
-            is_complete = not given or begins_complete(fragments, self.schema, columns, given)
-            return rest(given) if is_complete else None
-
-        fragments = partial(self._get_fragments, None)
-        with self._naming(options):
-            if self._may_stop_unseen(columns) and self._can_be_held:
-                whole = of_whole_files(scanner.scan_batches(), fragments())
-                yield from completed(whole, fragments, rest)
-            else:
-                yield from completed(scanner.to_batches(), fragments, rest_if_complete)
+        get_fragments = partial(self._get_fragments, None)
+        with naming_damage(partial(self._rest, 0, [], options)):
+            yield from completed_scan(self.scan_source, scanner, columns, get_fragments, rest)
 
     def _rest(
         self, given: int, columns: Columns, options: Mapping[str, Any]
@@ -703,45 +582,17 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
         None for columns that only pyarrow's scan knows.
         """
-        source = self._as_asked(options)
-        request, use_threads = request_of(self.schema, [], None), options.get("use_threads", True)
-        parts = source.scan_source.parts(request, use_threads=use_threads)
-        if given:
-            total = num_rows(self._get_fragments(None))
-            rows = RowRanges.all(total).clip(given, total)
-            parts = (
-                part for _, part in parts_at(source.scan_source.cache, self.scan_source.files, rows)
-            )
+        source = self._with_checksums(options).scan_source
+        fragments, use_threads = self._get_fragments(None), options.get("use_threads", True)
+        parts = parts_from(source, given, fragments, use_threads=use_threads)
         return self._scan(columns, None, options, parts=parts)
 
-    @contextlib.contextmanager
-    def _naming(self, options: Mapping[str, Any]) -> Iterator[None]:
-        """What pyarrow cannot read of files is tried by page, which tells where it is."""
-        try:
-            yield
-        except FAILURES:
-            scan = self._rest(0, [], options)
-            for _ in scan[1] if scan else ():
-                pass
-            raise
-
-    def _unfiltered(self) -> Dataset:
-        made = self.wrap(self)
-        made._set_filter(None)
-        return made
-
-    def _as_asked(self, options: Mapping[str, Any]) -> Dataset:
-        """This data set, which compares checksums where a scan's ``fragment_scan_options`` say so.
+    def _with_checksums(self, options: Mapping[str, Any]) -> Dataset:
+        """This data set, which compares checksums if a scan's ``fragment_scan_options`` say so.
 
         Raises ``TypeError`` for options of other formats.
         """
-        asked_of = options.get("fragment_scan_options")
-        if asked_of is None:
-            return self
-        if not isinstance(asked_of, pads.ParquetFragmentScanOptions):
-            kind = type(asked_of).__name__
-            raise TypeError(f"fragment_scan_options are ParquetFragmentScanOptions, not {kind}")
-        is_checked = asked_of.page_checksum_verification
+        is_checked = verifies_checksums(options)
         return self.with_options(page_checksum_verification=True) if is_checked else self
 
     # --- planning -------------------------------------------------------------------------------
@@ -757,21 +608,12 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         plan's bytes are those of the candidate rows in all columns involved; a scan reads the
         filter's columns first, and less of the rest.
         """
-        request = self._planned_request(columns, filter)
-        plan = plan_files(
-            self.scan_source.cache, self.scan_source.files, request, gap_bytes(self.filesystem)
-        )
-        self.scan_source.cache.health.tell()
-        return plan
+        return plan_files(self.scan_source, planned_request(self.scan_source, columns, filter))
 
     def plan_of_left(self, columns: Sequence[str], filter_: pc.Expression | None) -> Plan:
         """As ``plan``, of the files that are left, where what it would be of all is not asked."""
-        request = self._planned_request(columns, filter_)
-        plan = plan_files_left(
-            self.scan_source.cache, self.scan_source.files, request, gap_bytes(self.filesystem)
-        )
-        self.scan_source.cache.health.tell()
-        return plan
+        request = planned_request(self.scan_source, columns, filter_)
+        return plan_files_left(self.scan_source, request)
 
     def explain(
         self,
@@ -789,26 +631,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         in which rows are left the accounts are to tell where all pages are, for pictures.
         ``Explanation.reader`` says which reader an engine such as DuckDB would use.
         """
-        request = self._planned_request(columns, filter)
-        gap = gap_bytes(self.filesystem)
-        told = filter if isinstance(filter, str) and self.scan_source.filter is None else None
-        cache = self.scan_source.cache.anew()
-        explained = explain_files(cache, self.scan_source.files, request, gap, analyze, maps, told)
-        condition = None if request.filter is None else request.filter.condition.expression
-        handed = hand_over(self.scan_source, request.all_columns, condition)
-        self.scan_source.cache.health.tell()
-        if isinstance(handed, HandOver):
-            return replace(explained, reader="engine", reason=handed.reason)
-        return replace(explained, reader="pages", reason=handed)
-
-    def _planned_request(self, columns: Columns, filter_: FilterLike) -> Request:
-        return asked(self.schema, columns, self.scan_source.filter_with(filter_)).request
-
-
-def _as_one(schema: pa.Schema, tables: Iterable[pa.Table]) -> pa.Table:
-    if isinstance(tables, list) and len(tables) == 1:  # pyarrow's own scan, of flat columns
-        return tables[0]
-    return pa.Table.from_batches(list(batches_of(fitting(tables))), schema)
+        return explain_query(self.scan_source, columns, filter, analyze=analyze, maps=maps)
 
 
 def _table_of(scanner: pads.Scanner) -> pa.Table:
@@ -822,15 +645,6 @@ def _table_of(scanner: pads.Scanner) -> pa.Table:
 def _in_time(stop: Stop, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     with telling_of(stop):
         yield from each_active(stop, batches)
-
-
-def _then(
-    tables: Generator[pa.Table], change: Callable[[pa.Table], pa.Table], action: Callable[[], None]
-) -> Generator[pa.Table]:
-    """Each of ``tables``, changed, and ``action`` once all of them were taken."""
-    with contextlib.closing(tables):  # at once, where a change fails
-        yield from map(change, tables)
-    action()
 
 
 def _evaluated(data: pads.Dataset) -> pads.Dataset:

@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from intarsia.dataset.engine_hand_over import HandOver, hand_over
 from intarsia.dataset.explain_accounts import account_of, read_of
+from intarsia.dataset.request_builder import Columns, asked
+from intarsia.dataset.scan_source import ScanSource
 from intarsia.expr.tree import shown
 from intarsia.file.byte_map import map_of
 from intarsia.file.open_file import OpenedFile, of_one_version, until_whole
+from intarsia.io.storage import gap_bytes
 from intarsia.plan.explanation import Explanation
 from intarsia.plan.file_account import FileAccount
 from intarsia.plan.plan import FilePlan, Plan, Step
@@ -19,16 +23,22 @@ from intarsia.scan.file_planner import folder_might_match, plan_rows
 from intarsia.scan.files.file_cache import FileCache
 from intarsia.scan.files.file_pruning import File, Kept, each_of, files_left, in_folders
 from intarsia.scan.read_estimate import plan_reads
-from intarsia.scan.request import Request
+from intarsia.scan.request import FilterLike, Request
 from intarsia.scan.schema_adapter import roots_to_read
 from intarsia.scan.unit_reader import Trend
 
 
-def plan_files(cache: FileCache, files: Sequence[File], request: Request, gap: int) -> Plan:
-    """The plan of ``files``, less those of folders that cannot match, which are not opened.
+def planned_request(source: ScanSource, columns: Columns, filter_: FilterLike) -> Request:
+    """Returns the request for a query, with the data set's own filter."""
+    return asked(source.schema, columns, source.filter_with(filter_)).request
 
-    ``gap`` is how many bytes apart two ranges may be and still share a request.
+
+def plan_files(source: ScanSource, request: Request) -> Plan:
+    """The plan of all files, less those of folders that cannot match, which are not opened.
+
+    Afterwards what was noticed about the files is warned of.
     """
+    cache, gap = source.cache, gap_bytes(source.filesystem)
 
     def planned(file: File) -> FilePlan:
         def plan(opened: OpenedFile) -> FilePlan:
@@ -36,22 +46,26 @@ def plan_files(cache: FileCache, files: Sequence[File], request: Request, gap: i
 
         return of_one_version(partial(cache.lease, file.path), plan)
 
-    wanted = list(in_folders(files, request.pruning))
+    wanted = list(in_folders(source.files, request.pruning))
     left = _left(cache, wanted, request)
     plan = Plan.of(each_of(cache, (partial(planned, file) for file in left)))
     if len(left) == len(wanted):
+        cache.health.tell()
         return plan
     assert cache.catalog is not None
     kept = {file.path for file in left}
     cut = cache.catalog.figures(file for file in wanted if file.path not in kept)
+    cache.health.tell()
     return replace(plan, figures=plan.figures + cut)
 
 
-def plan_files_left(cache: FileCache, files: Sequence[File], request: Request, gap: int) -> Plan:
-    """The plan of those of ``files`` that are left: what a scan would leave out is not planned.
+def plan_files_left(source: ScanSource, request: Request) -> Plan:
+    """The plan of the files that are left: what a scan would leave out is not planned.
 
-    Figures are those of files in which rows are left, and count no pages.
+    Figures are those of files in which rows are left, and count no pages. Afterwards what was
+    noticed about the files is warned of.
     """
+    cache, gap = source.cache, gap_bytes(source.filesystem)
 
     def planned(kept: Kept) -> FilePlan | None:
         constants = kept.file.constants
@@ -65,9 +79,11 @@ def plan_files_left(cache: FileCache, files: Sequence[File], request: Request, g
 
         return of_one_version(kept.part.get, plan)
 
-    left = files_left(cache, files, replace(request, columns=()))  # none is read now
+    left = files_left(cache, source.files, replace(request, columns=()))  # none is read now
     plans = each_of(cache, (partial(planned, kept) for kept in left))
-    return Plan.of(plan for plan in plans if plan is not None)
+    plan = Plan.of(plan for plan in plans if plan is not None)
+    cache.health.tell()
+    return plan
 
 
 def _left(cache: FileCache, files: list[File], request: Request) -> list[File]:
@@ -77,14 +93,33 @@ def _left(cache: FileCache, files: list[File], request: Request) -> list[File]:
     return cache.catalog.left(files, request)
 
 
-def explain_files(
+def explain_query(
+    source: ScanSource, columns: Columns, filter_: FilterLike, *, analyze: bool, maps: int
+) -> Explanation:
+    """The explanation of a query over files that are opened afresh, and who would read them.
+
+    Afterwards what was noticed about the files is warned of.
+    """
+    request, gap = planned_request(source, columns, filter_), gap_bytes(source.filesystem)
+    told = filter_ if isinstance(filter_, str) and source.filter is None else None
+    cache = source.cache.anew()
+    explained = _explain_files(cache, source.files, request, gap, analyze, maps, told)
+    condition = None if request.filter is None else request.filter.condition.expression
+    handed = hand_over(source, request.all_columns, condition)
+    source.cache.health.tell()
+    if isinstance(handed, HandOver):
+        return replace(explained, reader="engine", reason=handed.reason)
+    return replace(explained, reader="pages", reason=handed)
+
+
+def _explain_files(
     cache: FileCache,
     files: Sequence[File],
     request: Request,
     gap: int,
     analyze: bool,
-    maps: int = 0,
-    told: str | None = None,
+    maps: int,
+    told: str | None,
 ) -> Explanation:
     """Accounts of all ``files``; with ``analyze`` each is read, one after the other.
 

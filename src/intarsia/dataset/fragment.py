@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.dataset as pads
 
 from intarsia.dataset.footer_freshness import Footers
-from intarsia.dataset.request_builder import Columns
+from intarsia.dataset.request_builder import Columns, request_of
 from intarsia.dataset.scan_source import ScanSource
 from intarsia.errors import UnsupportedError, Where
+from intarsia.file.open_file import of_one_version
 from intarsia.redaction import shown_redacted
-from intarsia.scan.request import FilterLike
+from intarsia.scan.file_planner import plan_rows
+from intarsia.scan.files.file_pruning import files_left
+from intarsia.scan.request import FilterLike, expression_of
 
 OpenFiles: TypeAlias = Callable[[Sequence[pads.Fragment], ScanSource], pads.FileSystemDataset]
 """Makes the ``Dataset`` of some fragments; it reads them as a source says."""
@@ -36,6 +40,24 @@ def check_is_whole(fragment: pads.ParquetFileFragment) -> None:
 def pyarrows(fragment: Any) -> pads.ParquetFileFragment:
     """Returns pyarrow's own fragment for a fragment of either class."""
     return fragment.pyarrow_fragment if isinstance(fragment, PlannedFragment) else fragment
+
+
+def fragments_left(
+    source: ScanSource, fragments: Iterable[pads.ParquetFileFragment], filter_: FilterLike
+) -> Iterator[pads.ParquetFileFragment]:
+    """Yields those of ``fragments`` in which rows may match; they are those of the source's files.
+
+    Afterwards what was noticed about the files is warned of.
+    """
+    request = request_of(source.schema, [], expression_of(filter_, source.schema))
+    by_file = {id(file): one for one, file in zip(list(fragments), source.files, strict=True)}
+    for file, part in files_left(source.cache, source.files, request):
+        plan = partial(
+            plan_rows, pruning=request.pruning, constants=file.constants, schema=source.schema
+        )
+        if of_one_version(part.get, plan).rows:
+            yield by_file[id(file)]
+    source.cache.health.tell()
 
 
 @shown_redacted

@@ -18,7 +18,7 @@ from intarsia.dataset.request_builder import Columns, expressions_of, fields_at,
 from intarsia.dataset.row_count_check import completed
 from intarsia.expr.comparison_constants import with_comparable_constants
 from intarsia.expr.evaluate import compute_columns, evaluate
-from intarsia.expr.filterable_types import filterable_schema
+from intarsia.expr.filterable_types import filterable_schema, restorer_of
 from intarsia.expr.nested_types import with_whole_maps
 from intarsia.expr.tree import field_paths, read_expression
 from intarsia.scan.request import without_rows
@@ -56,4 +56,5 @@ def special_scan(
             yield project(evaluate(filter_, table.cast(plain)))
 
     tables = found() if limit is None else limited(found(), limit)
-    return project(without_rows(plain)).schema, tables
+    restore = restorer_of(data.schema)
+    return restore(without_rows(project(without_rows(plain)).schema)).schema, map(restore, tables)

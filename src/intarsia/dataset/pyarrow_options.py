@@ -6,6 +6,8 @@ import operator
 from collections.abc import Mapping
 from typing import Any
 
+import pyarrow.dataset as pads
+
 _NAMES = {
     "batch_size",
     "batch_readahead",
@@ -41,3 +43,17 @@ def check_counts(options: Mapping[str, Any]) -> None:
             never_ends = name == "fragment_readahead" and options[name] == 0
             why = ": pyarrow's scan of no fragments ahead never ends" if never_ends else ""
             raise ValueError(f"{name} is {least} at least, not {options[name]}{why}")
+
+
+def verifies_checksums(options: Mapping[str, Any]) -> bool:
+    """True if a scan's ``fragment_scan_options`` ask for the checksums of pages to be compared.
+
+    Raises ``TypeError`` for options of other formats.
+    """
+    given = options.get("fragment_scan_options")
+    if given is None:
+        return False
+    if not isinstance(given, pads.ParquetFragmentScanOptions):
+        kind = type(given).__name__
+        raise TypeError(f"fragment_scan_options are ParquetFragmentScanOptions, not {kind}")
+    return bool(given.page_checksum_verification)

@@ -179,6 +179,55 @@ def _has_indexes(file: OpenedFile, group: int, constants: Constants, request: Re
     )
 
 
+def count_matching(
+    data: pads.FileSystemDataset, source: ScanSource, request: Request
+) -> int | None:
+    """Returns how many rows match, by pyarrow's own scan. None if our reader is to count them.
+
+    ``data`` is pyarrow's view of the source's files.
+    """
+    if not are_mostly_left(source, request):
+        return None
+    planned = _planned(source, request)
+    if planned is None:
+        return None
+    return count_by_pyarrow(data, _fragments_by_file(data, source), planned, request)
+
+
+def reads_stored_columns(source: ScanSource, request: Request) -> bool:
+    """True if columns are asked for, and all of them are columns of the data set."""
+    return bool(request.columns) and set(request.columns) <= set(source.schema.names)
+
+
+def table_of_matching(
+    data: pads.FileSystemDataset, source: ScanSource, request: Request
+) -> pa.Table | None:
+    """Returns the matching rows, by pyarrow's own scan. None if our reader is to read them.
+
+    ``data`` is pyarrow's view of the source's files; the columns are those of the data set.
+    """
+    if not match_in_most(source, request):
+        return None
+    planned = _planned(source, request)
+    if planned is None:
+        return None
+    return table_by_pyarrow(data, _fragments_by_file(data, source), planned, request)
+
+
+def _planned(source: ScanSource, request: Request) -> WholeScan | None:
+    planned = whole_scan(source, request)
+    source.cache.health.tell()
+    return planned
+
+
+def _fragments_by_file(
+    data: pads.FileSystemDataset, source: ScanSource
+) -> dict[int, pads.ParquetFileFragment]:
+    """pyarrow's fragments, by the ``id`` of their ``File``."""
+    by_file = zip(source.files, data._get_fragments(None), strict=True)
+    return {id(file): fragment for file, fragment in by_file}
+
+
 def count_by_pyarrow(
     data: pads.FileSystemDataset,
     fragments: Mapping[int, pads.ParquetFileFragment],

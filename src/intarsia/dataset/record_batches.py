@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.expr.filterable_types import taken
+from intarsia.scan.integrity.oversized_pages import fitting
 
 
 def batches_of(
@@ -26,6 +27,13 @@ def batches_of(
                 if _is_misread(values):
                     batch = batch.set_column(number, batch.schema.field(number), copied(values))
             yield batch
+
+
+def as_table(schema: pa.Schema, tables: Iterable[pa.Table]) -> pa.Table:
+    """All rows of ``tables`` as one table."""
+    if isinstance(tables, list) and len(tables) == 1:  # pyarrow's own scan, of flat columns
+        return tables[0]
+    return pa.Table.from_batches(list(batches_of(fitting(tables))), schema)
 
 
 def or_empty(schema: pa.Schema, batches: Generator[pa.RecordBatch]) -> Generator[pa.RecordBatch]:

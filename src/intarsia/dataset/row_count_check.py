@@ -7,6 +7,7 @@ get different numbers of rows. If all of them get the same, too few, only the fo
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 from intarsia.dataset.request_builder import Columns, expressions_of, paths_of
+from intarsia.dataset.scan_source import ScanSource
 from intarsia.errors import FormatError, Where
 from intarsia.expr.nested_types import Path, type_at
 from intarsia.expr.tree import field_paths, read_expression
@@ -68,6 +70,53 @@ def completed(
     if left is None:
         raise error
     yield from left
+
+
+def completed_scan(
+    source: ScanSource,
+    scanner: pads.Scanner,
+    columns: Columns,
+    get_fragments: Callable[[], Iterable[pads.ParquetFileFragment]],
+    rest: Callable[[int], Iterable[pa.RecordBatch] | None],
+) -> Iterator[pa.RecordBatch]:
+    """Yields the batches of pyarrow's scanner of ``columns``, and the rows that it leaves out.
+
+    ``rest`` is that of ``completed``. It is called only if all rows before are known to be right.
+    """
+
+    def rest_if_complete(given: int) -> Iterable[pa.RecordBatch] | None:
+        fragments = get_fragments()
+        is_complete = not given or begins_complete(fragments, source.schema, columns, given)
+        return rest(given) if is_complete else None
+
+    if may_miss_rows(source, columns) and fits_in_memory(source):
+        whole = of_whole_files(scanner.scan_batches(), get_fragments())
+        yield from completed(whole, get_fragments, rest)
+    else:
+        yield from completed(scanner.to_batches(), get_fragments, rest_if_complete)
+
+
+def fits_in_memory(source: ScanSource) -> bool:
+    """True if all rows of each file fit in memory, and no file is there twice."""
+    paths = [file.path for file in source.files]
+    if not source.cache.is_local or len(set(paths)) < len(paths):
+        return False
+    sizes = (info.size or 0 for info in source.filesystem.get_file_info(paths))
+    return max(sizes, default=0) <= MAX_HELD_FILE_BYTES
+
+
+@contextlib.contextmanager
+def naming_damage(
+    scan_by_page: Callable[[], tuple[pa.Schema, Iterable[pa.Table]] | None],
+) -> Iterator[None]:
+    """A context for a scan by pyarrow. If it fails, ``scan_by_page`` raises where the damage is."""
+    try:
+        yield
+    except FAILURES:
+        scan = scan_by_page()
+        for _ in scan[1] if scan else ():
+            pass
+        raise
 
 
 def of_whole_files(
@@ -129,13 +178,14 @@ def has_repeated(schema: pa.Schema, columns: Columns) -> bool:
     return any(map(is_repeated, _types_read(schema, columns)))
 
 
-def may_stop_unseen(schema: pa.Schema, columns: Columns, constants: Iterable[str]) -> bool:
+def may_miss_rows(source: ScanSource, columns: Columns) -> bool:
     """True if all that a scan of ``columns`` reads of files is lists and maps.
 
     Only in these are pages without values known of. A column without repetition gets all rows, and
-    pyarrow notices that another one gets fewer. Columns of ``constants`` are in no file.
+    pyarrow notices that another one gets fewer. Columns that folders fix are in no file.
     """
-    types = _types_read(schema, columns, frozenset(constants))
+    constants = frozenset(name for file in source.files for name in file.constants)
+    types = _types_read(source.schema, columns, constants)
     return bool(types) and all(map(is_repeated, types))
 
 
