@@ -1,4 +1,4 @@
-"""Data sets: which files they are of, which of these a query can leave out, scanning what is left.
+"""Data sets: discovery of files and partitions, schemas, scans, plans and explanations.
 
-What is done with one file is the room ``read``'s.
+May import ``catalog``, ``scan`` and what is below them, but no engine. Start with ``dataset``.
 """

@@ -1,8 +1,8 @@
-"""Handing a Python iterator of batches to Arrow's threads, and taking it back in time.
+"""Streams of Python's record batches that Arrow's threads pull, and that end before the process.
 
-Arrow pulls from threads of its own, ahead of whoever consumes, and goes on for a while after they
-have lost interest. A pull that is under way when the interpreter exits would end the process with a
-fatal error, so streams are closed before that.
+Arrow's threads read ahead of the consumer, and go on for a while after it has stopped. If the
+interpreter exits during a pull, the process ends with a fatal error. So an exit hook closes all
+streams first.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ from intarsia.errors import guarded_items
 from intarsia.process_state import ForkLock
 from intarsia.threads import check_process
 
-_OF_SCANS = {"__filename", "__fragment_index", "__batch_index", "__last_in_fragment"}
+_SCANNER_COLUMNS = {"__filename", "__fragment_index", "__batch_index", "__last_in_fragment"}
+"""Columns that pyarrow's scanners add."""
 _RENAMED = "__intarsia_column_"
 _DRAIN_SECONDS = 0.2
+"""At exit, the time that all streams together wait for Arrow's threads."""
 _live: weakref.WeakSet[Stream] = weakref.WeakSet()
 
 
@@ -58,13 +60,16 @@ class Stream:
             raise StopIteration
 
     def close(self) -> None:
-        """Wait for a pull that is under way; every later one finds the end."""
+        """Waits for a pull that is under way. Every later pull gets the end of the stream."""
         self._closed = True
         with self._lock:
             self._batches.close()
 
-    def drained(self, deadline: float) -> None:
-        """Give Arrow until ``deadline`` to find the end, if it pulls at all."""
+    def drain(self, deadline: float) -> None:
+        """Waits until Arrow has pulled the end of the stream, if it has pulled at all.
+
+        ``deadline`` is a time of ``time.monotonic``, in seconds.
+        """
         if self._started.is_set():
             self._ended.wait(max(deadline - time.monotonic(), 0))
 
@@ -75,27 +80,27 @@ def scanner_of(
     columns: Sequence[str] | None,
     batch_size: int,
 ) -> pads.Scanner:
-    """What scans ``tables`` of that schema, whose ``columns`` were asked for by these names.
+    """Returns a scanner over ``tables``, which have this schema. It can be consumed once.
 
-    It can be consumed once.
+    ``columns`` are the names by which the caller selected the columns, None for all.
     """
     names = None
     if columns is not None and len(set(columns)) < len(columns):
-        # pyarrow finds a stream's columns by their names: what is named twice is there once.
+        # pyarrow looks up a stream's columns by name, so a column named twice is sent once.
         names = schema.names
         once = [columns.index(column) for column in dict.fromkeys(columns)]
         schema = pa.schema([schema.field(i) for i in once], schema.metadata)
         tables = (table.select(once) for table in tables)
-    asked: list[str] | dict[str, pc.Expression] | None = names
-    if names is None and not _OF_SCANS.isdisjoint(schema.names):
-        # A scan has columns of these names itself.
-        given = [f"{_RENAMED}{number}" for number in range(len(schema))]
-        asked = dict(zip(schema.names, map(pc.field, given), strict=True))
-        tables = (table.rename_columns(given) for table in tables)
-        fields = [field.with_name(name) for field, name in zip(schema, given, strict=True)]
+    projection: list[str] | dict[str, pc.Expression] | None = names
+    if names is None and not _SCANNER_COLUMNS.isdisjoint(schema.names):
+        # Scanners have columns of these names themselves.
+        renamed = [f"{_RENAMED}{number}" for number in range(len(schema))]
+        projection = dict(zip(schema.names, map(pc.field, renamed), strict=True))
+        tables = (table.rename_columns(renamed) for table in tables)
+        fields = [field.with_name(name) for field, name in zip(schema, renamed, strict=True)]
         schema = pa.schema(fields, schema.metadata)
     reader = pa.RecordBatchReader.from_batches(schema, Stream(batches_of(tables, batch_size)))
-    return pads.Scanner.from_batches(reader, columns=asked, batch_size=batch_size)
+    return pads.Scanner.from_batches(reader, columns=projection, batch_size=batch_size)
 
 
 @atexit.register
@@ -105,4 +110,4 @@ def _close_all() -> None:
         stream.close()
     deadline = time.monotonic() + _DRAIN_SECONDS
     for stream in streams:
-        stream.drained(deadline)
+        stream.drain(deadline)

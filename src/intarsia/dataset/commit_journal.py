@@ -1,12 +1,12 @@
-"""Which files of a data set count while a job publishes others: what the journals of commits say.
+"""The commit log of a data set: which files are visible while a job publishes others.
 
 ::
 
-    _commit-<job>.json       the journal, while files are published and old ones removed
-    _commit-<job>-<n>.json   the journal of a job's nth further commit
-    _SUCCESS                 touched when that is done
+    _commit-<job>.json       the entry of a job's commit, while files are published and old ones
+    removed _commit-<job>-<n>.json   the entry of the same job's nth further commit _SUCCESS
+    touched when that is done
 
-Only read here; ``spark.commit`` writes them.
+This module only reads these files; ``spark.commit`` writes them.
 """
 
 from __future__ import annotations
@@ -39,14 +39,15 @@ from intarsia.tables.data_files import (
 JOURNAL = "_commit-"
 SUCCESS = "_SUCCESS"
 PUBLISHING, PUBLISHED = "publishing", "published"
-_LOOKS = 20
+_MAX_ATTEMPTS = 20
+"""Attempts to list files, or to read the commit log, between commits."""
 _TICK_NS = 1_000_000_000
-"""What clocks of file systems may be coarser by."""
+"""Resolution of the coarsest clock of a file system, in nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamBatch:
-    """A batch of a streaming query, which is published once however often it is run."""
+    """A batch of a streaming query. It is published once, even if Spark runs it again."""
 
     query: str
     batch: int
@@ -54,7 +55,7 @@ class StreamBatch:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """What a commit does; paths are below the data set's folder."""
+    """An entry of the commit log. Paths are relative to the data set's folder."""
 
     job: str
     phase: str
@@ -62,16 +63,19 @@ class Journal:
     remove: tuple[str, ...]
     stream: StreamBatch | None = None
     number: int = 0
-    """Of the job's commits, from 0: who finishes one may be late, and is not to remove the next."""
+    """Number of the commit among the job's commits, from 0.
+
+    With it, a late process that finishes one commit cannot remove the entry of the next one.
+    """
 
     @property
     def name(self) -> str:
-        """Its file's name."""
+        """The name of the entry's file."""
         return f"{JOURNAL}{self.job}{f'-{self.number}' if self.number else ''}.json"
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """The files that do not count, as long as there is this journal."""
+        """The files that readers ignore as long as this entry exists."""
         return self.publish if self.phase == PUBLISHING else self.remove
 
     def encode(self) -> str:
@@ -79,7 +83,10 @@ class Journal:
 
     @classmethod
     def decode(cls, text: str) -> Journal:
-        """Raises ``FormatError`` for what is none, or names files outside the data set."""
+        """Reads an entry.
+
+        Raises ``FormatError`` if it is none, or if it names files outside the data set.
+        """
         try:
             known: dict[str, Any] = json.loads(text)
             stream = known["stream"] and StreamBatch(**known["stream"])
@@ -98,12 +105,12 @@ def _below(path: str) -> str:
 
 
 def journals_at(filesystem: pafs.FileSystem, root: str) -> list[Journal]:
-    """The commits that are under way in the data set's folder ``root``, or were interrupted."""
+    """Returns the commits in the folder ``root`` that are under way or were interrupted."""
     return _state(filesystem, root)[0]
 
 
 def root_at(path: str, *, is_folder: bool = False) -> str:
-    """The folder of the data set that a path, be it of a file or a Hive folder, is part of."""
+    """Returns the data set's folder for a path in it: of a file, or of a Hive folder."""
     root = PurePosixPath(path)
     while len(root.parts) > 1 and (
         "=" in root.name or is_glob(root.name) or (root.suffix == ".parquet" and not is_folder)
@@ -113,9 +120,10 @@ def root_at(path: str, *, is_folder: bool = False) -> str:
 
 
 def folders_above(path: str) -> list[str]:
-    """The folders whose journals may be about what is at ``path``, itself the last, if it is one.
+    """Returns the folders whose commit logs may concern ``path``, the outermost first.
 
-    Who writes to a Hive folder, or to one called ``.parquet``, has the journal there or above.
+    ``path`` itself is the last, if it is a folder. A job that writes to a Hive folder, or to a
+    folder called ``.parquet``, has its log there or above.
     """
     root, own = root_at(path), PurePosixPath(path)
     above = [str(folder) for folder in (own, *own.parents)]
@@ -130,31 +138,31 @@ def visible(
     table_format: TableFormatOption = "auto",
     opened: Opener | None = None,
 ) -> tuple[pafs.FileSystem, list[str]]:
-    """As ``list_files``, without the files that commits under way say do not count.
+    """Lists files as ``list_files`` does, without those that a commit under way hides.
 
-    ``seen`` is told all that was listed in folders, those files included, by their paths.
-    ``table_format`` and ``opened`` are as for ``plain_files``, which says what is no data.
-    Raises ``PathError`` where commits follow each other too closely to get a listing in between.
+    All that was listed in folders is added to ``seen``, by path, hidden files included.
+    ``table_format`` and ``opened`` are as for ``plain_files``, which leaves out what is no data.
+    Raises ``PathError`` if commits follow each other too fast to list files between them.
     """
     given = several(path)
     if not given:
         raise PathError("no path was given")
     check_table_format(table_format)
     resolved = [resolve(one, filesystem) for one in given]
-    found: list[pafs.FileSystem] = []
+    filesystems: list[pafs.FileSystem] = []
     seen = {} if seen is None else seen
     tables: Tables = {}
 
     def listing() -> list[str]:
-        seen.clear()  # what an earlier look has seen
-        on, files = list_files(path, filesystem, seen=seen, tables=tables)
-        found[:] = [on]
+        seen.clear()  # of the attempt before
+        listed_on, files = list_files(path, filesystem, seen=seen, tables=tables)
+        filesystems[:] = [listed_on]
         return files
 
-    folders = {folder: on for on, at in resolved for folder in folders_above(at)}
+    folders = {folder: listed_on for listed_on, at in resolved for folder in folders_above(at)}
     files = _counting(folders, listing, seen)
-    listed = Listed(found[0], [at for _, at in resolved], files, tables)
-    return found[0], plain_files(listed, table_format, opened=opened)
+    listed = Listed(filesystems[0], [at for _, at in resolved], files, tables)
+    return filesystems[0], plain_files(listed, table_format, opened=opened)
 
 
 def visible_under(
@@ -166,11 +174,10 @@ def visible_under(
     table_format: TableFormatOption = "auto",
     opened: Opener | None = None,
 ) -> list[str]:
-    """As ``visible``, of one folder or glob; a file that is named counts whatever journals say.
+    """Lists one folder or glob as ``visible`` does. The path of a file gives that file in any case.
 
-    ``listings`` and ``seen`` are told what ``list_files`` tells them.
-
-    Far storage is asked once for journals where no commit has ever been finished.
+    ``listings`` and ``seen`` are filled as by ``list_files``. If no commit was ever finished there,
+    remote storage gets one request for the commit log.
     """
     tables: Tables = {}
     files = _visible_under(filesystem, path, listings, {} if seen is None else seen, tables)
@@ -202,9 +209,9 @@ def _visible_under(
 
 
 def _marked(filesystem: pafs.FileSystem, seen: Iterable[str]) -> set[str]:
-    """Of the folders that were listed, those of commits: under way or, on local disks, finished.
+    """Returns the listed folders with a commit that is under way or, on local disks, finished.
 
-    Far storage is not asked of each folder in which a commit was ever finished.
+    On remote storage, the commit log of each folder with a finished commit would take a request.
     """
     is_local = isinstance(filesystem, pafs.LocalFileSystem)
     split = (path.rpartition("/") for path in seen)
@@ -216,8 +223,8 @@ def _marked(filesystem: pafs.FileSystem, seen: Iterable[str]) -> set[str]:
 
 
 def _begun_since(local: pafs.LocalFileSystem, seen: Iterable[pafs.FileInfo]) -> set[str]:
-    """Folders that have changed since they were listed, and in which there is a commit."""
-    found = set()
+    """Returns the folders that have a commit and have changed since they were listed."""
+    changed = set()
     for info in seen:
         if info.type != pafs.FileType.Directory or info.mtime_ns is None:
             continue
@@ -225,8 +232,8 @@ def _begun_since(local: pafs.LocalFileSystem, seen: Iterable[pafs.FileInfo]) -> 
             now = os.stat(info.path).st_mtime_ns
             is_touched = now != info.mtime_ns or time.time_ns() - now < _TICK_NS
             if is_touched and _names(local, info.path) != ([], 0):
-                found.add(info.path)
-    return found
+                changed.add(info.path)
+    return changed
 
 
 def _counting(
@@ -234,12 +241,12 @@ def _counting(
     listing: Callable[[], list[str]],
     seen: Mapping[str, pafs.FileInfo],
 ) -> list[str]:
-    """The files of a listing between whose beginning and end no commit went on, that count.
+    """Returns the visible files of a listing during which no commit began or ended.
 
-    ``folders`` are those whose journals are looked at, and those of commits that the listing, as
-    ``seen`` tells, came upon; on local disks also those in which one began since they were listed,
-    and those of files that a glob found, whose folders were not listed. Raises ``NoDataError``
-    where no file counts.
+    Reads the commit logs of ``folders``, and adds to them the folders of other commits in ``seen``.
+    On local disks it also adds folders in which a commit began since they were listed. Folders of a
+    glob's files, which were not listed, are added too. Raises ``NoDataError`` if no file is
+    visible.
     """
     on = next(iter(folders.values()))
     is_local = isinstance(on, pafs.LocalFileSystem)
@@ -273,9 +280,9 @@ def _counting(
 def listed_with_commits(
     filesystem: pafs.FileSystem, root: str, listing: Callable[[], list[str]]
 ) -> tuple[list[str], list[Journal]]:
-    """A listing, and the commits that were under way from its beginning to its end.
+    """Returns a listing, and the commits that were under way from its beginning to its end.
 
-    Raises ``PathError`` where commits follow each other too closely to get a listing in between.
+    Raises ``PathError`` if commits follow each other too fast to list files between them.
     """
     files, ((under_way, _),) = _settled({root: filesystem}, listing)
     return files, under_way
@@ -284,8 +291,8 @@ def listed_with_commits(
 def _settled(
     roots: dict[str, pafs.FileSystem], listing: Callable[[], list[str]]
 ) -> tuple[list[str], list[tuple[list[Journal], int]]]:
-    """A listing between whose beginning and end no commit went on, and the roots' states."""
-    for _ in range(_LOOKS):
+    """Returns a listing during which no commit began or ended, and the states of the roots."""
+    for _ in range(_MAX_ATTEMPTS):
         before = [_state(on, root) for root, on in roots.items()]
         files = listing()
         if before == [_state(on, root) for root, on in roots.items()]:
@@ -294,31 +301,31 @@ def _settled(
 
 
 def _state(filesystem: pafs.FileSystem, root: str) -> tuple[list[Journal], int]:
-    """What every commit changes: the journals, and the time of the last success (ns).
+    """Returns what every commit changes: the entries, and the time of the last success (ns).
 
-    Where a journal is gone by the time it is read, its commit has ended, and the whole is looked at
-    anew. Raises ``PathError`` where that goes on.
+    If an entry has been removed before it is read, its commit has ended, and all is read again.
+    Raises ``PathError`` if that happens every time.
     """
-    for _ in range(_LOOKS):
+    for _ in range(_MAX_ATTEMPTS):
         try:
             names, success = _names(filesystem, root)
         except OSError:  # not a folder
             return [], 0
-        found = [_journal(filesystem, f"{root}/{name}") for name in sorted(names)]
-        there = [journal for journal in found if journal is not None]
-        if len(there) == len(found):
-            return there, success
+        entries = [_journal(filesystem, f"{root}/{name}") for name in sorted(names)]
+        present = [journal for journal in entries if journal is not None]
+        if len(present) == len(entries):
+            return present, success
     raise PathError(f"{root}: commits end faster than they can be looked at")
 
 
 def _names(filesystem: pafs.FileSystem, root: str) -> tuple[list[str], int]:
-    """The journals' names, and when ``_SUCCESS`` was touched; 0 where there is none."""
+    """Returns the names of the entries, and when ``_SUCCESS`` was touched (ns), 0 without one."""
     if isinstance(filesystem, pafs.LocalFileSystem):
         with os.scandir(root) as entries:
             hidden = {entry.name: entry for entry in entries if entry.name.startswith("_")}
-        found = {n: e for n, e in hidden.items() if n.startswith(JOURNAL) or n == SUCCESS}
-        mark = found.pop(SUCCESS, None)
-        return list(found), mark.stat().st_mtime_ns if mark else 0
+        entries_by_name = {n: e for n, e in hidden.items() if n.startswith(JOURNAL) or n == SUCCESS}
+        success = entries_by_name.pop(SUCCESS, None)
+        return list(entries_by_name), success.stat().st_mtime_ns if success else 0
     selector = pafs.FileSelector(root, allow_not_found=True)
     infos = {info.base_name: info for info in infos_of(filesystem, selector)}
     touched = infos[SUCCESS].mtime_ns if SUCCESS in infos else None
@@ -326,7 +333,10 @@ def _names(filesystem: pafs.FileSystem, root: str) -> tuple[list[str], int]:
 
 
 def _journal(filesystem: pafs.FileSystem, path: str) -> Journal | None:
-    """None where it is gone by now. Raises ``PathError`` where it is there and cannot be read."""
+    """Reads an entry. Returns None if it has been removed.
+
+    Raises ``PathError`` if it exists and cannot be read, ``FormatError`` if it is none.
+    """
     try:
         source = FileSource(filesystem, path)
         check_claim("the commit log", source.size, MAX_COMMIT_LOG_BYTES)
