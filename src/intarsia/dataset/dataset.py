@@ -1,8 +1,7 @@
 """``Dataset``: a ``pyarrow.dataset.Dataset`` that reads only the pages that can match.
 
-It is a true ``FileSystemDataset``, C++ object included, so that whatever pyarrow does with a data
-set works. A scan without a filter is pyarrow's own; one with a filter is planned and read by page
-here.
+It is a ``FileSystemDataset`` with a C++ object, so pyarrow's functions for data sets work with it.
+pyarrow itself scans without a filter. A scan with a filter is planned and read by page here.
 """
 
 from __future__ import annotations
@@ -91,21 +90,50 @@ _BATCH_ROWS = 131_072
 @shown_redacted
 @public
 class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not typed
-    """Parquet files as a data set; ``intarsia.dataset`` opens one.
+    """Parquet files as a data set. ``intarsia.dataset`` opens one.
 
-    All of ``pyarrow.dataset.Dataset`` works: ``to_table``, ``to_batches``, ``scanner``, ``head``,
-    ``take``, ``count_rows``, ``filter``, ``join``, ``sort_by``, … . Filters are Expressions or SQL
-    conditions. Raises ``UnsupportedError`` for fragments of some of a file's row groups.
+    It has all methods of ``pyarrow.dataset.Dataset``. Filters are pyarrow's Expressions or SQL
+    conditions.
 
-    These methods compare the rows with the footers. ``pyarrow.dataset.Scanner.from_dataset``, Acero
-    and unions scan in C++ and do not: see ``docs/pushdown.md``.
+    Its methods compare the number of rows with the footers.
+    ``pyarrow.dataset.Scanner.from_dataset``, Acero and unions scan in C++ and do not compare: see
+    ``docs/pushdown.md``.
+
+    Parameters
+    ----------
+    fragments : sequence of pyarrow.dataset.Fragment
+        The files.
+    schema : pyarrow.Schema
+        The schema that all files are read as.
+    format : pyarrow.dataset.ParquetFileFormat
+        The format of the files, with its read options.
+    filesystem : pyarrow.fs.FileSystem, optional
+        Where the files are. By default that of the fragments.
+    root_partition : pyarrow.dataset.Expression, optional
+        A condition that is true for all rows.
+
+    Raises
+    ------
+    UnsupportedError
+        If a fragment has only some of its file's row groups.
+
+    Examples
+    --------
+    >>> logs = ia.dataset("lake")
+    >>> logs.count_rows("status = 500")
+    100
+    >>> logs.head(2, columns=["trace_id", "service"]).to_pylist()
+    [{'trace_id': 't0', 'service': 'api'}, {'trace_id': 't1', 'service': 'api'}]
     """
 
     scan_source: ScanSource
     """The files, and how scans open and read them."""
     _partitioning: Any
     _scans_once = False
-    """True if every scanner is consumed once: then each can be compared with the footers."""
+    """True if every scanner is consumed once.
+
+    Then the rows of each can be compared with the footers.
+    """
 
     def __init__(
         self,
@@ -118,7 +146,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         fragments = list(map(pyarrows, fragments))
         for fragment in fragments:
             check_is_whole(fragment)
-        if filesystem is None and not fragments:  # of which pyarrow would have none at all
+        if filesystem is None and not fragments:  # else pyarrow gives the data set none
             filesystem = pafs.LocalFileSystem()
         self._begin(fragments, schema, format, filesystem, root_partition)
 
@@ -129,7 +157,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         *others: Any,
         source: ScanSource | None = None,
     ) -> None:
-        """As ``__init__``, of fragments that are known to be of whole files."""
+        """Initializes the data set as ``__init__`` does, for fragments of whole files."""
         super().__init__(fragments, schema, *others)
         if source is None:
             cache = FileCache.of(self.filesystem, self.format)
@@ -145,11 +173,14 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
     @classmethod
     def wrap(cls, base: pads.FileSystemDataset, schema: pa.Schema | None = None) -> Dataset:
-        """The same files and filter as ``base``, and its schema, unless another is given."""
+        """Returns a data set of the files and the filter of ``base``.
+
+        The schema is ``schema``, by default that of ``base``.
+        """
         schema = without_pointer(base.schema if schema is None else schema)
         fragments = list(base._get_fragments(None))
         others = base.format, base.filesystem, base.partition_expression
-        if isinstance(base, Dataset):  # whose fragments were looked at
+        if isinstance(base, Dataset):  # its fragments are checked already
             cache = base.scan_source.cache
             source = ScanSource.of(fragments, schema, base.filesystem, cache)
             made = cls.__new__(cls)
@@ -162,7 +193,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         return made
 
     def _set_filter(self, condition: pc.Expression | None) -> None:
-        """Make ``condition`` the data set's own filter, for pyarrow's scans and for ours."""
+        """Sets the data set's own filter, for pyarrow's scans and for ours."""
         self._scan_options = {} if condition is None else {"filter": condition}
         self.scan_source = replace(self.scan_source, filter=condition)
 
@@ -181,7 +212,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         return made
 
     def with_options(self, **changes: Any) -> Dataset:
-        """The same data set, whose files are read with other ``ReadOptions``."""
+        """Returns the same data set with other ``ReadOptions``: ``changes``, by name."""
         source = self.scan_source
         options = source.options.changed(**changes)
         if options == source.options:
@@ -192,15 +223,15 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
     @property
     def corrupt(self) -> list[CorruptData]:
-        """The damaged places that scans came upon so far, and the rows that were left out.
+        """The damaged places that scans have found so far, with the rows that were left out.
 
-        Empty unless the data set was opened with ``on_corrupt="skip"``. Rows are lost to scans of
-        the place's column; those of other columns read them.
+        Empty unless the data set was opened with ``on_corrupt="skip"``. Only scans of the damaged
+        column leave the rows out.
         """
         return self.scan_source.cache.health.corrupt
 
     def with_catalog(self, root: str | None) -> Dataset:
-        """This data set, which asks the catalog of the folder ``root``, if there is one."""
+        """Returns this data set, which now uses the catalog of the folder ``root``, if not None."""
         if root is not None:
             source = self.scan_source
             source.cache.catalog = Catalog(self.filesystem, root, source.options)
@@ -208,7 +239,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
     @classmethod
     def from_paths(cls, *args: Any, **kwargs: Any) -> Dataset:
-        """As ``pyarrow.dataset.FileSystemDataset.from_paths``."""
+        """Returns a data set of paths as ``pyarrow.dataset.FileSystemDataset.from_paths`` does."""
         return cls.wrap(pads.FileSystemDataset.from_paths(*args, **kwargs))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -228,29 +259,33 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     # --- derived data sets ----------------------------------------------------------------------
 
     def filter(self, expression: FilterLike) -> Dataset:
-        """A data set of the rows for which ``expression``, and any earlier filter, holds."""
-        found = expression_of(expression, self.schema)
-        if found is None:
+        """Returns a data set of the rows for which ``expression`` and any earlier filter are TRUE.
+
+        ``expression`` is an Expression or a SQL condition. Raises ``PredicateError`` if it does not
+        fit the schema.
+        """
+        condition = expression_of(expression, self.schema)
+        if condition is None:
             raise TypeError("a filter is an Expression or a SQL condition, not None")
         made = self.wrap(self)
         earlier = self.scan_source.filter
-        made._set_filter(found if earlier is None else earlier & found)
+        made._set_filter(condition if earlier is None else earlier & condition)
         return made
 
     def join(self, right_dataset: pads.Dataset, *args: Any, **options: Any) -> pads.InMemoryDataset:
-        """As ``pyarrow.dataset.Dataset.join``."""
+        """Joins two data sets as ``pyarrow.dataset.Dataset.join`` does."""
         right = _evaluated(right_dataset)
         return pads.Dataset.join(_evaluated(self), right, *args, **options)
 
     def join_asof(
         self, right_dataset: pads.Dataset, *args: Any, **options: Any
     ) -> pads.InMemoryDataset:
-        """As ``pyarrow.dataset.Dataset.join_asof``."""
+        """Joins two data sets as ``pyarrow.dataset.Dataset.join_asof`` does."""
         right = _evaluated(right_dataset)
         return pads.Dataset.join_asof(_evaluated(self), right, *args, **options)
 
     def sort_by(self, sorting: Any, **options: Any) -> pads.InMemoryDataset:
-        """As ``pyarrow.dataset.Dataset.sort_by``."""
+        """Returns the sorted rows as ``pyarrow.dataset.Dataset.sort_by`` does."""
         sortable = filterable_schema(self.schema)
         if sortable.equals(self.schema):
             return pads.Dataset.sort_by(_evaluated(self), sorting, **options)
@@ -259,7 +294,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         return pads.InMemoryDataset(restorer_of(self.schema)(ordered.to_table()))
 
     def replace_schema(self, schema: pa.Schema) -> Dataset:
-        """The same files seen through another schema."""
+        """Returns a data set of the same files that are read as another schema."""
         made = self.wrap(super().replace_schema(schema))
         made._partitioning = self._partitioning
         made.scan_source = made.scan_source.with_cache(self.scan_source.cache)
@@ -270,11 +305,12 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         self,
         filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
     ) -> Iterator[PlannedFragment]:
-        """The files as fragments; with a filter, those that might hold matching rows.
+        """Yields the files as fragments. With a filter, only files in which rows may match.
 
-        They behave as pyarrow's fragments do, and are scanned as a data set is. Functions of
-        pyarrow that take fragments, as ``Scanner.from_fragment`` does, need their
-        ``pyarrow_fragment``. Raises ``ValueError`` on a filtered data set.
+        The fragments have pyarrow's interface, and scan as a data set does. Functions of pyarrow
+        that take fragments, such as ``Scanner.from_fragment``, need their ``pyarrow_fragment``.
+
+        Raises ``ValueError`` if the data set has a filter of its own.
         """
         source = self.scan_source
         fragments = super().get_fragments()
@@ -297,15 +333,18 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         memory_limit: int | str | None = None,
         **options: Any,
     ) -> pads.Scanner:
-        """A scanner. One with a filter, or of lists or maps, can be consumed once, as
-        ``Scanner.from_batches`` can. Other scanners are pyarrow's own, which gives fewer rows
-        without an error if a chunk has pages without values; ``to_table`` reads these.
+        """Returns a scanner over the matching rows.
 
-        ``timeout`` is counted from this call to the last batch; such a scanner, and one with a
-        ``memory_limit``, is consumed once.
+        A scanner with a filter, a ``timeout`` or a ``memory_limit``, or one that reads lists or
+        maps, can be consumed once, as one of ``Scanner.from_batches``. Other scanners are pyarrow's
+        own. If a chunk has pages without values, these give fewer rows, without an error;
+        ``to_table`` gives all of them.
 
-        Further ``options`` are pyarrow's; those about threads, read-ahead and memory apply to scans
-        without a filter, as do all ``fragment_scan_options`` but that checksums are compared.
+        ``timeout`` is the time from this call to the last batch, in seconds.
+
+        Further ``options`` are pyarrow's. Options of threads, read-ahead and memory apply only to
+        scans without a filter. Scans with a filter use only one of ``fragment_scan_options``:
+        ``page_checksum_verification``.
         """
         stop = stop_after(timeout, f"reading {shown(self)}", memory_limit)
         options |= {"batch_size": batch_size}
@@ -323,9 +362,9 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     def _tables(
         self, columns: Columns, filter_: FilterLike, options: Mapping[str, Any]
     ) -> tuple[pa.Schema, Iterable[pa.Table]] | None:
-        """The rows that a scanner gives, and their schema; None where pyarrow's own will do.
+        """Returns the schema and the rows of a scanner. Returns None if pyarrow's own may scan.
 
-        It never does with a time limit.
+        It may not if there is a time limit or a memory limit.
         """
         scan = self._scan(columns, filter_, options, in_batches=True)
         if scan is not None:
@@ -348,15 +387,17 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         memory_limit: int | str | None = None,
         **options: Any,
     ) -> pa.Table:
-        """The matching rows as a table.
+        """Returns the matching rows as a table.
 
-        Raises ``QueryTimeoutError`` after ``timeout`` seconds, as the other methods that have it,
-        and ``OutOfMemoryError`` if the table takes more than half of ``memory_limit``, which is as
-        for ``intarsia.set_memory_limit``: ``to_batches`` gives the same rows in little memory.
+        Raises ``QueryTimeoutError`` after ``timeout`` seconds. Raises ``OutOfMemoryError`` if the
+        table takes more than half of ``memory_limit``, which has the form that
+        ``intarsia.set_memory_limit`` takes. ``to_batches`` gives the same rows in less memory.
         """
         scan = self._scan(columns, filter, options)
         if scan is None and not self.scan_source.cache.is_local:
-            scan = self._rest(0, columns, options)  # pyarrow leaves files that Python opened open
+            scan = self._rest(
+                0, columns, options
+            )  # pyarrow does not close files that Python opened
         if scan is None:
             error: Exception | None
             try:
@@ -380,10 +421,10 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         memory_limit: int | str | None = None,
         **options: Any,
     ) -> Iterator[pa.RecordBatch]:
-        """The matching rows as record batches, read as they are asked for.
+        """Yields the matching rows as record batches. Each is read when the caller asks for it.
 
-        ``timeout`` is counted from this call to the last batch, what the caller does between
-        batches included.
+        ``timeout`` is the time from this call to the last batch, in seconds. It includes the time
+        that the caller takes between batches.
         """
         stop = stop_after(timeout, f"reading {shown(self)}", memory_limit)
         if stop is not None:
@@ -407,9 +448,9 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         memory_limit: int | str | None = None,
         **options: Any,
     ) -> pa.Table:
-        """The first ``num_rows`` matching rows; reading ends when they are found.
+        """Returns the first ``num_rows`` matching rows. Reading ends when there are enough.
 
-        Raises ``ValueError`` for less than none.
+        Raises ``ValueError`` if ``num_rows`` is negative.
         """
         if int(num_rows) < 0:
             raise ValueError(f"num_rows is 0 at least, not {num_rows}")
@@ -429,11 +470,13 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         memory_limit: int | str | None = None,
         **options: Any,
     ) -> pa.Table:
-        """The rows at ``indices`` among the matching ones, in that order.
+        """Returns the rows at ``indices`` among the matching rows, in that order.
 
-        Without a filter, only pages that hold one of them are read, and rows count as they do in
-        the files: those of damaged pages, where these are skipped, are left out. Raises
-        ``IndexError`` for an index that is not there; otherwise as ``row_numbers`` does.
+        Without a filter, only pages with one of these rows are read, and the rows of all pages
+        count. If damaged pages are skipped, their rows count but are left out of the result.
+
+        Raises ``IndexError`` for an index that is negative or past the last row, and ``ValueError``
+        for one that is NULL or no integer.
         """
         numbers = row_numbers(indices)
         source = self._with_checksums(options)
@@ -441,10 +484,10 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             return source.take(indices, columns, filter, **options)
         check_scan_options(options)
         if self.scan_source.filter_with(filter) is not None or is_special(columns, self.schema):
-            found = self.to_table(columns, filter, **options)
-            check_within(numbers, found.num_rows)
-            return taken(found, pa.array(numbers))
-        # Where a file was replaced, the rows of all files after it have other numbers by now.
+            table = self.to_table(columns, filter, **options)
+            check_within(numbers, table.num_rows)
+            return taken(table, pa.array(numbers))
+        # If a file is replaced, the rows of all files after it get other numbers: start anew.
         scan_rows = partial(self._scan_rows, options=options)
         return until_whole(
             repr(self), partial(take_rows, self.scan_source, scan_rows, numbers, columns)
@@ -453,7 +496,10 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     def _scan_rows(
         self, columns: Columns, *, options: Mapping[str, Any], **selection: Any
     ) -> tuple[pa.Schema, Iterable[pa.Table]]:
-        """A scan by page, of the rows, the parts or the limit that ``selection`` names."""
+        """Returns the schema and the rows of a scan by page.
+
+        ``selection`` has the rows, the parts or the limit.
+        """
         scan = self._scan(columns, None, options, **selection)
         assert scan is not None
         return scan
@@ -467,22 +513,22 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         memory_limit: int | str | None = None,
         **options: Any,
     ) -> int:
-        """How many rows match.
+        """Returns how many rows match.
 
-        Reads the filter's columns only, where statistics and page indexes leave it open. Where
-        damaged pages are skipped, rows count that a scan of these columns gives: without a filter,
-        all of them.
+        Reads only the filter's columns, and only where statistics and page indexes do not decide.
+        If damaged pages are skipped, the rows count that a scan of these columns gives. Without a
+        filter, all rows count.
         """
         check_scan_options(options)
-        wanted = self.scan_source.filter_with(filter)
-        if wanted is None and self._is_pyarrows:
-            with naming_damage(partial(self._rest, 0, [], options)):
+        condition = self.scan_source.filter_with(filter)
+        if condition is None and self._is_pyarrows:
+            with naming_damage(lambda: self._rest(0, [], options)):
                 return int(self._pyarrows([], options).count_rows())
-        request = request_of(self.schema, [], wanted)
+        request = request_of(self.schema, [], condition)
         use_threads = options.get("use_threads", True)
         checked = self._with_checksums(options)
         source = checked.scan_source
-        if use_threads and wanted is not None and checked._may_filter_by_pyarrow:
+        if use_threads and condition is not None and checked._may_filter_by_pyarrow:
             count = count_matching(checked, source, request)
             if count is not None:
                 return count
@@ -497,7 +543,10 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         return self.scan_source.options.reader != "pages" and self._is_pyarrows
 
     def _scanner_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """As in pyarrow, which calls this for each of its own scans. Raises as ``check_counts``."""
+        """Returns the options of a scan. pyarrow calls this for each of its own scans.
+
+        Raises as ``check_counts`` does.
+        """
         check_counts(options)
         return dict(super()._scanner_options(options))
 
@@ -512,26 +561,24 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         rows: RowRanges | None = None,
         in_batches: bool = False,
     ) -> tuple[pa.Schema, Iterable[pa.Table]] | None:
-        """The matching rows, and their schema; None for a scan that is pyarrow's own.
+        """Returns the schema and the matching rows. Returns None if pyarrow may scan by itself.
 
-        ``in_batches``: the first rows are used before the last ones are read.
-
-        ``parts`` are what is scanned, all that might match by default; or it is ``rows``, by their
-        numbers.
+        The scan reads ``parts`` or, by number, ``rows``; by default all files in which rows may
+        match. With ``in_batches`` the caller uses the first rows before the last ones are read.
         """
         check_scan_options(options)
         source = self.scan_source
-        wanted = source.filter_with(filter_)
+        condition = source.filter_with(filter_)
         check_columns(self.schema, columns)
         if is_special(columns, self.schema):
             limited = source.options.page_size_limit is not None
-            check_is_pyarrows(columns, wanted, limited=limited)
-            if wanted is None:
+            check_is_pyarrows(columns, condition, limited=limited)
+            if condition is None:
                 return None
             unfiltered = self.wrap(self)
             unfiltered._set_filter(None)
-            return special_scan(unfiltered, columns, wanted, limit, dict(options))
-        by_page = any(one is not None for one in (wanted, limit, parts, rows))
+            return special_scan(unfiltered, columns, condition, limit, dict(options))
+        by_page = any(one is not None for one in (condition, limit, parts, rows))
         by_page = by_page or needs_page_reader(columns, self.schema)
         if in_batches and not by_page and may_miss_rows(source, columns):
             by_page = not fits_in_memory(source)
@@ -539,17 +586,17 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             return None
         checked = self._with_checksums(options)
         source = checked.scan_source
-        request, project = asked(self.schema, columns, wanted)
+        request, project = asked(self.schema, columns, condition)
         use_threads = options.get("use_threads", True)
         schema = project(without_rows(request.output)).schema
         is_whole = not in_batches and all(one is None for one in (limit, parts, rows))
-        is_simple = wanted is not None and use_threads and not isinstance(columns, dict)
+        is_simple = condition is not None and use_threads and not isinstance(columns, dict)
         if is_whole and is_simple and reads_stored_columns(source, request):
-            found = None
+            table = None
             if checked._may_filter_by_pyarrow:
-                found = table_of_matching(checked, source, request)
-            if found is not None:
-                return schema, [project(found)]
+                table = table_of_matching(checked, source, request)
+            if table is not None:
+                return schema, [project(table)]
         if rows is not None:
             parts = parts_together(source.cache, source.files, rows, request)
         tables = scan_pages(
@@ -572,15 +619,15 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             return None if scan is None else batches_of(scan[1], size)
 
         get_fragments = partial(self._get_fragments, None)
-        with naming_damage(partial(self._rest, 0, [], options)):
+        with naming_damage(lambda: self._rest(0, [], options)):
             yield from completed_scan(self.scan_source, scanner, columns, get_fragments, rest)
 
     def _rest(
         self, given: int, columns: Columns, options: Mapping[str, Any]
     ) -> tuple[pa.Schema, Iterable[pa.Table]] | None:
-        """The rows after the first ``given``, read by page, which names what cannot be read.
+        """Returns the rows after the first ``given``, read by page, so that errors name the place.
 
-        None for columns that only pyarrow's scan knows.
+        Returns None for columns that only pyarrow's scan has.
         """
         source = self._with_checksums(options).scan_source
         fragments, use_threads = self._get_fragments(None), options.get("use_threads", True)
@@ -588,7 +635,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         return self._scan(columns, None, options, parts=parts)
 
     def _with_checksums(self, options: Mapping[str, Any]) -> Dataset:
-        """This data set, which compares checksums if a scan's ``fragment_scan_options`` say so.
+        """Returns this data set, with checks of checksums if ``fragment_scan_options`` ask for them.
 
         Raises ``TypeError`` for options of other formats.
         """
@@ -602,16 +649,16 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         columns: Columns = None,
         filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
     ) -> Plan:
-        """Which rows and byte ranges of which files answer a query: data that can be pickled.
+        """Returns the rows and byte ranges of all files that a query needs. A plan can be pickled.
 
-        Files of folders that cannot match are not opened, nor counted in the figures' totals. The
-        plan's bytes are those of the candidate rows in all columns involved; a scan reads the
-        filter's columns first, and less of the rest.
+        Files in folders that cannot match are not opened. The totals of the figures leave them out.
+        The plan's bytes are the candidate rows' pages in all columns of the query. A scan may read
+        fewer, because it reads the filter's columns first.
         """
         return plan_files(self.scan_source, planned_request(self.scan_source, columns, filter))
 
     def plan_of_left(self, columns: Sequence[str], filter_: pc.Expression | None) -> Plan:
-        """As ``plan``, of the files that are left, where what it would be of all is not asked."""
+        """Returns a plan as ``plan`` does, of only the files that are left after pruning."""
         request = planned_request(self.scan_source, columns, filter_)
         return plan_files_left(self.scan_source, request)
 
@@ -623,19 +670,20 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         analyze: bool = False,
         maps: int = 0,
     ) -> Explanation:
-        """What a query would touch, and which index cut what; with ``analyze``, what it did touch.
+        """Returns what a query would read, and what each index leaves out.
 
-        Files are opened afresh, so that what is read is what a first query reads. With ``analyze``
-        they are read one after the other, and so are their units of rows: that takes longer than a
-        scan by several threads, and shows what the time is spent on. ``maps`` is of how many files
-        in which rows are left the accounts are to tell where all pages are, for pictures.
-        ``Explanation.reader`` says which reader an engine such as DuckDB would use.
+        With ``analyze`` the query is run as well, and the explanation has what it read. Files are
+        then read one after the other, without threads, which takes longer than a scan but shows
+        where the time goes. Files are opened anew, so the figures are those of a first query.
+
+        ``maps`` is the number of files whose pages are all listed, for pictures: the first in which
+        rows are left. ``Explanation.reader`` says which reader an engine such as DuckDB would use.
         """
         return explain_query(self.scan_source, columns, filter, analyze=analyze, maps=maps)
 
 
 def _table_of(scanner: pads.Scanner) -> pa.Table:
-    """All rows of pyarrow's scanner, which a time limit stops between batches only."""
+    """Returns all rows of pyarrow's scanner. A time limit stops it between batches only."""
     if not memory.is_limited():
         return scanner.to_table()
     batches = list(each_active(current(), scanner.to_batches()))
@@ -648,8 +696,9 @@ def _in_time(stop: Stop, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
 
 
 def _evaluated(data: pads.Dataset) -> pads.Dataset:
-    """``data``, in memory where it has a filter, by which pyarrow's own scan may lose rows with
-    NaN, or where that would not check pages.
+    """Returns ``data``, read into memory if pyarrow's own scan might give other rows.
+
+    With a filter pyarrow may lose rows with NaN, and it does not check pages.
     """
     if not isinstance(data, Dataset):
         return data

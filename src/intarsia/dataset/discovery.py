@@ -1,4 +1,4 @@
-"""Finding the files of a data set, and what they have in common: schema, folders, storage."""
+"""``dataset``: finds the files of a data set, their schema and the columns of their folders."""
 
 from __future__ import annotations
 
@@ -55,53 +55,85 @@ def dataset(
     table_format: TableFormatOption = "auto",
     reader: Reader = "auto",
 ) -> Dataset:
-    """Open Parquet files as one data set: a file, a folder, a glob, a URI, or a list of these.
+    """Opens Parquet files as one data set.
 
-    ``schema`` is the first file's unless given, plus the folders' ``key=value`` columns. With
-    ``union_by_name``, which opens all files, it has the columns of all of them: numbers as wide,
-    timestamps as fine and decimals as long as in any, within lists and structs as well, and NULL
-    where a file lacks one. A value that does not fit is an error of the scan that reads it.
-    ``filesystem`` is a ``pyarrow.fs`` or fsspec file system. ``partitioning`` says how folders give
-    columns: ``"hive"`` reads ``key=value`` and infers integers, dates, timestamps, else text, as
-    DuckDB does; ``"pyarrow"`` infers as pyarrow does, 32-bit integers, else text; None for not at
-    all; or what ``pyarrow.dataset.dataset`` takes. A key that is a column of the files has the
-    type it has there. Sidecars
-    are looked for beside the files, or in the folder ``sidecar`` that ``add_indexes`` put them
-    into. ``page_checksum_verification`` compares pages that are read with their checksums, where
-    they have some. ``read_dictionary`` names columns of text that are to come as Arrow
-    dictionaries. ``cache_options`` says what storage costs: ranges up to ``hole_size_limit`` bytes
-    apart share a request, as if that many bytes took as long to read as one more request takes to
-    be answered, which is how ``pyarrow.CacheOptions.from_network_metrics`` derives it from latency
-    and bandwidth. ``distinct_index_column`` names the column of text that ``IDX1`` lists of other
-    writers are of, which the files do not say; = and IN on it pass over files that list no such
-    value. A list that is not where the footer says, or contradicts statistics, is ignored.
-    ``catalog`` asks the catalog that ``build_catalog`` made of a folder which files to open: where
-    there is one, with ``"auto"``; it has to be there with True, and is not looked at with False,
-    nor with ``on_corrupt``.
+    Parameters
+    ----------
+    source : path or sequence of paths
+        A file, a folder, a glob or a URI, or several of these.
+    schema : pyarrow.Schema, optional
+        The schema of the data set. By default that of the first file, with the columns of
+        ``key=value`` folders. A value that does not fit its type raises an error when it is read.
+    union_by_name : bool, default False
+        Opens all files and takes the columns of all of them, within lists and structs as well.
+        Numbers are as wide, timestamps as fine and decimals as long as in any file. A column that a
+        file lacks is NULL.
+    filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
+        Where the files are. By default local disks, or what a URI says.
+    partitioning : "hive", "pyarrow", list, pyarrow.dataset.Partitioning or None
+        How folders give columns. ``"hive"``, the default, reads ``key=value``. It infers integers,
+        dates and timestamps, else strings, as DuckDB does. ``"pyarrow"`` infers 32-bit integers,
+        else strings, as pyarrow does. With None folders give no columns. Other values are those of
+        ``pyarrow.dataset.dataset``. A key that is also a column of the files has the column's type.
+    sidecar : path, optional
+        The folder into which ``add_indexes`` put sidecars. By default they are beside the files.
+    page_checksum_verification : bool, default False
+        Compares each page that is read with its checksum, if it has one.
+    read_dictionary : sequence of str
+        Columns of strings that are read as Arrow dictionaries.
+    cache_options : pyarrow.CacheOptions, optional
+        The cost of a request. Two byte ranges share a request if the gap between them has at most
+        ``hole_size_limit`` bytes. ``pyarrow.CacheOptions.from_network_metrics`` derives this limit
+        from latency and bandwidth.
+    distinct_index_column : str, optional
+        The column of strings that ``IDX1`` indexes of other writers belong to; such files do not
+        name it. ``=`` and ``IN`` on the column skip files whose index lacks the values. An index
+        that contradicts statistics, or is not where the footer says, is ignored.
+    catalog : bool or "auto", default "auto"
+        Whether the catalog of ``build_catalog`` chooses the files to open. ``"auto"`` uses it if it
+        exists. With True it has to exist. With False or with ``on_corrupt`` it is not used.
+    on_corrupt : "raise" or "skip", optional
+        Checks the header of each page that is read, and its checksum, if it has one. ``"raise"``
+        raises ``FormatError``, which names the damaged page. ``"skip"`` leaves out the page's rows
+        in all columns that are read, and issues ``CorruptDataWarning``. A damaged dictionary costs
+        all rows of its row group. ``Dataset.corrupt`` lists the damaged places. A damaged footer
+        raises ``FormatError`` either way. By default, as with pyarrow, nothing is checked.
+    page_size_limit : int, optional
+        The most bytes that a page or a dictionary may have, both decompressed and as values in
+        memory. A page of 100 KB can have 2 GiB. A larger page raises ``FormatError`` before it is
+        decompressed; with ``on_corrupt="skip"`` it is left out as a damaged one is. By default
+        the limit is that of the format, 2 GiB.
+    table_format : "auto" or "ignore", default "auto"
+        The folder of a Delta, Iceberg or Hudi table, or of a Spark stream, has rows that were
+        deleted. ``"auto"`` refuses folders and globs that contain such a folder, or are in one.
+        ``"ignore"`` reads all files as plain files, as if the caller gave the path of each. Delete
+        files and deletion vectors of Iceberg are left out either way.
+    reader : "auto", "pages" or "engine", default "auto"
+        Who reads the files for ``intarsia.sql`` and ``intarsia.polars.scan``. ``"pages"`` is our
+        own reader, which skips pages. ``"engine"`` is the reader of DuckDB or Polars, if it gives
+        the same rows. ``"auto"`` takes the one that is likely to be faster.
 
-    ``on_corrupt`` has every page that is read checked: its checksum, where it has one, and what its
-    header says. Then ``"raise"`` names the damaged page, in a ``FormatError``; ``"skip"`` leaves
-    its rows out, of every column that is read, and warns (``CorruptDataWarning``); a damaged
-    dictionary takes its row group's rows along, and ``Dataset.corrupt`` lists the places. A file
-    whose footer is damaged raises either way. By default, as with pyarrow, nothing is checked.
+    Returns
+    -------
+    Dataset
+        Remote files are opened and read in parallel, by ``pyarrow.io_thread_count`` threads.
 
-    ``page_size_limit`` are the most bytes that one page, or one dictionary, may hold, decompressed
-    and as values in memory: a page of 100 KB can hold 2 GiB. One that holds more raises
-    ``FormatError`` before it is decompressed, or with ``on_corrupt="skip"`` is left out as a
-    damaged one is. By default there is no limit but the format's own, 2 GiB.
+    Raises
+    ------
+    PathError
+        If there is no file, or if ``table_format`` refuses a folder.
+    FormatError
+        If the first file is not Parquet.
+    UnsupportedError
+        If ``union_by_name`` finds a column whose types do not go together.
 
-    The folder of a Delta, Iceberg or Hudi table, or of a stream of Spark's, holds rows that were
-    deleted. Such a folder raises ``PathError``, as do folders in it and above it, and globs that
-    lead there. With ``table_format="ignore"`` all files are read as plain ones; so are files whose
-    own paths are given. Iceberg's files of deletes and deletion vectors are left out either way.
-
-    ``reader`` says who reads the files for ``intarsia.sql`` and ``intarsia.polars.scan``:
-    ``"pages"`` is our own reader, which skips pages; ``"engine"`` is DuckDB's or Polars', if it
-    gives the same rows; by default the one that is likely to be faster.
-
-    Far files are opened and read as many at a time as ``pyarrow.io_thread_count`` says. Raises
-    ``PathError`` where there is no file, ``FormatError`` where the first file is not Parquet,
-    ``UnsupportedError`` where files that are to be united have a column of unlike types.
+    Examples
+    --------
+    >>> logs = ia.dataset("lake")
+    >>> logs.schema.names
+    ['trace_id', 'ts', 'status', 'msg', 'service']
+    >>> logs.to_table(columns=["trace_id"], filter="service = 'web' AND status = 500").num_rows
+    50
     """
     check_on_corrupt(on_corrupt)
     check_page_size_limit(page_size_limit)
@@ -125,20 +157,20 @@ def dataset(
     form = pads.ParquetFileFormat(
         dictionary_columns=set(read_dictionary), default_fragment_scan_options=scan_options
     )
-    found, files, base, cache = _located(source, filesystem, form, sidecar, seen, table_format)
+    storage, files, base, cache = _located(source, filesystem, form, sidecar, seen, table_format)
     if union_by_name:
         schema = _united(cache, files, base, partitioning, schema)
-    known = cache.catalog = catalog_of(found, base, cache.options, seen, catalog)
+    known = cache.catalog = catalog_of(storage, base, cache.options, seen, catalog)
     if known is not None:
         known.opened()
     folders = stated_folders(partitioning, files, base)
-    is_local = known is None and isinstance(found, pafs.LocalFileSystem)
+    is_local = known is None and isinstance(storage, pafs.LocalFileSystem)
     if folders is not None and not (is_local and _is_for_pyarrow(folders, cache, files, schema)):
-        made = _open_listed(found, files, base, form, cache, schema, folders)
+        made = _open_listed(storage, files, base, form, cache, schema, folders)
     else:
         if partitioning in ("hive", "pyarrow") and folders is not None and folders.schema.names:
             partitioning = folders
-        made = open_dataset(found, files, base, partitioning, schema, form)
+        made = open_dataset(storage, files, base, partitioning, schema, form)
         made.scan_source = made.scan_source.with_cache(cache)  # the first file may be open
     return made.with_options(**options)
 
@@ -157,7 +189,7 @@ def _is_for_pyarrow(
 
 
 def _check_kinds(schema: object, partitioning: object) -> None:
-    """Raise ``TypeError`` or ``ValueError`` for what pyarrow would lay to the files."""
+    """Raises ``TypeError`` or ``ValueError`` for arguments for which pyarrow blames the files."""
     if schema is not None and not isinstance(schema, pa.Schema):
         raise TypeError(f"schema is a pyarrow.Schema, not a {type(schema).__name__}")
     if isinstance(partitioning, str) and partitioning not in ("hive", "pyarrow"):
@@ -175,35 +207,35 @@ def _located(
     seen: dict[str, pafs.FileInfo],
     table_format: TableFormatOption,
 ) -> tuple[pafs.FileSystem, list[str], str | None, FileCache]:
-    """The files that ``source`` stands for, the folder they lie below, and a cache for them.
+    """Returns the file system, the files of ``source``, the folder they are in, and their cache.
 
-    A lone remote file is opened while its storage is asked whether it is a file. ``seen`` is told
-    what was listed in a folder.
+    A single remote file is opened while its folder is listed. All that was listed is added to
+    ``seen``.
     """
     if not isinstance(source, str | os.PathLike):
         paths = several(source)
-        found, files = list_files(paths, filesystem)
-        cache = FileCache.of(found, form, places=places_of(found, sidecar))
+        storage, files = list_files(paths, filesystem)
+        cache = FileCache.of(storage, form, places=places_of(storage, sidecar))
         opened = cache.as_opened
         if files == paths or files == [resolve(one, filesystem)[1] for one in paths]:  # all named
-            listed = Listed(found, files, files)
+            listed = Listed(storage, files, files)
             files = plain_files(listed, table_format, opened=opened)
         else:
             _, files = visible(paths, filesystem, table_format=table_format, opened=opened)
-        return found, files, None, cache
-    found, at = resolve(source, filesystem)
-    places = places_of(found, sidecar)
-    cache = FileCache.of(found, form, places=places)
-    look = partial(visible_under, table_format=table_format, opened=cache.as_opened)
-    if isinstance(found, pafs.LocalFileSystem):
-        return found, look(found, at, None, seen), folder_of(source), cache
+        return storage, files, None, cache
+    storage, at = resolve(source, filesystem)
+    places = places_of(storage, sidecar)
+    cache = FileCache.of(storage, form, places=places)
+    list_visible = partial(visible_under, table_format=table_format, opened=cache.as_opened)
+    if isinstance(storage, pafs.LocalFileSystem):
+        return storage, list_visible(storage, at, None, seen), folder_of(source), cache
     opening = begin(partial(_open_early, cache, at)) if os.path.splitext(at)[1] else None
     listings: dict[str, list[pafs.FileInfo]] = {}
-    files = look(found, at, listings, seen)
+    files = list_visible(storage, at, listings, seen)
     places.know(listings)
     if opening is not None:
         result_of(opening)
-    return found, files, None if files == [at] else at.rstrip("/"), cache
+    return storage, files, None if files == [at] else at.rstrip("/"), cache
 
 
 def _united(
@@ -213,7 +245,7 @@ def _united(
     partitioning: Any,
     schema: pa.Schema | None,
 ) -> pa.Schema:
-    """All columns of all files and folders."""
+    """Returns the schema with all columns of all files and folders."""
     if schema is not None:
         raise ValueError("union_by_name takes the columns of the files; schema says them")
     folders = stated_folders(partitioning, files, base)
@@ -225,7 +257,9 @@ def _united(
 
 
 def _open_early(cache: FileCache, path: str) -> None:
-    with contextlib.suppress(IntarsiaError):  # what is listed will be opened, and the error told
+    with contextlib.suppress(
+        IntarsiaError
+    ):  # the file is opened again after it was listed: the error is raised then
         cache.as_opened(path)
 
 
@@ -238,9 +272,10 @@ def _open_listed(
     schema: pa.Schema | None,
     folders: pads.Partitioning,
 ) -> Dataset:
-    """A data set whose files are only opened if ``schema`` is None: then the first one is.
+    """Returns a data set without opening its files. If ``schema`` is None, opens the first one.
 
-    pyarrow's own discovery asks storage for every file, and twice, and gives keys fewer types.
+    pyarrow's own discovery sends two requests to the storage for every file, and knows fewer types
+    of keys.
     """
     if schema is None:
         known = None if cache.catalog is None else cache.catalog.first(files[0])
@@ -273,7 +308,7 @@ def _pyarrows(
     schema: pa.Schema | None,
     form: pads.FileFormat | str,
 ) -> pads.FileSystemDataset:
-    """As ``pyarrow.dataset.dataset``, which takes longer to look for files that were listed."""
+    """Returns what ``pyarrow.dataset.dataset`` does, for files that were listed already."""
     if partitioning == "hive":
         partitioning = pads.partitioning(flavor="hive")
     if not isinstance(partitioning, pads.Partitioning | pads.PartitioningFactory):
@@ -301,11 +336,16 @@ def open_dataset(
     schema: pa.Schema | None = None,
     form: pads.FileFormat | str = "parquet",
 ) -> Dataset:
-    """A data set of ``files``, whose folders below ``base`` are read as ``partitioning`` says."""
+    """Returns a data set of ``files``.
+
+    ``partitioning`` gives the columns of folders below ``base``.
+    """
     try:
         made = _pyarrows(filesystem, files, base, partitioning, schema, form)
     except (pa.ArrowException, TypeError, OSError) as error:
-        OpenedFile(FileSource(filesystem, files[0]), files[0])  # says what is wrong, if it can
+        OpenedFile(
+            FileSource(filesystem, files[0]), files[0]
+        )  # raises an error that names the damage, if it can
         where = base or files[0]
         raise FormatError(f"{where}: not a data set pyarrow can read: {error}") from error
     return Dataset.wrap(made)

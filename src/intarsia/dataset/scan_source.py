@@ -53,7 +53,7 @@ class ScanSource:
 
     @property
     def catalog(self) -> Catalog | None:
-        """What is known of the files without opening them. None without a catalog."""
+        """Facts about the files that are known without opening them. None without a catalog."""
         return self.cache.catalog
 
     def with_cache(self, cache: FileCache) -> ScanSource:
