@@ -635,7 +635,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         return self._scan(columns, None, options, parts=parts)
 
     def _with_checksums(self, options: Mapping[str, Any]) -> Dataset:
-        """Returns this data set, with checks of checksums if ``fragment_scan_options`` ask for them.
+        """Returns this data set, which checks checksums if ``fragment_scan_options`` say so.
 
         Raises ``TypeError`` for options of other formats.
         """

@@ -1,4 +1,4 @@
-"""Plans and explanations of queries over many files, which read no more than indexes."""
+"""Plans and explanations of queries over many files. A plan reads no more than indexes."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def planned_request(source: ScanSource, columns: Columns, filter_: FilterLike) -
 
 
 def plan_files(source: ScanSource, request: Request) -> Plan:
-    """The plan of all files, less those of folders that cannot match, which are not opened.
+    """Returns the plan of all files but those in folders that cannot match, which are not opened.
 
-    Afterwards what was noticed about the files is warned of.
+    Issues the warnings about the files.
     """
     cache, gap = source.cache, gap_bytes(source.filesystem)
 
@@ -46,29 +46,29 @@ def plan_files(source: ScanSource, request: Request) -> Plan:
 
         return of_one_version(partial(cache.lease, file.path), plan)
 
-    wanted = list(in_folders(source.files, request.pruning))
-    left = _left(cache, wanted, request)
+    candidates = list(in_folders(source.files, request.pruning))
+    left = _left(cache, candidates, request)
     plan = Plan.of(each_of(cache, (partial(planned, file) for file in left)))
-    if len(left) == len(wanted):
+    if len(left) == len(candidates):
         cache.health.tell()
         return plan
     assert cache.catalog is not None
-    kept = {file.path for file in left}
-    cut = cache.catalog.figures(file for file in wanted if file.path not in kept)
+    open_paths = {file.path for file in left}
+    cut = cache.catalog.figures(file for file in candidates if file.path not in open_paths)
     cache.health.tell()
     return replace(plan, figures=plan.figures + cut)
 
 
 def plan_files_left(source: ScanSource, request: Request) -> Plan:
-    """The plan of the files that are left: what a scan would leave out is not planned.
+    """Returns the plan of only those files that a scan reads.
 
-    Figures are those of files in which rows are left, and count no pages. Afterwards what was
-    noticed about the files is warned of.
+    The figures are those of these files, without a count of pages. Issues the warnings about the
+    files.
     """
     cache, gap = source.cache, gap_bytes(source.filesystem)
 
-    def planned(kept: Kept) -> FilePlan | None:
-        constants = kept.file.constants
+    def planned(candidate: Kept) -> FilePlan | None:
+        constants = candidate.file.constants
 
         def plan(opened: OpenedFile) -> FilePlan | None:
             candidates = plan_rows(opened, request.pruning, constants, request.schema)
@@ -77,17 +77,17 @@ def plan_files_left(source: ScanSource, request: Request) -> Plan:
             roots = roots_to_read(opened, request, constants)
             return plan_reads(opened, roots, candidates, constants, gap, count_pages=False)
 
-        return of_one_version(kept.part.get, plan)
+        return of_one_version(candidate.part.get, plan)
 
-    left = files_left(cache, source.files, replace(request, columns=()))  # none is read now
-    plans = each_of(cache, (partial(planned, kept) for kept in left))
+    left = files_left(cache, source.files, replace(request, columns=()))  # this plans only
+    plans = each_of(cache, (partial(planned, candidate) for candidate in left))
     plan = Plan.of(plan for plan in plans if plan is not None)
     cache.health.tell()
     return plan
 
 
 def _left(cache: FileCache, files: list[File], request: Request) -> list[File]:
-    """Those that the catalog, where there is one, leaves to be looked into."""
+    """Returns the files that the catalog cannot rule out; all files without a catalog."""
     if cache.catalog is None or request.filter is None:
         return files
     return cache.catalog.left(files, request)
@@ -96,14 +96,14 @@ def _left(cache: FileCache, files: list[File], request: Request) -> list[File]:
 def explain_query(
     source: ScanSource, columns: Columns, filter_: FilterLike, *, analyze: bool, maps: int
 ) -> Explanation:
-    """The explanation of a query over files that are opened afresh, and who would read them.
+    """Returns the explanation of a query over files that are opened anew, and the reader for it.
 
-    Afterwards what was noticed about the files is warned of.
+    Issues the warnings about the files. The parameters are those of ``Dataset.explain``.
     """
     request, gap = planned_request(source, columns, filter_), gap_bytes(source.filesystem)
-    told = filter_ if isinstance(filter_, str) and source.filter is None else None
+    filter_text = filter_ if isinstance(filter_, str) and source.filter is None else None
     cache = source.cache.anew()
-    explained = _explain_files(cache, source.files, request, gap, analyze, maps, told)
+    explained = _explain_files(cache, source.files, request, gap, analyze, maps, filter_text)
     condition = None if request.filter is None else request.filter.condition.expression
     handed = hand_over(source, request.all_columns, condition)
     source.cache.health.tell()
@@ -119,12 +119,12 @@ def _explain_files(
     gap: int,
     analyze: bool,
     maps: int,
-    told: str | None,
+    filter_text: str | None,
 ) -> Explanation:
-    """Accounts of all ``files``; with ``analyze`` each is read, one after the other.
+    """Returns the accounts of all ``files``. With ``analyze``, reads one file after the other.
 
-    As many as ``maps``, the first in which rows are left, have a map. The filter is shown as it was
-    ``told``, else as pyarrow's.
+    The first ``maps`` files in which rows are left have a map of their pages. ``filter_text`` is
+    the filter as the caller wrote it; if None, pyarrow's Expression is shown.
     """
     trend = Trend() if analyze else None
     left = {file.path for file in _left(cache, list(in_folders(files, request.pruning)), request)}
@@ -136,13 +136,15 @@ def _explain_files(
         account = _account(cache, file, request, gap, trend, is_mapped=maps > 0)
         maps -= account.map is not None
         accounts.append(account)
-    if told is None:
-        told = "none" if request.filter is None else shown(request.filter.condition.expression)
-    return Explanation(tuple(accounts), told, request.all_columns, analyze)
+    if filter_text is None:
+        filter_text = (
+            "none" if request.filter is None else shown(request.filter.condition.expression)
+        )
+    return Explanation(tuple(accounts), filter_text, request.all_columns, analyze)
 
 
 def _cut(cache: FileCache, file: File) -> FileAccount:
-    """A file that the catalog leaves out, which is not opened."""
+    """Returns the account of a file that the catalog rules out. The file is not opened."""
     assert cache.catalog is not None
     figures, steps = cache.catalog.figures([file]), (Step("catalog", 0, 0),)
     plan = FilePlan(file.path, "", RowRanges.none(), dict(file.constants), (), steps, figures, ())
@@ -158,7 +160,7 @@ def _account(
     *,
     is_mapped: bool,
 ) -> FileAccount:
-    """A file's account, with what is read of it where there is a ``trend`` of what was before."""
+    """Returns a file's account. With a ``trend`` of the files before, the file is read as well."""
 
     def planned(opened: OpenedFile) -> FileAccount:
         return _planned(opened, file, request, gap, is_mapped=is_mapped)
@@ -174,7 +176,7 @@ def _account(
 def _planned(
     opened: OpenedFile, file: File, request: Request, gap: int, *, is_mapped: bool
 ) -> FileAccount:
-    """A file's account without what is read of it."""
+    """Returns a file's account, without figures of a read."""
     plan = _plan_file(opened, file.constants, request, gap)
     if not folder_might_match(request.pruning, file.constants):
         return FileAccount(replace(plan, steps=(Step("folders", 0, 0),)))

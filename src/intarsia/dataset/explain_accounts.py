@@ -1,4 +1,4 @@
-"""Accounts of files for ``explain``: what a plan does not use, and what carrying it out takes."""
+"""Accounts of files for ``explain``: why indexes are not used, and what a query reads."""
 
 from __future__ import annotations
 
@@ -29,10 +29,12 @@ from intarsia.scan.unit_reader import Trend
 
 
 def account_of(file: OpenedFile, request: Request, plan: FilePlan) -> FileAccount:
-    """What is to be told of a file that has been planned."""
+    """Returns the account of a file that has been planned."""
     has_several = request.filter is not None and request.filter.conjuncts
-    found = stages(file, request, plan.rows) if has_several and plan.rows else []
-    order = tuple(Stage(shown(stage.condition.expression), stage.columns) for stage in found)
+    planned_stages = stages(file, request, plan.rows) if has_several and plan.rows else []
+    order = tuple(
+        Stage(shown(stage.condition.expression), stage.columns) for stage in planned_stages
+    )
     return FileAccount(plan, order, tuple(_remarks(file, request, plan)))
 
 
@@ -44,17 +46,17 @@ def read_of(
     plan: FilePlan,
     trend: Trend,
 ) -> FileRead:
-    """What a first query reads of the file, unit after unit, so that its seconds add up.
+    """Returns what a first query reads of the file. Units are read in turn, so times add up.
 
-    ``plan`` is where the totals come from, ``trend`` that of the files before.
+    The totals come from ``plan``. ``trend`` has the scan statistics of the files before.
     """
     planned = plan.figures
     profile = Profile()
     with profile.during(Activity.PLANNING):
         source, file = cache.open_unshared(path, profile)
     part = Part(lambda: lease_of(file), constants)
-    found = scan([part], request, use_threads=False, trend=trend)
-    rows = sum(table.num_rows for table in found)
+    tables = scan([part], request, use_threads=False, trend=trend)
+    rows = sum(table.num_rows for table in tables)
     seconds, count = profile.seconds(), dataclasses.replace(source.count)
     figures = Figures(
         files=Amount(1, planned.files.total),
@@ -68,32 +70,33 @@ def read_of(
 
 
 def _num_pages(file: OpenedFile, profile: Profile) -> int:
-    """The pages that were decoded, each once. A chunk without an offset index counts as one page,
-    as it does in plans.
+    """Returns the number of pages that were decoded. Each counts once.
+
+    A chunk without an offset index counts as one page, as in plans.
     """
     known = file.page_indexes
     known.load(profile.chunks, [])
-    found = 0
+    count = 0
     for id_, offsets in profile.chunks.items():
         total = 1 if id_ in known.walked else known.num_pages(*id_)
-        found += total if offsets is None else min(len(offsets), total)
-    return found
+        count += total if offsets is None else min(len(offsets), total)
+    return count
 
 
 def _remarks(file: OpenedFile, request: Request, plan: FilePlan) -> Iterator[str]:
-    """What was warned of; which indexes are of no use, or are missing where they were looked for.
+    """Yields the warnings about a file, and the indexes that are not used or that are missing.
 
-    Warnings are repeated because whoever reads an explanation may not have seen them.
+    Warnings are repeated, because the reader of an explanation may not have seen them.
     """
-    asked = request.filter is not None and bool(plan.rows)
-    entries = file.sections.entries if asked else ()
+    has_candidates = request.filter is not None and bool(plan.rows)
+    entries = file.sections.entries if has_candidates else ()
     yield from file.ignored
     used = {step.source for step in plan.steps}
-    tests = tests_of(request.pruning) if asked else []
+    tests = tests_of(request.pruning) if has_candidates else []
     usable = indexes_for(file, tests, plan.constants, request.schema)
     for entry in entries:
         if index_source(entry) not in used and not file.sections.is_ignored(entry):
-            reason = _no_use(file, entry, tests, usable, used)
+            reason = _reason_not_used(file, entry, tests, usable, used)
             yield f"{index_source(entry)} not used: {reason}"
     if PAGE_INDEX in used:
         leaves = (leaf_of(file, test, plan.constants, request.schema) for test in tests)
@@ -103,13 +106,14 @@ def _remarks(file: OpenedFile, request: Request, plan: FilePlan) -> Iterator[str
         yield from _without_bounds(file, [*tested.keys() - set(answered)], groups)
 
 
-def _no_use(
+def _reason_not_used(
     file: OpenedFile,
     entry: IndexEntry,
     tests: Sequence[Predicate],
     usable: Mapping[Predicate, Sequence[Embedded]],
     used: Collection[str],
 ) -> str:
+    """Returns why the index ``entry`` is not used for the predicates ``tests``."""
     version = known_version(entry.kind)
     if version is None:
         return f"kind {entry.kind} is not known here"
@@ -118,20 +122,23 @@ def _no_use(
     index = file.sections.resolved(entry)
     if index is None:
         return "it does not fit the file"
-    asked = [test for test in tests if test.term == index.of.term]
-    if not asked:
+    comparisons = [test for test in tests if test.term == index.of.term]
+    if not comparisons:
         return f"no condition on {entry.on} it could answer"
-    unanswerable = [test for test in asked if not index.may_answer(test)]
-    if len(unanswerable) == len(asked):
+    unanswerable = [test for test in comparisons if not index.may_answer(test)]
+    if len(unanswerable) == len(comparisons):
         return f"it cannot answer {', '.join(map(str, unanswerable))}"
     if not any(index in indexes for indexes in usable.values()):
         return f"{entry.on} is read as a type that may compare in another way"
     others = [
-        i.entry for test in asked for i in usable.get(test, ()) if index_source(i.entry) in used
+        i.entry
+        for test in comparisons
+        for i in usable.get(test, ())
+        if index_source(i.entry) in used
     ]
     if others:
         return f"{others[0].name} answered before"
-    able = [test for test in asked if index in usable.get(test, ())]
+    able = [test for test in comparisons if index in usable.get(test, ())]
     if not any(may_pay(file, index, test, ()) for test in able):
         return "it takes more to read than it could save"
     if isinstance(index.kind, Inverted) and not any(
@@ -144,7 +151,7 @@ def _no_use(
 def _without_bounds(
     file: OpenedFile, leaves: Sequence[Leaf], groups: Sequence[int]
 ) -> Iterator[str]:
-    """Columns of which no bounds by page are known, though they were asked for."""
+    """Yields the columns in the filter that have no bounds by page."""
     for leaf in sorted(leaves, key=lambda leaf: leaf.index):
         chunks = [file.column_chunk(group, leaf.index) for group in groups]
         missing = sum(chunk.column_index_offset is None for chunk in chunks)

@@ -1,4 +1,4 @@
-"""Whether the footers that pyarrow keeps for its own scans are still those of the files."""
+"""Whether the footers that pyarrow caches for its own scans are still those of the files."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ from intarsia.io.fsspec_listing import check_not_forked
 
 
 class Footers:
-    """The footers that pyarrow keeps from its first scan on, whatever becomes of the files."""
+    """The footers that pyarrow caches from its first scan on, even if the files change."""
 
     def __init__(self) -> None:
-        self._kept: object = None
+        self._version: object = None  # of the files when pyarrow first read their footers
         self._process: int | None = None
         self.agree = False
-        """True once all of them were compared with the values of the files' folders."""
+        """True once all footers were compared with the values of the files' folders."""
 
     def are_of(self, files: Sequence[str], filesystem: pafs.FileSystem) -> bool:
-        """Are they of the files as they are now? Of far ones only the first scan's surely are.
+        """True if the footers are those of the files as they are now, or are not cached yet.
 
-        Not of files that are not there.
+        For remote files, True only in the first call. False if a local file is missing.
         """
         check_not_forked(filesystem)
         now: object = object()
-        process = os.getpid()  # the parent's threads may have been reading them when it forked
+        process = (
+            os.getpid()
+        )  # the parent's threads may have been reading the footers when it forked
         if isinstance(filesystem, pafs.LocalFileSystem):
             versions = [version_of(file, filesystem) for file in files]
             if None in versions:
@@ -36,5 +38,5 @@ class Footers:
         elif self._process not in (None, process):
             return False
         self._process = process
-        self._kept = now if self._kept is None else self._kept
-        return self._kept == now
+        self._version = now if self._version is None else self._version
+        return self._version == now

@@ -1,4 +1,4 @@
-"""The files of a data set as fragments, whose scans are those of a data set."""
+"""``PlannedFragment``: a file of a data set, which scans as the data set does."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ OpenFiles: TypeAlias = Callable[[Sequence[pads.Fragment], ScanSource], pads.File
 
 
 def unread(fragment: pads.ParquetFileFragment) -> pads.ParquetFileFragment:
-    """The same fragment, without what pyarrow keeps of a file once it has read its footer."""
+    """Returns the same fragment without the footer that pyarrow may have cached."""
     place = fragment.path, fragment.filesystem, fragment.partition_expression
     return fragment.format.make_fragment(*place)
 
 
 def check_is_whole(fragment: pads.ParquetFileFragment) -> None:
-    """Raise ``UnsupportedError`` for a fragment of some of its file's row groups."""
-    _, (*_, row_groups) = fragment.__reduce__()  # None where the footer was not read yet
+    """Raises ``UnsupportedError`` if a fragment has only some of its file's row groups."""
+    _, (*_, row_groups) = fragment.__reduce__()  # None if the footer was not read yet
     if row_groups is not None and len(row_groups) < fragment.metadata.num_row_groups:
         message = f"a data set is of whole files, not of row groups {row_groups} alone"
         raise UnsupportedError(message, Where(fragment.path))
@@ -45,9 +45,9 @@ def pyarrows(fragment: Any) -> pads.ParquetFileFragment:
 def fragments_left(
     source: ScanSource, fragments: Iterable[pads.ParquetFileFragment], filter_: FilterLike
 ) -> Iterator[pads.ParquetFileFragment]:
-    """Yields those of ``fragments`` in which rows may match; they are those of the source's files.
+    """Yields the ``fragments`` in which rows may match. They are those of the source's files.
 
-    Afterwards what was noticed about the files is warned of.
+    Issues the warnings about the files.
     """
     request = request_of(source.schema, [], expression_of(filter_, source.schema))
     by_file = {id(file): one for one, file in zip(list(fragments), source.files, strict=True)}
@@ -64,19 +64,18 @@ def fragments_left(
 class PlannedFragment:
     """One file of a data set, as a fragment.
 
-    It behaves as the ``pyarrow.dataset.ParquetFileFragment`` it stands for, whose attributes it
-    has, but its scans are those of ``Dataset``. ``subset`` and ``split_by_row_group`` give
-    pyarrow's own fragments, whose scans are pyarrow's.
+    It has all attributes of the ``pyarrow.dataset.ParquetFileFragment`` that it wraps, but scans as
+    ``Dataset`` does. ``subset`` and ``split_by_row_group`` give pyarrow's own fragments.
     """
 
     def __init__(
         self, fragment: pads.ParquetFileFragment, source: ScanSource, open_files: OpenFiles
     ) -> None:
         self._fragment, self._source, self._open_files = fragment, source, open_files
-        self._mark()
+        self._note_version()
 
-    def _mark(self) -> None:
-        """From now on, notice whether the file is another one than now."""
+    def _note_version(self) -> None:
+        """Notes the version of the file, to notice if it is replaced."""
         self._footers = Footers()
         self._is_current()
 
@@ -94,7 +93,7 @@ class PlannedFragment:
     def pyarrow_fragment(self) -> pads.ParquetFileFragment:
         """pyarrow's own fragment of the file, for functions that take no other.
 
-        pyarrow's scans of it may give fewer rows than there are: see ``docs/pushdown.md``.
+        pyarrow's scans of it may leave rows out: see ``docs/pushdown.md``.
         """
         return self._fragment
 
@@ -108,15 +107,15 @@ class PlannedFragment:
         filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
         **options: Any,
     ) -> pads.Scanner:
-        """A scanner over this file's rows."""
+        """Returns a scanner over the file's matching rows, as ``Dataset.scanner`` does."""
         return self._alone(schema).scanner(columns, filter, **options)
 
     def _alone(self, schema: pa.Schema | None = None) -> pads.FileSystemDataset:
-        """A data set of this file."""
+        """Returns a data set of this file."""
         schema = schema or self._fragment.physical_schema
         if not self._is_current():
             self._fragment = unread(self._fragment)
-            self._mark()
+            self._note_version()
         return self._open_alone(self._fragment, schema)
 
     def _open_alone(
@@ -133,7 +132,7 @@ class PlannedFragment:
         filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
         **options: Any,
     ) -> pa.Table:
-        """The matching rows as a table."""
+        """Returns the matching rows as a table."""
         return self._alone(schema).to_table(columns, filter, **options)
 
     def to_batches(
@@ -143,7 +142,7 @@ class PlannedFragment:
         filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
         **options: Any,
     ) -> Any:
-        """The matching rows as record batches."""
+        """Yields the matching rows as record batches."""
         return self._alone(schema).to_batches(columns, filter, **options)
 
     def count_rows(
@@ -151,7 +150,7 @@ class PlannedFragment:
         filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
         **options: Any,
     ) -> int:
-        """How many rows match."""
+        """Returns how many rows match."""
         return int(self._alone().count_rows(filter, **options))
 
     def head(
@@ -161,7 +160,7 @@ class PlannedFragment:
         filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
         **options: Any,
     ) -> pa.Table:
-        """The first matching rows."""
+        """Returns the first ``num_rows`` matching rows."""
         return self._alone().head(num_rows, columns, filter, **options)
 
     def take(
@@ -171,7 +170,7 @@ class PlannedFragment:
         filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
         **options: Any,
     ) -> pa.Table:
-        """The rows at ``indices`` among the matching ones."""
+        """Returns the rows at ``indices`` among the matching rows."""
         return self._alone().take(indices, columns, filter, **options)
 
 

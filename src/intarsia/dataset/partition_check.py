@@ -1,7 +1,7 @@
-"""Are the values of folders those of the files, before pyarrow scans the files by itself?
+"""Compares the values of folders with those of the files, before pyarrow scans by itself.
 
-pyarrow gives the folder's value for every row and never compares. Scans by page do, in
-``scan/file_planner.py``.
+pyarrow gives the folder's value for every row and does not compare. Scans by page compare in
+``scan.file_planner``.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ def check_folders(
     cache: FileCache,
     schema: pa.Schema,
 ) -> None:
-    """Raise ``FormatError`` if the footer of a file shows another value than its folder.
+    """Raises ``FormatError`` if the footer of a file shows another value than its folder.
 
-    Reads the footers, which pyarrow keeps for its scan. A file that cannot be opened is left to it.
+    Reads the footers, which pyarrow caches for its scan. pyarrow reports a file that it cannot
+    open.
     """
     for fragment, file in zip(fragments, files, strict=True):
         try:
@@ -39,17 +40,17 @@ def check_folders(
 
 
 def _is_equal(footer: pq.FileMetaData, constants: Constants) -> bool:
-    """True if the file lacks these columns, or if its statistics say that these are the values.
+    """True if the file lacks these columns, or if its statistics prove these values.
 
-    False does not mean that they are not: ``check_folder`` knows all types of values.
+    False does not mean that the values differ: ``check_folder`` compares all types.
     """
     names = footer.schema.names
-    found = {names.index(name): value for name, value in constants.items() if name in names}
-    groups = range(footer.num_row_groups) if found else ()
+    stored = {names.index(name): value for name, value in constants.items() if name in names}
+    groups = range(footer.num_row_groups) if stored else ()
     return all(
         _is_only(footer.row_group(group).column(place).statistics, value)
         for group in groups
-        for place, value in found.items()
+        for place, value in stored.items()
     )
 
 

@@ -23,7 +23,7 @@ from intarsia.expr.tree import ANDS, Call, FieldRef, Literal, Node, read_express
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 """The value that stands for NULL in the name of a folder."""
 _ESCAPED_BYTE = re.compile(rb"\\x([0-9A-Fa-f]{2})")
-"""DuckDB writes a byte that is no printable ASCII character, and a backslash, as ``\\xFF``."""
+"""DuckDB writes a backslash, and a byte that is no printable ASCII character, as ``\\xFF``."""
 _UUID_WIDTH = 16
 
 
@@ -48,7 +48,7 @@ def folder_expressions(
 def key_expression(name: str, value: str, kind: pa.DataType) -> pc.Expression | None:
     """Returns the condition that column ``name`` has the ``value`` of a folder, as it is written.
 
-    Returns None if the type has no text, as lists and structs: only the files tell the value.
+    Returns None if values of the type are not written as text, as lists: the files have the value.
     Raises ``pa.ArrowInvalid`` or ``ValueError`` if the value does not fit the type.
     """
     if unquote(value) == NULL_FOLDER:
@@ -67,11 +67,11 @@ def hive_values(folder: str) -> dict[str, str]:
 
 
 def folder_constants(fragment: pads.Fragment, schema: pa.Schema) -> dict[str, pa.Scalar]:
-    """The columns of ``schema`` that a file's folder fixes, by name."""
+    """Returns the values that a file's folder gives to columns of ``schema``, by name."""
     expression = fragment.partition_expression
     try:
         keys = pads.get_partition_keys(expression)
-    except ValueError:  # nanoseconds, which Python's own types do not have
+    except ValueError:  # nanoseconds, which Python's datetime lacks
         return _literals(read_expression(expression), schema)
     kinds = {name: schema.field(name).type for name in keys if name in schema.names}
     if any(getattr(kind, "unit", None) == "ns" for kind in kinds.values()):
@@ -80,7 +80,7 @@ def folder_constants(fragment: pads.Fragment, schema: pa.Schema) -> dict[str, pa
 
 
 def _literals(node: Node, schema: pa.Schema) -> dict[str, pa.Scalar]:
-    """The columns that a partition expression says to be equal to a value, or NULL."""
+    """Returns the columns for which a partition expression gives a value or NULL, by name."""
     match node:
         case Call("equal", (FieldRef((name,)), Literal(value))) if name in schema.names:
             return {name: value.cast(schema.field(name).type)}
@@ -93,12 +93,12 @@ def _literals(node: Node, schema: pa.Schema) -> dict[str, pa.Scalar]:
 
 def _parsed(folders: pads.Partitioning, folder: str) -> pc.Expression:
     types, values = folders.schema, _values(folders, folder)
-    found = [
+    expressions = [
         key_expression(name, value, types.field(name).type)
         for name, value in values.items()
         if name in types.names
     ]
-    known = [expression for expression in found if expression is not None]
+    known = [expression for expression in expressions if expression is not None]
     return functools.reduce(operator.and_, known) if known else pc.scalar(True)
 
 
@@ -109,7 +109,7 @@ def _values(folders: pads.Partitioning, folder: str) -> Mapping[str, str]:
 
 
 def _is_pyarrows(kind: pa.DataType) -> bool:
-    """True if pyarrow reads the values of folders as this type."""
+    """True if pyarrow parses the values of folders as this type."""
     if isinstance(kind, pa.BaseExtensionType) or pa.types.is_interval(kind):
         return False
     checks = (
@@ -124,7 +124,7 @@ def _is_pyarrows(kind: pa.DataType) -> bool:
 
 
 def _scalar(value: str, kind: pa.DataType) -> pa.Scalar | None:
-    """Returns the value of a type that pyarrow does not read, None if the type has no text."""
+    """Returns a value of a type that pyarrow does not parse. Returns None as ``key_expression``."""
     if pa.types.is_dictionary(kind):
         inner = _scalar(value, kind.value_type)
         return None if inner is None else pa.scalar(inner.as_py(), kind)
@@ -134,8 +134,8 @@ def _scalar(value: str, kind: pa.DataType) -> pa.Scalar | None:
         inner = _scalar(value, kind.storage_type)
         return None if inner is None else pa.ExtensionScalar.from_storage(kind, inner)
     if pa.types.is_fixed_size_binary(kind):
-        found = _of_width(value, kind.byte_width)
-        return None if found is None else pa.scalar(found, kind)
+        content = _of_width(value, kind.byte_width)
+        return None if content is None else pa.scalar(content, kind)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
         return pa.scalar(_bytes(value), kind)
     if pa.types.is_nested(kind) or pa.types.is_interval(kind) or pa.types.is_null(kind):
@@ -145,15 +145,15 @@ def _scalar(value: str, kind: pa.DataType) -> pa.Scalar | None:
 
 def _bytes(value: str) -> bytes:
     return _ESCAPED_BYTE.sub(
-        lambda found: bytes.fromhex(found[1].decode()), unquote_to_bytes(value)
+        lambda match: bytes.fromhex(match[1].decode()), unquote_to_bytes(value)
     )
 
 
 def _of_width(value: str, width: int) -> bytes | None:
-    """Returns the bytes, or those of a UUID; None for text, as intervals have it."""
-    found = _bytes(value)
-    if len(found) == width:
-        return found
+    """Returns ``width`` bytes, or the bytes of a UUID. Returns None for any other text."""
+    content = _bytes(value)
+    if len(content) == width:
+        return content
     if width == _UUID_WIDTH:
         try:
             return uuid.UUID(unquote(value)).bytes

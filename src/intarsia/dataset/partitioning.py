@@ -1,7 +1,7 @@
-"""What the folders of a data set say: Hive's ``key=value``.
+"""The columns that folders give: Hive's ``key=value``.
 
-The types of the keys are inferred from all values of a key, by one of three rules: ``"hive"`` is
-this library's own and follows DuckDB, ``"pyarrow"`` and ``"spark"`` are those of pyarrow and Spark.
+The type of a key is inferred from all of its values, by one of three rules. ``"hive"`` is our own
+and follows DuckDB. ``"pyarrow"`` and ``"spark"`` are the rules of pyarrow and Spark.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _TYPES: Mapping[Rule, tuple[pa.DataType, ...]] = {
     "pyarrow": (pa.int32(),),
     "spark": (pa.int32(), pa.int64(), pa.float64(), pa.date32()),
 }
-"""The types tried for a key, in order. A key whose values fit none of them is text."""
+"""The types that are tried for a key, in order. A key is a string if none of them fits."""
 _NUMBER = re.compile(r"[+-]?(\d+|\d*\.\d+|\d+\.)([eE][+-]?\d+)?|NaN|-?Infinity", re.ASCII)
 _INTEGER = re.compile(r"-?\d+", re.ASCII)
-"""pyarrow takes hexadecimal digits as well, which Spark does not."""
+"""pyarrow also reads hexadecimal digits. Spark does not."""
 _DATE = re.compile(r"(?!0000)\d{4}-\d{2}-\d{2}", re.ASCII)
-"""pyarrow takes the year 0 as well, which Python does not."""
+"""pyarrow also reads the year 0. Python does not."""
 _TIMESTAMP = re.compile(
     r"(?!0000)\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?(Z|[+-]\d{2}(:?\d{2})?)?",
     re.ASCII,
@@ -38,7 +38,7 @@ _TIMESTAMP = re.compile(
 
 
 def folder_of(source: Any) -> str | None:
-    """The local folder that ``source`` is; None where it is something else."""
+    """Returns the absolute path of ``source`` if it is a local folder, else None."""
     if not isinstance(source, str | os.PathLike):
         return None
     if is_uri(source) and not os.fspath(source).startswith("file:"):
@@ -54,17 +54,17 @@ def hive_partitioning(
     *,
     stated: pa.Schema | None = None,
 ) -> Any:
-    """Hive partitioning of the folders of ``files``, with types inferred by ``rule``.
+    """Returns the Hive partitioning of the folders of ``files``, with types inferred by ``rule``.
 
-    ``base`` is the folder that ``files`` lie below. Keys have the types of ``stated`` if they are
-    in it. Keys that are NULL in every folder are text; pyarrow alone gives up on them.
+    ``base`` is the folder above ``files``. Keys in the schema ``stated`` have its types. A key that
+    is NULL in every folder is a string; pyarrow alone raises an error.
     """
     values = _values(files, base)
     types = _types(values, rule)
     if stated is not None:
         return pads.HivePartitioning(_with_types_of(types, stated))
     is_inferred = types == _types(values, "pyarrow")
-    if is_inferred and all(found != {NULL_FOLDER} for found in values.values()):
+    if is_inferred and all(key_values != {NULL_FOLDER} for key_values in values.values()):
         return "hive"
     return pads.partitioning(types, flavor="hive")
 
@@ -72,9 +72,9 @@ def hive_partitioning(
 def with_types_of(
     folders: pads.Partitioning, schema: pa.Schema, files: Sequence[str], base: str | None
 ) -> pads.Partitioning:
-    """``folders`` whose keys have the types of ``schema`` if they are in it.
+    """Returns ``folders`` with the types of ``schema`` for keys that are columns of it.
 
-    Raises ``FormatError`` if a folder's value does not fit.
+    Raises ``FormatError`` if a folder's value does not fit its type.
     """
     keys = folders.schema
     if not shares_columns(folders, schema):
@@ -89,7 +89,7 @@ def shares_columns(folders: pads.Partitioning, schema: pa.Schema) -> bool:
 
 
 def with_keys(schema: pa.Schema, folders: pads.Partitioning) -> pa.Schema:
-    """``schema`` and the keys of ``folders`` that it lacks, or has without a type."""
+    """Returns ``schema`` with the keys of ``folders`` that it lacks, or has as the null type."""
     for field in folders.schema:
         place = schema.get_field_index(field.name)
         if place < 0:
@@ -100,18 +100,18 @@ def with_keys(schema: pa.Schema, folders: pads.Partitioning) -> pa.Schema:
 
 
 def _with_types_of(keys: pa.Schema, schema: pa.Schema) -> pa.Schema:
-    """``keys``, with the fields of ``schema`` for those that are in it and have a type."""
+    """Returns ``keys``, with the fields of ``schema`` for keys that have a type in it."""
     known = {field.name: field for field in schema if not pa.types.is_null(field.type)}
     return pa.schema([known.get(field.name, field) for field in keys])
 
 
 def hive_types(files: Sequence[str], base: str | None, rule: Rule) -> pa.Schema:
-    """The keys of ``hive_partitioning`` and their types."""
+    """Returns the keys of ``hive_partitioning`` and their types."""
     return _types(_values(files, base), rule)
 
 
 def _check_fit(values: Mapping[str, set[str]], stated: pa.Schema, where: str) -> None:
-    """Raise ``FormatError`` for a folder whose value the type of its column cannot hold."""
+    """Raises ``FormatError`` if the value of a folder does not fit the type of its column."""
     for name in values.keys() & set(stated.names):
         kind = stated.field(name).type
         for value in sorted(values[name]):
@@ -125,12 +125,14 @@ def _check_fit(values: Mapping[str, set[str]], stated: pa.Schema, where: str) ->
                 ) from error
 
 
-def _types(found: Mapping[str, set[str]], rule: Rule) -> pa.Schema:
-    return pa.schema([(key, _inferred(values, rule)) for key, values in found.items()])
+def _types(values_by_key: Mapping[str, set[str]], rule: Rule) -> pa.Schema:
+    return pa.schema(
+        [(key, _inferred(key_values, rule)) for key, key_values in values_by_key.items()]
+    )
 
 
 def _values(files: Sequence[str], base: str | None) -> dict[str, set[str]]:
-    """The values of each key in the names of folders, which have some characters as ``%XX``."""
+    """Returns the values of each key as folders are named, with some characters as ``%XX``."""
     values: dict[str, set[str]] = {}
     for folder in dict.fromkeys(file.rpartition("/")[0] for file in files):
         for key, value in hive_values(folder.removeprefix(base or "")).items():
@@ -138,9 +140,9 @@ def _values(files: Sequence[str], base: str | None) -> dict[str, set[str]]:
     return values
 
 
-def _inferred(found: set[str], rule: Rule) -> pa.DataType:
-    """The first type of ``rule`` that holds all values, else text."""
-    values = {unquote(value) for value in found} - {NULL_FOLDER}
+def _inferred(folder_values: set[str], rule: Rule) -> pa.DataType:
+    """Returns the first type of ``rule`` that fits all values, else a string."""
+    values = {unquote(value) for value in folder_values} - {NULL_FOLDER}
     for kind in _TYPES[rule]:
         if values and _all_are(kind, values, rule):
             return kind
@@ -148,7 +150,9 @@ def _inferred(found: set[str], rule: Rule) -> pa.DataType:
 
 
 def _all_are(kind: pa.DataType, values: set[str], rule: Rule) -> bool:
-    if pa.types.is_floating(kind):  # beside longer integers, some of which are no doubles, text
+    if pa.types.is_floating(
+        kind
+    ):  # with longer integers, which may not be exact as doubles, strings
         integers = set(filter(_INTEGER.fullmatch, values))
         is_exact = not integers or _all_are(pa.int32(), integers, rule)
         return is_exact and all(map(_NUMBER.fullmatch, values))
@@ -168,10 +172,9 @@ def _all_are(kind: pa.DataType, values: set[str], rule: Rule) -> bool:
 def stated_folders(
     partitioning: Any, files: Sequence[str], base: str | None
 ) -> pads.Partitioning | None:
-    """What ``partitioning`` says of the folders of ``files``, without opening any file.
+    """Returns the partitioning of ``files`` that the argument stands for, without opening files.
 
-    None where it is a factory of pyarrow's, which only tells once pyarrow has looked for the files
-    itself.
+    Returns None for a factory of pyarrow's, which needs pyarrow's own discovery of files.
     """
     if partitioning is None:
         return pads.HivePartitioning(pa.schema([]))
@@ -204,5 +207,5 @@ def _directory_values(
 
 
 def _folders(file: str, base: str | None) -> list[str]:
-    """The names of the folders between ``base`` and ``file``."""
+    """Returns the names of the folders between ``base`` and ``file``."""
     return file.removeprefix(base or "").strip("/").split("/")[:-1]
