@@ -78,7 +78,7 @@ def test_first_rows_are_kept(table, count, descending, nulls_first, where, sizes
     )
     with (
         tempfile.TemporaryDirectory() as folder,
-        mock.patch.multiple(top_k, _LEAST_ROWS=0, _FIRST_ROWS=step, _SHARE=1),
+        mock.patch.multiple(top_k, _MIN_ROWS=0, _FIRST_READ_ROWS=step, _MIN_ROWS_PER_READ=1),
     ):
         start = 0
         for number, size in enumerate([*sizes, len(table)]):
@@ -104,7 +104,7 @@ def test_least_and_greatest_values(table, where):
     query = f"SELECT min(v), max(v), max(row) AS row FROM t {where}"
     with (
         tempfile.TemporaryDirectory() as folder,
-        mock.patch.multiple(top_k, _LEAST_ROWS=0, _FIRST_ROWS=1, _SHARE=1),
+        mock.patch.multiple(top_k, _MIN_ROWS=0, _FIRST_READ_ROWS=1, _MIN_ROWS_PER_READ=1),
     ):
         path = Path(folder, "a.parquet")
         ia.write_table(table, path, max_rows_per_page=2, write_batch_size=1, row_group_size=5)

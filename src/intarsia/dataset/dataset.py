@@ -30,7 +30,7 @@ from intarsia.dataset.fragment import (
 )
 from intarsia.dataset.page_scan import needs_page_reader, parts_from, scan_pages
 from intarsia.dataset.pyarrow_choice import must_read_pages, pyarrow_may_scan
-from intarsia.dataset.pyarrow_columns import special_scan
+from intarsia.dataset.pyarrow_columns import scan_scanner_columns
 from intarsia.dataset.pyarrow_options import check_counts, check_scan_options, verifies_checksums
 from intarsia.dataset.pyarrow_scan import (
     count_matching,
@@ -40,11 +40,11 @@ from intarsia.dataset.pyarrow_scan import (
 from intarsia.dataset.record_batches import as_table, batches_of, or_empty
 from intarsia.dataset.request_builder import (
     Columns,
-    asked,
     check_columns,
-    check_is_pyarrows,
-    is_special,
+    check_scanner_columns,
     request_of,
+    scan_request,
+    uses_scanner_columns,
 )
 from intarsia.dataset.row_count_check import (
     FAILURES,
@@ -483,7 +483,9 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         if source is not self:
             return source.take(indices, columns, filter, **options)
         check_scan_options(options)
-        if self.scan_source.filter_with(filter) is not None or is_special(columns, self.schema):
+        if self.scan_source.filter_with(filter) is not None or uses_scanner_columns(
+            columns, self.schema
+        ):
             table = self.to_table(columns, filter, **options)
             check_within(numbers, table.num_rows)
             return taken(table, pa.array(numbers))
@@ -570,14 +572,14 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         source = self.scan_source
         condition = source.filter_with(filter_)
         check_columns(self.schema, columns)
-        if is_special(columns, self.schema):
+        if uses_scanner_columns(columns, self.schema):
             limited = source.options.page_size_limit is not None
-            check_is_pyarrows(columns, condition, limited=limited)
+            check_scanner_columns(columns, condition, limited=limited)
             if condition is None:
                 return None
             unfiltered = self.wrap(self)
             unfiltered._set_filter(None)
-            return special_scan(unfiltered, columns, condition, limit, dict(options))
+            return scan_scanner_columns(unfiltered, columns, condition, limit, dict(options))
         by_page = any(one is not None for one in (condition, limit, parts, rows))
         by_page = by_page or needs_page_reader(columns, self.schema)
         if in_batches and not by_page and may_miss_rows(source, columns):
@@ -586,7 +588,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             return None
         checked = self._with_checksums(options)
         source = checked.scan_source
-        request, project = asked(self.schema, columns, condition)
+        request, project = scan_request(self.schema, columns, condition)
         use_threads = options.get("use_threads", True)
         schema = project(without_rows(request.output)).schema
         is_whole = not in_batches and all(one is None for one in (limit, parts, rows))

@@ -1,7 +1,7 @@
-"""Handing files over to an engine's own reader: where that gives the same rows, and is as fast.
+"""Decides which files an engine's own reader reads: if it gives the same rows, and is as fast.
 
-An engine's reader decodes a page several times as fast as ours, which can skip more pages. So files
-are handed over unless their indexes leave few bytes to read.
+An engine's reader decodes a page several times as fast as ours, but ours can skip more pages. So an
+engine reads the files unless their indexes leave few bytes to read.
 
 ::
 
@@ -47,17 +47,18 @@ from intarsia.scan.request import Request
 from intarsia.scan.schema_adapter import roots_to_read
 
 PAGE_COST = 3.0
-"""Our reader takes about this many times the processor time of an engine's for the same bytes."""
-SAMPLE_FILES, SAMPLE_SHARE = 4, 1 / 2
-"""With a larger share of an engine's bytes in the first few files, other indexes are not asked."""
+"""Our reader takes about this many times the processor time of an engine for the same bytes."""
+SAMPLE_FILES, MAX_SAMPLE_SHARE = 4, 1 / 2
+"""If our reader needs a larger share of the engine's bytes in these first files, the indexes of
+the others are not read."""
 MAX_ROW_RANGES = 64
-"""Ranges in a file; above this an engine is told whole row groups, as each range is a condition."""
+"""Row ranges in a file. Above this an engine gets whole row groups: each range is a condition."""
 MAX_GROUP_SHARE = 0.5
-"""With more of a file's row groups left, conditions on row numbers cost more than they save."""
+"""If a larger share of a file's row groups is left, conditions on row numbers do not pay."""
 MAX_FILES_OF_RANGES = 16
-"""Files with ranges; above this an engine reads all rows, as each of them has a SELECT."""
+"""Files with row ranges. Above this an engine reads all rows: each of them takes a SELECT."""
 _PLAIN_PATH = re.compile(r"[\w./=+@~,& -]+")
-"""Paths that no engine takes for a pattern, or decodes."""
+"""Paths that every engine takes as they are, neither as patterns nor as encoded."""
 _PLAIN_VALUES = {
     pa.string(): re.compile(r"[A-Za-z0-9_.-]+", re.ASCII),
     pa.int32(): re.compile(r"0|-?[1-9][0-9]{0,8}"),
@@ -65,22 +66,22 @@ _PLAIN_VALUES = {
     pa.float64(): re.compile(r"-?[0-9]{1,15}(\.[0-9]+(E-?[0-9]+)?)?"),
     pa.date32(): re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}"),
 }
-"""Values of folders that all engines read alike, by type."""
-_GIVES_NAN_NO_BOUNDS = "DuckDB"
-"""This writer gives a chunk with NaN no bounds. Others do, and leave NaN out of them."""
-_SHAPES = "geo"
-"""Key of a footer's entry that says which columns of bytes are shapes (GeoParquet)."""
+"""Values of folders that all engines parse alike, by type."""
+_WRITER_WITHOUT_NAN_BOUNDS = "DuckDB"
+"""The writer that gives no bounds to a chunk with NaN. Others give bounds that leave NaN out."""
+_GEOPARQUET_KEY = "geo"
+"""Key of the footer entry of GeoParquet, which says that columns of bytes are shapes."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """Files that an engine is to read, and what it has to know about them.
+    """Files that an engine reads, and what it has to know about them.
 
-    ``schema`` has the columns of the query as the data set has them. ``rows`` has the files of
-    which only some rows may match, and these rows; ``planned`` has these files as they were when
-    that was found. ``folder_keys`` are the columns that only the names of folders have. Statistics
-    of the floats ``with_hidden_nan`` may leave out NaN, so an engine must not take them for bounds
-    of all values. ``reason`` says why an engine is to read them.
+    ``schema`` has the columns of the query, in the types of the data set. ``rows`` maps the files
+    of which only some rows may match to these rows. ``planned`` has these files as they were
+    opened. ``folder_keys`` are columns that are only in the names of folders. Statistics of the
+    floats ``with_hidden_nan`` may leave out NaN, so they are no bounds of all values. ``reason``
+    says why the engine reads the files.
     """
 
     files: tuple[str, ...]
@@ -93,7 +94,7 @@ class HandOver:
 
 
 class RefusedError(Exception):
-    """Why files are not handed over to an engine."""
+    """The reason why an engine does not read the files."""
 
 
 class _OpenFile(NamedTuple):
@@ -115,10 +116,10 @@ def hand_over(
 ) -> HandOver | str:
     """Returns how an engine is to read ``columns`` of ``source``, or why it is not to.
 
-    The rows in question are those for which ``filter_`` is TRUE, or any ``limit`` of them. Opens
-    the files that may have such rows. ``ReadOptions.reader`` forces the choice as far as answers
-    stay the same. An engine that ``expects_nan`` never takes statistics of floats for bounds of
-    NaN. It keeps timestamps of these ``units``.
+    The query needs the rows for which ``filter_`` is TRUE, or any ``limit`` of them. Opens the
+    files that may have such rows. ``ReadOptions.reader`` forces the choice, as far as answers stay
+    the same. An engine that ``expects_nan`` knows that statistics of floats may leave out NaN.
+    ``units`` are those in which the engine keeps timestamps.
     """
     try:
         return _checked(source, columns, filter_, limit, expects_nan, units)
@@ -127,7 +128,7 @@ def hand_over(
 
 
 def is_current(source: ScanSource, handed: HandOver) -> bool:
-    """True if the files of which an engine was told the rows were not replaced since."""
+    """True if no file with row ranges was replaced since the hand-over was planned."""
     return all(source.cache.get(path) is file for path, file in handed.planned.items())
 
 
@@ -164,9 +165,9 @@ def _checked(
 
 
 def _with_hidden_nan(files: Sequence[_OpenFile], fields: Iterable[pa.Field]) -> tuple[str, ...]:
-    """The floats among ``fields`` whose statistics may leave out NaN.
+    """Returns the floats among ``fields`` whose statistics may leave out NaN.
 
-    Raises ``RefusedError`` if there are some in lists, maps or structs.
+    Raises ``RefusedError`` if some are in lists, maps or structs.
     """
     floats = [field for field in fields if holds(field.type, pa.types.is_floating)]
     if all(_gives_nan_no_bounds(file) for _, file, _ in files):
@@ -180,7 +181,7 @@ def _with_hidden_nan(files: Sequence[_OpenFile], fields: Iterable[pa.Field]) -> 
 def _check_columns(
     files: Iterable[_OpenFile], fields: Sequence[pa.Field], units: Sequence[str]
 ) -> None:
-    """Raise unless engines read these columns as we do."""
+    """Raises ``RefusedError`` unless engines read these columns as we do."""
     names = [field.name for field in fields]
     has_bytes = any(holds(plain_type(field.type), pa.types.is_binary) for field in fields)
     portable: set[int] = set()
@@ -189,7 +190,7 @@ def _check_columns(
             raise RefusedError(f"{path}: bounds of an old writer")
         if any(_has_bare_index(file, name) for name in names):
             raise RefusedError(f"{path}: a page index of a column without statistics")
-        if has_bytes and file.metadata.key_value(_SHAPES) is not None:
+        if has_bytes and file.metadata.key_value(_GEOPARQUET_KEY) is not None:
             raise RefusedError(f"{path}: an engine may read bytes as shapes")
         if id(file.schema) in portable:  # files of one writer share it
             continue
@@ -202,7 +203,7 @@ def _check_columns(
 def _has_bare_index(file: OpenedFile, name: str) -> bool:
     """True if a column has a page index and no statistics.
 
-    DuckDB skips pages that such an index says are NULL. Some writers say so of all pages.
+    Some writers mark all pages of such an index as NULL pages, and DuckDB skips these.
     """
     root = file.schema.root(name)
     for leaf in () if root is None else root.all_leaves:
@@ -233,12 +234,12 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def _candidates(source: ScanSource, request: Request, limit: int | None) -> Iterator[_OpenFile]:
-    """Yields the files in which footers and folders leave rows, as many as ``limit`` needs."""
+    """Yields the files in which rows may match by footer and folder, as many as ``limit`` needs."""
     cache, left = source.cache, limit if request.filter is None else None
-    for kept in files_left(cache, source.files, request, by_footer=True):
-        lease = kept.part.get()
-        file = lease.file if lease.is_current() else cache.get(kept.file.path)
-        yield _OpenFile(kept.file.path, file, kept.file.constants)
+    for candidate in files_left(cache, source.files, request, by_footer=True):
+        opened = candidate.part.get()
+        file = opened.file if opened.is_current() else cache.get(candidate.file.path)
+        yield _OpenFile(candidate.file.path, file, candidate.file.constants)
         if left is not None:
             left -= file.num_rows
             if left <= 0:
@@ -246,7 +247,7 @@ def _candidates(source: ScanSource, request: Request, limit: int | None) -> Iter
 
 
 def check_paths(paths: Sequence[str]) -> None:
-    """Raises ``RefusedError`` if a path is there twice, or engines read it as a pattern."""
+    """Raises ``RefusedError`` if a path is there twice, or may be read as a pattern."""
     if len(set(paths)) < len(paths):
         raise RefusedError("a file is there twice")
     for path in paths:
@@ -255,9 +256,9 @@ def check_paths(paths: Sequence[str]) -> None:
 
 
 def _check_folders(files: Iterable[_OpenFile], schema: pa.Schema, columns: Sequence[str]) -> None:
-    """Raise unless files that have a column of their folder have the folder's value in all rows.
+    """Raises ``RefusedError`` if a file's column may have other values than the file's folder.
 
-    Our reader gives the folder's value, an engine the file's.
+    For such a column our reader gives the folder's value, and an engine the file's.
     """
     for path, file, constants in files:
         try:
@@ -279,9 +280,9 @@ def _has_one_value(file: OpenedFile, root: Root) -> bool:
 
 
 def _folder_keys(files: Sequence[_OpenFile], schema: pa.Schema) -> tuple[str, ...]:
-    """The columns of ``schema`` that only the names of folders have.
+    """Returns the columns of ``schema`` that are only in the names of folders.
 
-    Raises ``RefusedError`` unless all engines read the names of the folders alike.
+    Raises ``RefusedError`` unless all engines parse the names of the folders alike.
     """
     known = {name for _, _, constants in files for name in constants}
     stored = {name for name in known if all(file.schema.root(name) for _, file, _ in files)}
@@ -291,26 +292,26 @@ def _folder_keys(files: Sequence[_OpenFile], schema: pa.Schema) -> tuple[str, ..
     folders = {posixpath.dirname(path) for path, *_ in files}
     pairs = [[part.partition("=")[::2] for part in f.split("/") if "=" in part] for f in folders]
     names = [name for name, _ in pairs[0]]
-    if any([name for name, _ in found] != names for found in pairs) or len({*names}) < len(names):
+    if any([name for name, _ in folder] != names for folder in pairs) or len({*names}) < len(names):
         raise RefusedError("folders have different keys")
     if not set(schema.names).isdisjoint({*names} - {*keys}) or not set(keys) <= set(names):
         raise RefusedError("columns of files are called as keys of folders")
     if any(file.schema.root(name) for name in keys for _, file, _ in files):
         raise RefusedError("some files have a column that folders have")
-    for name, value in {pair for found in pairs for pair in found if pair[0] in keys}:
+    for name, value in {pair for folder in pairs for pair in folder if pair[0] in keys}:
         check_folder_value(name, value, schema.field(name).type)
     return tuple(keys)
 
 
 def check_folder_value(key: str, value: str, kind: pa.DataType) -> None:
-    """Raises ``RefusedError`` unless all engines read a folder ``key=value`` as ``kind`` alike."""
+    """Raises ``RefusedError`` unless all engines parse a folder ``key=value`` as ``kind`` alike."""
     plain = _PLAIN_VALUES.get(plain_type(kind))
     if plain is None or not (value == NULL_FOLDER or plain.fullmatch(value)):
         raise RefusedError(f"folder {key}={value}: an engine may read the value otherwise")
 
 
 def _gives_nan_no_bounds(file: OpenedFile) -> bool:
-    return (file.metadata.created_by or "").startswith(_GIVES_NAN_NO_BOUNDS)
+    return (file.metadata.created_by or "").startswith(_WRITER_WITHOUT_NAN_BOUNDS)
 
 
 # --- cost ---------------------------------------------------------------------------------------
@@ -319,10 +320,11 @@ def _gives_nan_no_bounds(file: OpenedFile) -> bool:
 def _rows_to_read(
     files: Sequence[_OpenFile], request: Request, *, may_refuse: bool
 ) -> tuple[dict[str, RowRanges], str]:
-    """The rows that indexes leave of files, if an engine reads fewer row groups for that.
+    """Returns the rows that indexes leave, by file, and why an engine reads the files.
 
-    Returns also why an engine is to read them. Raises ``RefusedError`` if our reader needs so many
-    bytes less that it is faster, and it ``may_refuse``.
+    Files are left out if their row ranges would not save an engine whole row groups. Raises
+    ``RefusedError`` if our reader is faster because it needs far fewer bytes, and it
+    ``may_refuse``.
     """
     if not _may_narrow(files, request):
         return {}, "no index can leave out pages"
@@ -334,14 +336,14 @@ def _rows_to_read(
         tested = [
             leaf for root in roots if root.name in request.filter_columns for leaf in root.leaves
         ]
-        # An engine decodes the filter's columns, and pages of others that hold a match.
+        # An engine decodes the filter's columns, and of others the pages with matches.
         theirs += _bytes_of(file, rows, tested)
         for read in select(file, roots, rows) if rows else ():
             for _, leaf, selection in read.selections():
                 ours += selection.num_bytes
                 theirs += 0 if leaf in tested else selection.num_bytes
         left.append(rows)
-        if len(left) == SAMPLE_FILES < len(files) and ours > SAMPLE_SHARE * theirs:
+        if len(left) == SAMPLE_FILES < len(files) and ours > MAX_SAMPLE_SHARE * theirs:
             return {}, f"in the first {SAMPLE_FILES} files, {_share(ours, theirs)}"
     if may_refuse and PAGE_COST * ours < theirs:
         raise RefusedError(_share(ours, theirs))
@@ -360,13 +362,13 @@ def _share(ours: int, theirs: int) -> str:
 
 
 def _bytes_of(file: OpenedFile, rows: RowRanges, leaves: Sequence[int]) -> int:
-    """The bytes of ``leaves`` in the row groups that hold any of ``rows``."""
+    """Returns the compressed bytes of ``leaves`` in the row groups with any of ``rows``."""
     chunks = (chunk for group in groups_of(file, rows) for chunk in file.outlines(group, leaves))
     return sum(chunk.total_compressed_size for chunk in chunks)
 
 
 def _check_first_pages(file: OpenedFile, limit: int) -> None:
-    """Raise if pages are known: our reader reads the first of them, an engine a row group."""
+    """Raises ``RefusedError`` if our reader finds ``limit`` rows in a row group's first pages."""
     is_known = any(_is_page_indexed(file, leaf) for leaf in file.schema.leaves[:1])
     if is_known and limit < file.num_rows_in(0):
         raise RefusedError("the first rows are in the first pages")
@@ -381,8 +383,8 @@ def _may_narrow(files: Sequence[_OpenFile], request: Request) -> bool:
             return True
         known = leaves.get(id(file.schema))
         if known is None:
-            found = [leaf_of(file, test, constants, request.schema) for test in tests]
-            known = leaves[id(file.schema)] = [leaf for leaf in found if leaf is not None]
+            tested = [leaf_of(file, test, constants, request.schema) for test in tests]
+            known = leaves[id(file.schema)] = [leaf for leaf in tested if leaf is not None]
         if any(_is_page_indexed(file, leaf) for leaf in known):
             return True
     return False
@@ -398,9 +400,9 @@ def has_page_index(source: ScanSource, column: str) -> bool:
 
 
 def has_bounds(source: ScanSource, column: str) -> bool:
-    """True if the first footer of ``source`` tells the least and the greatest value of ``column``.
+    """True if the first footer of ``source`` has the minimum and the maximum of ``column``.
 
-    These are integers, dates or times: bounds of others may be cut short, or leave out NaN.
+    False unless these are integers, dates or times: other bounds may be cut, or leave out NaN.
     """
     kind = source.schema.field(column).type
     if not source.files or not (pa.types.is_integer(kind) or pa.types.is_temporal(kind)):

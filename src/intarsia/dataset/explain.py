@@ -8,7 +8,7 @@ from functools import partial
 
 from intarsia.dataset.engine_hand_over import HandOver, hand_over
 from intarsia.dataset.explain_accounts import account_of, read_of
-from intarsia.dataset.request_builder import Columns, asked
+from intarsia.dataset.request_builder import Columns, scan_request
 from intarsia.dataset.scan_source import ScanSource
 from intarsia.expr.tree import shown
 from intarsia.file.byte_map import map_of
@@ -30,7 +30,7 @@ from intarsia.scan.unit_reader import Trend
 
 def planned_request(source: ScanSource, columns: Columns, filter_: FilterLike) -> Request:
     """Returns the request for a query, with the data set's own filter."""
-    return asked(source.schema, columns, source.filter_with(filter_)).request
+    return scan_request(source.schema, columns, source.filter_with(filter_)).request
 
 
 def plan_files(source: ScanSource, request: Request) -> Plan:

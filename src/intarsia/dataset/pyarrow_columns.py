@@ -1,6 +1,6 @@
-"""Scans with a filter of what only pyarrow's own scan knows: which batch of which file a row is of.
+"""Filtered scans of columns that only pyarrow's scanner has: the number of the batch and the file.
 
-That scan passes over row groups by statistics that know nothing of NaN, so it gets no filter.
+pyarrow's scanner gets no filter: it skips row groups by statistics that leave NaN out.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ from intarsia.scan.request import without_rows
 from intarsia.scan.scan import limited
 
 
-def special_scan(
+def scan_scanner_columns(
     data: pads.Dataset,
     columns: Columns,
     filter_: pc.Expression,
     limit: int | None,
     options: dict[str, Any],
 ) -> tuple[pa.Schema, Iterator[pa.Table]]:
-    """The rows of ``data``, which has no filter of its own, for which ``filter_`` holds."""
+    """Returns the schema and the rows of ``data`` for which ``filter_`` is TRUE.
+
+    ``data`` must not have a filter of its own.
+    """
     names = [] if isinstance(columns, dict) else list(columns or ())
     paths = paths_of(data.schema, names)
     needed = dict.fromkeys(path[0] for path in paths)
@@ -48,13 +51,13 @@ def special_scan(
     else:
         project = partial(fields_at, paths, plain)
 
-    def found() -> Iterator[pa.Table]:
+    def filtered_tables() -> Iterator[pa.Table]:
         batches = scanner.to_batches()
         for batch in completed(batches, partial(data._get_fragments, None), lambda _: None):
             deadline.check()
             table = with_whole_maps(pa.Table.from_batches([batch]))
             yield project(evaluate(filter_, table.cast(plain)))
 
-    tables = found() if limit is None else limited(found(), limit)
+    tables = filtered_tables() if limit is None else limited(filtered_tables(), limit)
     restore = restorer_of(data.schema)
     return restore(without_rows(project(without_rows(plain)).schema)).schema, map(restore, tables)

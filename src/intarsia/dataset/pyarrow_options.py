@@ -1,4 +1,4 @@
-"""The options of pyarrow's scans: which there are, and which values of them are refused."""
+"""The options of pyarrow's scans: checks of their names and values."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _NAMES = {
     "cache_metadata",
     "memory_pool",
 }
-_LEAST = {"batch_size": 1, "batch_readahead": 0, "fragment_readahead": 1}
-"""The smallest value that each takes. With ``fragment_readahead=0``, pyarrow waits forever."""
+_MIN_COUNTS = {"batch_size": 1, "batch_readahead": 0, "fragment_readahead": 1}
+"""The smallest value of each count. With ``fragment_readahead=0``, pyarrow waits forever."""
 
 
 def check_scan_options(options: Mapping[str, Any]) -> None:
-    """Check the options of a scan, whether pyarrow scans or Intarsia does.
+    """Checks the options of a scan, by pyarrow or by our reader.
 
     Raises ``TypeError`` for an unknown option, and otherwise as ``check_counts`` does.
     """
@@ -34,11 +34,11 @@ def check_scan_options(options: Mapping[str, Any]) -> None:
 
 
 def check_counts(options: Mapping[str, Any]) -> None:
-    """Check the options of a scan that are counts; other options may be among them.
+    """Checks the options of a scan that are counts. Other options are ignored.
 
     Raises ``TypeError`` for a count that is no integer, ``ValueError`` for one that is too small.
     """
-    for name, least in _LEAST.items():
+    for name, least in _MIN_COUNTS.items():
         if name in options and operator.index(options[name]) < least:
             never_ends = name == "fragment_readahead" and options[name] == 0
             why = ": pyarrow's scan of no fragments ahead never ends" if never_ends else ""
@@ -46,7 +46,7 @@ def check_counts(options: Mapping[str, Any]) -> None:
 
 
 def verifies_checksums(options: Mapping[str, Any]) -> bool:
-    """True if a scan's ``fragment_scan_options`` ask for the checksums of pages to be compared.
+    """True if a scan's ``fragment_scan_options`` ask for checks of the pages' checksums.
 
     Raises ``TypeError`` for options of other formats.
     """

@@ -1,8 +1,8 @@
-"""Filtered scans by pyarrow's own reader, for files of which no index can skip anything.
+"""Filtered scans by pyarrow's own reader, for files in which no index can skip much.
 
 pyarrow decodes many files, and large chunks, with less processor time than our reader, and in
 threads that do not wait for the interpreter. It reads the row groups that footers leave, without a
-filter: its statistics leave NaN out. The filter is then evaluated on all of their rows.
+filter, because its statistics leave NaN out. The filter is then evaluated on all of their rows.
 
 ::
 
@@ -38,21 +38,21 @@ from intarsia.scan.request import Request
 from intarsia.scan.unit_reader import fits
 
 _MATCHES = "matches"
-_PAGE_BYTES = 16 * 1024
-"""Indexes of smaller chunks are ignored: reading the chunk takes less than asking its index."""
+_MIN_INDEXED_CHUNK_BYTES = 16 * 1024
+"""Indexes of smaller chunks are ignored: reading the chunk takes less than its index."""
 _SAMPLE_FILES = 2
-"""Files that tell how large all are, and how many rows indexes leave: planning one takes 0.5 ms.
-Our reader plans so few files with indexes itself."""
-_MANY_FILES, _SAMPLE_SMALL_FILES = 32, 8
-"""Small files that are worth a plan of pyarrow's, and how many of them tell whether rows match."""
-_ROWS = 1024 * 1024
+"""Files from which the sizes of all files and the rows that indexes leave are estimated. Planning
+a file takes 0.5 ms. If no more files than these have indexes, our reader reads all files."""
+_MIN_SMALL_FILES, _SAMPLE_SMALL_FILES = 32, 8
+"""The least number of small files for a scan by pyarrow, and how many of them are tried first."""
+_MAX_BATCH_ROWS = 1024 * 1024
 """Rows of small files that are in memory together before they are filtered."""
 _SMALL_FILE_BYTES = 1024 * 1024
-"""Smaller files take mostly the time to open them, so their footers are not decoded twice."""
+"""For smaller files, opening takes most of the time, so footers are not decoded twice."""
 
 
 class RowGroups(NamedTuple):
-    """The row groups of a file that are to be read, and their rows; all of the file's if None."""
+    """The row groups of a file that pyarrow reads, and their rows. None means all row groups."""
 
     file: File
     groups: Sequence[int] | None
@@ -60,7 +60,7 @@ class RowGroups(NamedTuple):
 
 
 class WholeScan(NamedTuple):
-    """What pyarrow is to read, and how many rows of other row groups match for certain."""
+    """The row groups that pyarrow reads, and the number of rows of others that certainly match."""
 
     proven: int
     parts: Sequence[RowGroups]
@@ -70,14 +70,15 @@ def whole_scan(source: ScanSource, request: Request) -> WholeScan | None:
     """Plans a scan by pyarrow's own reader, by footers alone.
 
     Rows that match for certain are left out if no column is asked for. Returns None if our reader
-    may be faster, if pyarrow may fail at rows that do not match, if small files are not open yet,
-    if a footer cannot be read, or if the call has a limit, which pyarrow does not keep.
+    may be faster, or if pyarrow may fail at rows that do not match. Returns None also if small
+    files are not open yet, if a footer cannot be read, or if there is a limit that pyarrow cannot
+    follow.
     """
     cache, files = source.cache, source.files
     if not cache.is_local or cache.catalog is not None or not _is_plain(request) or is_limited():
         return None
     assert request.filter is not None
-    proven, parts, indexed = 0, dict[int, RowGroups](), list[_Indexed]()
+    proven, parts, indexed = 0, dict[int, RowGroups](), list[_IndexedFile]()
     try:
         left = [*in_folders(files, request.pruning)]
         is_known = cache.num_kept >= len(files)
@@ -98,24 +99,29 @@ def whole_scan(source: ScanSource, request: Request) -> WholeScan | None:
                 proven += survey.num_rows(possible - unsure)
             for i, groups in survey.by_file(unsure).items():
                 if _has_indexes(own[i], groups[0], constants[i], request):
-                    indexed.append(_Indexed(own[i], constants[i], rows_of(own[i], groups)))
+                    indexed.append(_IndexedFile(own[i], constants[i], rows_of(own[i], groups)))
                 is_whole = len(groups) == len(own[i].metadata.row_groups)
                 count = own[i].num_rows if is_whole else sum(map(own[i].num_rows_in, groups))
                 at = members[i]
                 parts[at] = RowGroups(left[at], None if is_whole else groups, count)
-        if 0 < len(indexed) <= _SAMPLE_FILES or _skip_much(indexed, request):
+        if 0 < len(indexed) <= _SAMPLE_FILES or _indexes_skip_much(indexed, request):
             return None
-    except (IntarsiaError, OSError):  # which file it is, and what is wrong, reading it will say
+    except (IntarsiaError, OSError):  # our reader reports the file and the error
         return None
     return WholeScan(proven, [parts[at] for at in sorted(parts)])
 
 
 def _is_plain(request: Request) -> bool:
     """True if the filter only compares columns that are not nested, and no part of one is read."""
-    wanted = request.filter
-    if wanted is None or wanted.condition.comparison is None or request.pruned or wanted.pruned:
+    condition = request.filter
+    if (
+        condition is None
+        or condition.condition.comparison is None
+        or request.pruned
+        or condition.pruned
+    ):
         return False
-    types = [request.schema.field(name).type for name in wanted.columns or ()]
+    types = [request.schema.field(name).type for name in condition.columns or ()]
     return bool(types) and not any(map(pa.types.is_nested, types))
 
 
@@ -135,16 +141,16 @@ def _may_be_decoded(file: OpenedFile, constants: Constants, request: Request) ->
     return True
 
 
-class _Indexed(NamedTuple):
-    """A file with indexes of tested columns, and the row groups in which rows may match."""
+class _IndexedFile(NamedTuple):
+    """A file with indexes of columns in the filter, and the rows that may match by the footer."""
 
     file: OpenedFile
     constants: Constants
     rows: RowRanges
 
 
-def _skip_much(files: Sequence[_Indexed], request: Request) -> bool:
-    """True if indexes leave few rows to read, as far as a few of the files tell."""
+def _indexes_skip_much(files: Sequence[_IndexedFile], request: Request) -> bool:
+    """True if indexes leave few rows to read, by a sample of the files."""
     assert request.filter is not None
     left = 0
     sample = files[:: -(-len(files) // _SAMPLE_FILES) or 1]
@@ -158,13 +164,13 @@ def _skip_much(files: Sequence[_Indexed], request: Request) -> bool:
 def _has_indexes(file: OpenedFile, group: int, constants: Constants, request: Request) -> bool:
     """True if an embedded index, a bloom filter or a page index may skip some rows.
 
-    Indexes of small chunks are left out: reading these takes less than asking the index.
+    Indexes of small chunks do not count: reading the chunk takes less than its index.
     """
     tests = tests_of(request.pruning)
     known = [leaf_of(file, test, constants, request.schema) for test in tests]
     leaves = [leaf for leaf in known if leaf is not None]
     chunks = [file.chunk(group, leaf.index) for leaf in leaves]
-    large = [chunk.total_compressed_size > _PAGE_BYTES for chunk in chunks]
+    large = [chunk.total_compressed_size > _MIN_INDEXED_CHUNK_BYTES for chunk in chunks]
     if len(leaves) == len(tests) and not any(large):
         return False
     if file.sections.entries and indexes_for(file, tests, constants, request.schema):
@@ -223,7 +229,7 @@ def _planned(source: ScanSource, request: Request) -> WholeScan | None:
 def _fragments_by_file(
     data: pads.FileSystemDataset, source: ScanSource
 ) -> dict[int, pads.ParquetFileFragment]:
-    """pyarrow's fragments, by the ``id`` of their ``File``."""
+    """Returns pyarrow's fragments, by the ``id`` of their ``File``."""
     by_file = zip(source.files, data._get_fragments(None), strict=True)
     return {id(file): fragment for file, fragment in by_file}
 
@@ -234,7 +240,7 @@ def count_by_pyarrow(
     planned: WholeScan,
     request: Request,
 ) -> int | None:
-    """How many rows match, of those that ``planned`` names. Returns None if pyarrow fails.
+    """Returns how many of the ``planned`` rows match. Returns None if pyarrow fails.
 
     ``fragments`` are those of ``data``, by the ``id`` of their ``File``.
     """
@@ -244,28 +250,28 @@ def count_by_pyarrow(
     matches = {_MATCHES: request.filter.condition.expression}
     try:
         source = _dataset_of(data, fragments, planned.parts)
-        found = source.scanner(columns=matches).to_table().column(0)
-    except FAILURES:  # which file it is, and what is wrong, our reader will say
+        matches_by_row = source.scanner(columns=matches).to_table().column(0)
+    except FAILURES:  # our reader reports the file and the error
         return None
-    if len(found) != sum(part.num_rows for part in planned.parts):
-        return None  # pyarrow stops at pages without values
-    return planned.proven + int(pc.sum(found).as_py() or 0)
+    if len(matches_by_row) != sum(part.num_rows for part in planned.parts):
+        return None  # pyarrow stopped at a page without values
+    return planned.proven + int(pc.sum(matches_by_row).as_py() or 0)
 
 
 def match_in_most(source: ScanSource, request: Request) -> bool:
-    """True if files are many, most of a few of them hold matching rows, and are small."""
+    """True if there are many files, and most files of a sample are small and have matching rows."""
     cache, files = source.cache, source.files
-    if len(files) < _MANY_FILES or cache.num_kept < len(files) or cache.catalog is not None:
+    if len(files) < _MIN_SMALL_FILES or cache.num_kept < len(files) or cache.catalog is not None:
         return False
     sample = files[:: len(files) // _SAMPLE_SMALL_FILES]
-    known = [kept.part.matching for kept in files_left(cache, sample, request)]
+    known = [candidate.part.matching for candidate in files_left(cache, sample, request)]
     return all(matching is not None for matching in known) and 2 * len(known) > len(sample)
 
 
 def are_mostly_left(source: ScanSource, request: Request) -> bool:
-    """True if footers leave most of a few files, or files are so few that all may be looked at."""
+    """True if there are few files, or if footers leave most files of a sample."""
     files = source.files
-    if len(files) < _MANY_FILES:
+    if len(files) < _MIN_SMALL_FILES:
         return True
     sample = files[:: len(files) // _SAMPLE_SMALL_FILES]
     return 2 * len([*files_left(source.cache, sample, request, by_footer=True)]) > len(sample)
@@ -277,9 +283,10 @@ def table_by_pyarrow(
     planned: WholeScan,
     request: Request,
 ) -> pa.Table | None:
-    """The matching rows, in order. Returns None if columns are nested, or if pyarrow fails.
+    """Returns the matching rows, in order. Returns None if columns are nested, or if pyarrow fails.
 
-    All rows of some files at a time are in memory, to be compared with their footers.
+    All rows of some files at a time are in memory, so that their number can be compared with the
+    footers.
     """
     if not planned.parts or not all(map(_is_flat, request.output.types)):
         return None
@@ -289,23 +296,23 @@ def table_by_pyarrow(
         mark += "_"
     columns = {name: pc.field(name) for name in request.columns}
     columns[mark] = request.filter.condition.expression
-    found = []
+    tables = []
     try:
-        for parts in _of_some_rows(planned.parts):
+        for parts in _batches_of_parts(planned.parts):
             rows = _dataset_of(data, fragments, parts).to_table(columns)
             if rows.num_rows != sum(part.num_rows for part in parts):
                 return None  # pyarrow stops at pages without values
-            found.append(rows.drop_columns(mark).filter(rows.column(mark)))
-    except FAILURES:  # which file it is, and what is wrong, our reader will say
+            tables.append(rows.drop_columns(mark).filter(rows.column(mark)))
+    except FAILURES:  # our reader reports the file and the error
         return None
-    return pa.concat_tables(found)
+    return pa.concat_tables(tables)
 
 
-def _of_some_rows(parts: Sequence[RowGroups]) -> Iterator[list[RowGroups]]:
-    """Yields lists of ``parts`` in order, each of at most ``_ROWS`` rows, or of one part."""
+def _batches_of_parts(parts: Sequence[RowGroups]) -> Iterator[list[RowGroups]]:
+    """Yields ``parts`` in order, in lists of at most ``_MAX_BATCH_ROWS`` rows, or of one part."""
     some, num_rows = list[RowGroups](), 0
     for part in parts:
-        if some and num_rows + part.num_rows > _ROWS:
+        if some and num_rows + part.num_rows > _MAX_BATCH_ROWS:
             yield some
             some, num_rows = [], 0
         some.append(part)
@@ -327,7 +334,7 @@ def _dataset_of(
     fragments: Mapping[int, pads.ParquetFileFragment],
     parts: Sequence[RowGroups],
 ) -> pads.FileSystemDataset:
-    """pyarrow's own data set of some row groups of ``data``."""
+    """Returns pyarrow's own data set of some row groups of ``data``."""
     chosen = []
     for part in parts:
         fragment = fragments[id(part.file)]

@@ -1,8 +1,8 @@
-"""Batches of what was read, as engines can take them.
+"""Record batches of tables, in a form that all engines can read.
 
-An Arrow array may be a slice: an offset into memory that it shares. Where a struct lies within such
-a struct, or within such a list of fixed size, DuckDB 2.0 refuses the batch, and arrow-rs 59, which
-DataFusion has, panics. These columns are copied.
+An Arrow array may be a slice: an offset into memory that it shares. If a slice of structs, or of
+lists of fixed size, contains structs, DuckDB 2.0 refuses the batch. arrow-rs 59, which DataFusion
+uses, panics. So these columns are copied.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from intarsia.scan.integrity.oversized_pages import fitting
 
 
 def batches_of(
-    tables: Iterable[pa.Table], most_rows: int | None = None
+    tables: Iterable[pa.Table], max_rows: int | None = None
 ) -> Generator[pa.RecordBatch]:
-    """The rows of ``tables``, up to ``most_rows`` at a time."""
+    """Yields the rows of ``tables``, at most ``max_rows`` at a time."""
     for table in tables:
-        for batch in table.to_batches(most_rows):
+        for batch in table.to_batches(max_rows):
             for number, values in enumerate(batch.columns):
                 if _is_misread(values):
                     batch = batch.set_column(number, batch.schema.field(number), copied(values))
@@ -30,14 +30,16 @@ def batches_of(
 
 
 def as_table(schema: pa.Schema, tables: Iterable[pa.Table]) -> pa.Table:
-    """All rows of ``tables`` as one table."""
-    if isinstance(tables, list) and len(tables) == 1:  # pyarrow's own scan, of flat columns
+    """Returns all rows of ``tables`` as one table."""
+    if (
+        isinstance(tables, list) and len(tables) == 1
+    ):  # as pyarrow's own scan of flat columns gives it
         return tables[0]
     return pa.Table.from_batches(list(batches_of(fitting(tables))), schema)
 
 
 def or_empty(schema: pa.Schema, batches: Generator[pa.RecordBatch]) -> Generator[pa.RecordBatch]:
-    """``batches``, or where there is none, one without rows, which tells their schema."""
+    """Yields ``batches``. If there is none, yields one without rows, which has the schema."""
     is_empty = True
     with contextlib.closing(batches):
         for batch in batches:
@@ -48,12 +50,12 @@ def or_empty(schema: pa.Schema, batches: Generator[pa.RecordBatch]) -> Generator
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
-    """A batch of no rows."""
+    """Returns a batch without rows."""
     return pa.RecordBatch.from_arrays([pa.nulls(0, kind) for kind in schema.types], schema=schema)
 
 
 def _is_misread(values: pa.Array) -> bool:
-    """Is there a struct within a slice of structs, or of lists of fixed size?"""
+    """True if a slice of structs, or of lists of fixed size, contains a struct."""
     parts = _parts(values)
     if not parts:
         return False
@@ -64,7 +66,7 @@ def _is_misread(values: pa.Array) -> bool:
 
 
 def _parts(values: pa.Array) -> list[pa.Array]:
-    """The arrays that a nested one is made of."""
+    """Returns the child arrays of a nested array."""
     kind = values.type
     if isinstance(values, pa.ExtensionArray):
         return [values.storage]
@@ -76,7 +78,7 @@ def _parts(values: pa.Array) -> list[pa.Array]:
 
 
 def copied(values: pa.Array | pa.Table) -> pa.Array | pa.Table:
-    """The same values, and no slice of others."""
+    """Returns the same values in memory of their own."""
     rows = pa.array(np.arange(len(values)))
     if isinstance(values, pa.Table):
         return taken(values, rows)

@@ -1,4 +1,4 @@
-"""Making a request of what a data set is asked: columns, computed ones among them, and a filter."""
+"""Builds the request of a scan from its columns, computed columns included, and its filter."""
 
 from __future__ import annotations
 
@@ -18,47 +18,48 @@ from intarsia.expr.tree import FieldRef, field_paths, read_expression, shown
 from intarsia.scan.nested_projection import check_paths, pruned_to_fields
 from intarsia.scan.request import FILENAME, PSEUDO_COLUMNS, Filter, Request, pruned_schema
 
-_SPECIAL = ("__fragment_index", "__batch_index", "__last_in_fragment")
+_SCANNER_COLUMNS = ("__fragment_index", "__batch_index", "__last_in_fragment")
+"""Columns that only pyarrow's scanner has, besides the name of the file."""
 
 Columns = Sequence[str] | dict[str, pc.Expression] | None
-"""Names, or dotted paths of structs' fields; or what to compute, by name; or, with None, all."""
+"""Names of columns or dotted paths of structs' fields; Expressions by name; or None for all."""
 
 
-class Asked(NamedTuple):
-    """A request, and what makes the columns that were asked for of those it gives."""
+class ScanRequest(NamedTuple):
+    """A request, and the function that makes the result's columns from those of the request."""
 
     request: Request
     project: Callable[[pa.Table], pa.Table]
 
 
-def asked(schema: pa.Schema, columns: Columns, filter_: pc.Expression | None) -> Asked:
-    """What is asked of a data set of that schema. Errors as of ``check_columns``.
+def scan_request(schema: pa.Schema, columns: Columns, filter_: pc.Expression | None) -> ScanRequest:
+    """Returns the request of a scan. Raises as ``check_columns`` does.
 
-    A dotted path gives a column of its last name, as ``pyarrow.dataset`` does.
+    A dotted path gives a column named after its last part, as in ``pyarrow.dataset``.
     """
     if isinstance(columns, dict):
         computed = {n: with_comparable_constants(e, schema) for n, e in columns.items()}
-        restore = restorer_of(_of_columns_as_they_are(computed, schema))
+        restore = restorer_of(_schema_of_plain_columns(computed, schema))
         request = computed_request(schema, computed, filter_)
-        return Asked(request, lambda table: restore(compute_columns(computed, table)))
+        return ScanRequest(request, lambda table: restore(compute_columns(computed, table)))
     check_columns(schema, columns)
     names = list(schema.names if columns is None else columns)
     paths = paths_of(schema, names)
     if all(len(path) == 1 for path in paths):
-        return Asked(request_of(schema, names, filter_), restorer_of(schema))
+        return ScanRequest(request_of(schema, names, filter_), restorer_of(schema))
     roots = list(dict.fromkeys(path[0] for path in paths))
-    wanted = request_of(schema, roots, filter_)
-    request = replace(wanted, pruned=pruned_to_fields(wanted.schema, paths))
-    for field in wanted.schema:
+    request_of_roots = request_of(schema, roots, filter_)
+    request = replace(request_of_roots, pruned=pruned_to_fields(request_of_roots.schema, paths))
+    for field in request_of_roots.schema:
         if field.name not in schema.names:
             schema = schema.append(field)
     own = pruned_schema(schema, roots, pruned_to_fields(schema, paths))
     restore = restorer_of(own.with_metadata(schema.metadata))
-    return Asked(request, lambda table: fields_at(paths, own, restore(table)))
+    return ScanRequest(request, lambda table: fields_at(paths, own, restore(table)))
 
 
-def _of_columns_as_they_are(columns: Mapping[str, pc.Expression], schema: pa.Schema) -> pa.Schema:
-    """Those of ``columns`` that are columns or fields of ``schema``, in their types there."""
+def _schema_of_plain_columns(columns: Mapping[str, pc.Expression], schema: pa.Schema) -> pa.Schema:
+    """Returns the ``columns`` that are columns or fields of ``schema``, with their types in it."""
     fields = []
     for name, expression in columns.items():
         node = read_expression(expression)
@@ -69,7 +70,7 @@ def _of_columns_as_they_are(columns: Mapping[str, pc.Expression], schema: pa.Sch
 
 
 def fields_at(paths: Sequence[tuple[str, ...]], schema: pa.Schema, table: pa.Table) -> pa.Table:
-    """Each of ``paths`` as a column; a field of a struct that is NULL is NULL."""
+    """Returns each of ``paths`` as a column. A field of a NULL struct is NULL."""
     columns, fields = [], []
     for name, *rest in paths:
         values, field = table.column(name), schema.field(name)
@@ -81,9 +82,9 @@ def fields_at(paths: Sequence[tuple[str, ...]], schema: pa.Schema, table: pa.Tab
 
 
 def paths_of(schema: pa.Schema, names: Iterable[str]) -> list[tuple[str, ...]]:
-    """Of each of ``names``, those that lead to the column, or to the field of a struct, it is of.
+    """Returns the path of each of ``names``: of a column, or of a field of a struct.
 
-    A name alone where it is of neither.
+    For an unknown name, the path is the name alone.
     """
     columns = set(schema.names)
     return [(name,) if name in columns else _path_in(schema, name) or (name,) for name in names]
@@ -101,20 +102,20 @@ def _path_in(fields: Iterable[pa.Field], name: str) -> tuple[str, ...] | None:
 
 
 def request_of(schema: pa.Schema, columns: Sequence[str], filter_: pc.Expression | None) -> Request:
-    """A request for ``columns`` of a data set of that schema. Errors as of ``check_columns``."""
+    """Returns a request for the columns named ``columns``. Raises as ``check_columns`` does."""
     check_columns(schema, columns)
-    wanted = None if filter_ is None else Filter.of(filter_, schema)
-    schema = schema if wanted is None else wanted.schema
+    condition = None if filter_ is None else Filter.of(filter_, schema)
+    schema = schema if condition is None else condition.schema
     for field in PSEUDO_COLUMNS:
         if field.name in columns and field.name not in schema.names:
             schema = schema.append(field)
-    return Request(schema, tuple(columns), wanted)
+    return Request(schema, tuple(columns), condition)
 
 
 def computed_request(
     schema: pa.Schema, columns: dict[str, pc.Expression], filter_: pc.Expression | None
 ) -> Request:
-    """A request for what ``columns`` are computed from; for one column where they need none."""
+    """Returns a request for the inputs of ``columns``; for one column if there are none."""
     needed: set[tuple[str, ...]] = set()
     for expression in columns.values():
         paths = field_paths(read_expression(expression))
@@ -127,7 +128,11 @@ def computed_request(
 
 
 def check_columns(schema: pa.Schema, columns: Columns) -> None:
-    """Raise ``PredicateError`` for a name that is no column, ``TypeError`` for no list of names."""
+    """Raises ``PredicateError`` for a name that is no column.
+
+    Raises ``TypeError`` for names that are no list of strings, and for columns that are computed by
+    anything but an Expression.
+    """
     check_several(columns=columns)
     if isinstance(columns, dict):
         for name, expression in columns.items():
@@ -138,10 +143,10 @@ def check_columns(schema: pa.Schema, columns: Columns) -> None:
                     f"column {name!r} is computed by an Expression, not by a {kind}{hint}"
                 )
         return
-    known = {*schema.names, *PSEUDO_COLUMNS.names, *_SPECIAL}
+    known = {*schema.names, *PSEUDO_COLUMNS.names, *_SCANNER_COLUMNS}
     for name in columns or ():
         if not isinstance(name, str):
-            raise TypeError(f"columns are named by texts, not by {name!r}")
+            raise TypeError(f"columns are named by strings, not by {name!r}")
     others = [name for name in columns or () if name not in known]
     for name, path in zip(others, paths_of(schema, others), strict=True):
         if len(path) == 1:
@@ -149,36 +154,40 @@ def check_columns(schema: pa.Schema, columns: Columns) -> None:
             raise unknown_column(name, schema.names)
 
 
-def is_special(columns: Any, schema: pa.Schema) -> bool:
-    """Are pseudo-columns asked for that only pyarrow's own scan knows, and that are no columns?"""
+def uses_scanner_columns(columns: Any, schema: pa.Schema) -> bool:
+    """True if ``columns`` use a column that only pyarrow's scanner has, and the schema has not."""
     if isinstance(columns, dict):
         paths = [field_paths(read_expression(expression)) for expression in columns.values()]
-        asked = {path[0] for found in paths for path in found or ()}
+        used = {path[0] for scanner_columns in paths for path in scanner_columns or ()}
     else:
-        asked = {*(columns or ())}
-    found = asked.intersection(_SPECIAL)
-    return bool(found) and not found.issubset(schema.names)
+        used = {*(columns or ())}
+    scanner_columns = used.intersection(_SCANNER_COLUMNS)
+    return bool(scanner_columns) and not scanner_columns.issubset(schema.names)
 
 
 def confuses_pyarrow(schema: pa.Schema) -> bool:
-    """Is a column called as one that pyarrow's own scans give, so that they take it for two?"""
-    return not {FILENAME, *_SPECIAL}.isdisjoint(schema.names)
+    """True if a column has the name of one that pyarrow's scanners add."""
+    return not {FILENAME, *_SCANNER_COLUMNS}.isdisjoint(schema.names)
 
 
-def check_is_pyarrows(columns: Columns, filter_: pc.Expression | None, *, limited: bool) -> None:
-    """Raise ``PredicateError`` for an Expression that pyarrow's own scan cannot evaluate.
+def check_scanner_columns(
+    columns: Columns, filter_: pc.Expression | None, *, limited: bool
+) -> None:
+    """Raises ``PredicateError`` for an Expression that pyarrow's scanner cannot evaluate.
 
-    And where pages are ``limited``, which that scan does not know of.
+    Raises it also if the size of pages is ``limited``, because pyarrow has no such limit.
     """
     if limited:
-        raise PredicateError(f"page_size_limit does not go with {', '.join(_SPECIAL)}")
+        raise PredicateError(f"page_size_limit does not go with {', '.join(_SCANNER_COLUMNS)}")
     for expression in [*expressions_of(columns), *([] if filter_ is None else [filter_])]:
         if needs_evaluation(expression):
-            raise PredicateError(f"{shown(expression)} does not go with {', '.join(_SPECIAL)}")
+            raise PredicateError(
+                f"{shown(expression)} does not go with {', '.join(_SCANNER_COLUMNS)}"
+            )
 
 
 def computes_with_other_types(columns: Columns, schema: pa.Schema) -> bool:
-    """True if a column is computed of values of a type that pyarrow has no functions for."""
+    """True if a column is computed from values of a type that pyarrow has no functions for."""
     for expression in expressions_of(columns):
         node = read_expression(expression)
         paths = set() if isinstance(node, FieldRef) else field_paths(node)
@@ -190,5 +199,5 @@ def computes_with_other_types(columns: Columns, schema: pa.Schema) -> bool:
 
 
 def expressions_of(columns: Columns) -> list[pc.Expression]:
-    """What there is to compute."""
+    """Returns the Expressions of computed columns."""
     return list(columns.values()) if isinstance(columns, dict) else []

@@ -1,8 +1,8 @@
-"""Scans that pyarrow does by itself, compared with the numbers of rows in the footers.
+"""Compares the rows of pyarrow's own scans with the numbers of rows in the footers.
 
 pyarrow's reader may stop early within a column chunk, without an error: see
-``decode/empty_pages.py``. It reads a row group at a time, and raises an error if the columns of one
-get different numbers of rows. If all of them get the same, too few, only the footer can tell.
+``decode.empty_pages``. It reads a row group at a time, and raises an error if its columns get
+different numbers of rows. If all columns get the same number, only the footer shows that rows lack.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from intarsia.expr.nested_types import Path, type_at
 from intarsia.expr.tree import field_paths, read_expression
 
 MAX_HELD_FILE_BYTES = 16 * 1024 * 1024
-"""Above this size of a file, its rows are not held in memory until pyarrow has given them all."""
+"""Rows of larger files are passed on before pyarrow has read the whole file, to save memory."""
 
 FAILURES = (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError)
-"""What pyarrow raises where it cannot read a file."""
+"""The errors that pyarrow raises if it cannot read a file."""
 
 
 def num_rows(fragments: Iterable[pads.ParquetFileFragment]) -> int:
@@ -32,14 +32,14 @@ def num_rows(fragments: Iterable[pads.ParquetFileFragment]) -> int:
     return sum(fragment.metadata.num_rows for fragment in fragments)
 
 
-def shortage(found: int, fragments: Iterable[pads.ParquetFileFragment]) -> FormatError | None:
-    """Returns the error for a scan that gave fewer rows than the footers tell, None if not so."""
+def shortage(count: int, fragments: Iterable[pads.ParquetFileFragment]) -> FormatError | None:
+    """Returns the error for a scan of ``count`` rows if the footers have more, else None."""
     files = list(fragments)
     expected = num_rows(files)
-    if found >= expected:
+    if count >= expected:
         return None
     return FormatError(
-        f"pyarrow's reader gave {found:,} of {expected:,} rows, as it does at pages without "
+        f"pyarrow's reader gave {count:,} of {expected:,} rows, as it does at pages without "
         "values; to_table, without __batch_index and the like, reads past them",
         Where(files[0].path if len(files) == 1 else f"one of {len(files):,} files"),
     )
@@ -50,10 +50,10 @@ def completed(
     fragments: Callable[[], Iterable[pads.ParquetFileFragment]],
     rest: Callable[[int], Iterable[pa.RecordBatch] | None],
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the batches of pyarrow's scan of ``fragments``, and whatever it leaves out.
+    """Yields the batches of pyarrow's scan of ``fragments``, and the rows that it leaves out.
 
-    If the scan fails or ends early, ``rest`` gives what follows the number of rows yielded so far.
-    It gives None if it cannot: then the error is raised, a ``FormatError`` for rows left out.
+    If the scan fails or ends early, ``rest`` gets the number of rows so far, and gives those after
+    them. If it gives None, the error is raised: ``FormatError`` if the scan ended early.
     """
     given = 0
     error: Exception | None
@@ -81,7 +81,7 @@ def completed_scan(
 ) -> Iterator[pa.RecordBatch]:
     """Yields the batches of pyarrow's scanner of ``columns``, and the rows that it leaves out.
 
-    ``rest`` is that of ``completed``. It is called only if all rows before are known to be right.
+    ``rest`` is as for ``completed``. It is called only if the rows before are known to be right.
     """
 
     def rest_if_complete(given: int) -> Iterable[pa.RecordBatch] | None:
@@ -97,7 +97,7 @@ def completed_scan(
 
 
 def fits_in_memory(source: ScanSource) -> bool:
-    """True if all rows of each file fit in memory, and no file is there twice."""
+    """True if files are local and small enough to keep one in memory, and none is there twice."""
     paths = [file.path for file in source.files]
     if not source.cache.is_local or len(set(paths)) < len(paths):
         return False
@@ -109,7 +109,7 @@ def fits_in_memory(source: ScanSource) -> bool:
 def naming_damage(
     scan_by_page: Callable[[], tuple[pa.Schema, Iterable[pa.Table]] | None],
 ) -> Iterator[None]:
-    """A context for a scan by pyarrow. If it fails, ``scan_by_page`` raises where the damage is."""
+    """Runs a scan by pyarrow. If it fails, ``scan_by_page`` reads all rows and names the damage."""
     try:
         yield
     except FAILURES:
@@ -124,24 +124,24 @@ def of_whole_files(
 ) -> Iterator[pa.RecordBatch]:
     """Yields the batches of pyarrow's scan up to the first file that lacks rows.
 
-    Holds the batches of a file until all its rows are there. The files are different ones.
+    Keeps the batches of a file until it has all of its rows. No file is there twice.
     """
     by_file = groupby(batches, lambda one: one.fragment.path)
     for fragment, (path, tagged) in zip(fragments, by_file, strict=False):
-        held = [one.record_batch for one in tagged]
-        given = sum(batch.num_rows for batch in held)
+        file_batches = [one.record_batch for one in tagged]
+        given = sum(batch.num_rows for batch in file_batches)
         if path != fragment.path or given != fragment.metadata.num_rows:
             return
-        yield from held
+        yield from file_batches
 
 
 def begins_complete(
     fragments: Iterable[pads.ParquetFileFragment], schema: pa.Schema, columns: Columns, count: int
 ) -> bool:
-    """True if the first ``count`` rows that pyarrow gives of ``fragments`` are those of the files.
+    """True if the first ``count`` rows that pyarrow gives are the first rows of ``fragments``.
 
-    Reads the row groups that hold them once more, one at a time. What pyarrow leaves out of a row
-    group are its last rows.
+    Reads their row groups once more, one at a time. pyarrow leaves out the last rows of a row
+    group.
     """
     for fragment in fragments:
         if count <= 0:
@@ -149,23 +149,23 @@ def begins_complete(
         try:
             groups = fragment.row_groups
         except FAILURES:
-            return False  # of such a file pyarrow gives no rows
+            return False  # pyarrow gives no rows of such a file
         for group in groups:
             if count <= 0:
                 return True
             alone = fragment.subset(row_group_ids=[group.id])
             try:
-                found = alone.to_table(schema=schema, columns=columns).num_rows
+                num_read = alone.to_table(schema=schema, columns=columns).num_rows
             except FAILURES:
-                return False  # of such a row group pyarrow gives no rows
-            if found != group.num_rows:
-                return bool(count == found)
+                return False  # pyarrow gives no rows of such a row group
+            if num_read != group.num_rows:
+                return bool(count == num_read)
             count -= group.num_rows
     return count <= 0
 
 
 def is_repeated(kind: pa.DataType) -> bool:
-    """True if a type has lists or maps in it."""
+    """True if a type is, or contains, a list or a map."""
     if isinstance(kind, pa.BaseExtensionType):
         return is_repeated(kind.storage_type)
     if pa.types.is_struct(kind):
@@ -179,10 +179,10 @@ def has_repeated(schema: pa.Schema, columns: Columns) -> bool:
 
 
 def may_miss_rows(source: ScanSource, columns: Columns) -> bool:
-    """True if all that a scan of ``columns`` reads of files is lists and maps.
+    """True if pyarrow may leave out rows of ``columns`` without an error: if all are lists or maps.
 
-    Only in these are pages without values known of. A column without repetition gets all rows, and
-    pyarrow notices that another one gets fewer. Columns that folders fix are in no file.
+    Only these are known to have pages without values. A column without repetition has all rows, so
+    pyarrow notices if another one has fewer. Columns of folders are in no file and do not count.
     """
     constants = frozenset(name for file in source.files for name in file.constants)
     types = _types_read(source.schema, columns, constants)

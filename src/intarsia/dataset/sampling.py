@@ -1,4 +1,4 @@
-"""A few rows from all over a data set."""
+"""A sample of rows, spread evenly over a data set."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from intarsia.scan.scan import Part, scan
 
 
 def spread_rows(source: ScanSource, column: str, count: int) -> pa.Table:
-    """Some ``count`` values of ``column``, of so many files at most and from all over each.
+    """Returns about ``count`` values of ``column``, spread over ``count`` files at most.
 
-    Fewer where there are fewer rows. The data set's own filter does not count.
+    Returns fewer values if there are fewer rows. The data set's own filter is ignored.
     """
     request = request_of(filterable_schema(source.schema), [column], None)
-    found = scan(_parts(source, count), request, is_far=not source.cache.is_local)
-    return pa.concat_tables([without_rows(request.output), *found])
+    tables = scan(_parts(source, count), request, is_far=not source.cache.is_local)
+    return pa.concat_tables([without_rows(request.output), *tables])
 
 
 def _parts(source: ScanSource, count: int) -> Iterator[Part]:
@@ -35,5 +35,5 @@ def _parts(source: ScanSource, count: int) -> Iterator[Part]:
 
 
 def _spread(length: int, count: int) -> Int64Array:
-    """Up to ``count`` of the numbers below ``length``, evenly."""
+    """Returns up to ``count`` of the numbers below ``length``, spread evenly."""
     return np.unique(np.linspace(0, length - 1, min(length, count), dtype=np.int64))

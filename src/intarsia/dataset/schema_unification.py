@@ -19,9 +19,9 @@ from intarsia.scan.files.file_cache import FileCache
 from intarsia.scan.files.file_pruning import each_of
 
 UNLIKE = (pa.ArrowInvalid, pa.ArrowTypeError)
-"""What pyarrow raises of schemas that cannot be united."""
+"""The errors that pyarrow raises for schemas that cannot be unified."""
 Becoming = Callable[[pa.DataType, pa.DataType], bool]
-"""May a column of one type, which is not nested, be of the other among its like?"""
+"""True if a column of the first type may have the second type in a unified schema."""
 
 
 def united_schema(
@@ -29,10 +29,10 @@ def united_schema(
     files: Sequence[str],
     schema_of: Callable[[OpenedFile], pa.Schema] = operator.attrgetter("schema_arrow"),
 ) -> pa.Schema:
-    """All columns of ``files``, in the order in which they come, ``united``, and NULL allowed.
+    """Returns the unified schema of ``files``. Columns are in order of appearance, and nullable.
 
-    Metadata is the first file's. Raises ``UnsupportedError`` that names a file whose columns do not
-    go with those of the files before it.
+    Metadata is that of the first file. Raises ``UnsupportedError``, which names the first file
+    whose columns do not go with those of the files before it.
     """
 
     def read(path: str) -> pa.Schema:
@@ -51,9 +51,9 @@ def united_schema(
 
 
 def united(schemas: Sequence[pa.Schema], may_become: Becoming) -> pa.Schema:
-    """All columns of all ``schemas``, each of a type that all of its own ``may_become``.
+    """Returns all columns of ``schemas``, each of a type that all of its types ``may_become``.
 
-    What is within lists and structs likewise. Raises one of ``UNLIKE`` where there is none.
+    The same holds within lists and structs. Raises one of ``UNLIKE`` if a column has no such type.
     """
     kinds: dict[str, dict[pa.DataType, None]] = {}
     for field in itertools.chain.from_iterable(schemas):
@@ -70,22 +70,22 @@ def united(schemas: Sequence[pa.Schema], may_become: Becoming) -> pa.Schema:
 
 
 def stays_itself(kind: pa.DataType, target: pa.DataType) -> bool:
-    """Whole numbers and others that become wider, and texts."""
+    """True if all values keep their meaning: integers and others that become wider, and strings."""
     is_whole = pa.types.is_integer
     return keeps_values(kind, target) and is_whole(kind) == is_whole(target)
 
 
 def can_be_read(kind: pa.DataType, target: pa.DataType) -> bool:
-    """What pyarrow reads as another type, unless the type has no room for a value."""
+    """True if pyarrow can read one type as the other, as far as the values fit."""
     if pa.types.is_decimal(kind) or pa.types.is_decimal(target):
         return bool(pa.types.is_decimal(kind) and pa.types.is_decimal(target))
     return not pa.types.is_float16(target) or keeps_values(kind, target)
 
 
 def common_type(kinds: Sequence[pa.DataType], may_become: Becoming) -> pa.DataType | None:
-    """The type that all ``kinds`` may become, none of which is a dictionary where others are not.
+    """Returns the type that all ``kinds`` may become. Returns None if there is none.
 
-    What is NULL in all rows may become any.
+    Two or more types lose their dictionaries. The null type may become any type.
     """
     if len(kinds) < 2:
         return next(iter(kinds), None)
@@ -111,7 +111,7 @@ def _united(schemas: Sequence[pa.Schema]) -> pa.Schema:
 
 
 def _raise_of_first(files: Sequence[str], schemas: Sequence[pa.Schema]) -> None:
-    """Raise ``UnsupportedError`` that names the first file that does not go with those before."""
+    """Raises ``UnsupportedError`` for the first file that does not go with those before."""
     at = first_unlike(schemas, can_be_read)
     try:
         _united([*([_united(schemas[:at])] if at else []), schemas[at]])
@@ -125,7 +125,7 @@ def _raise_of_first(files: Sequence[str], schemas: Sequence[pa.Schema]) -> None:
 
 
 def first_unlike(schemas: Sequence[pa.Schema], may_become: Becoming) -> int:
-    """Which of ``schemas``, that cannot be united, is the first not to go with those before it."""
+    """Returns which of ``schemas`` is the first that does not go with those before it."""
     count = len(schemas)
     return bisect.bisect_left(
         range(count), True, key=lambda at: _are_unlike(schemas[: at + 1], may_become)

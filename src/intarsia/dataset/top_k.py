@@ -1,14 +1,14 @@
-"""The first rows of a data set by a column, found by bounds: ``ORDER BY ts DESC LIMIT 10``.
+"""Top-k queries such as ``ORDER BY ts DESC LIMIT 10``, answered by bounds of pages.
 
-Pages are looked at in the order of their bounds, those that may hold the first rows first, and only
-the column and those of the filter are read. So many rows as are wanted, whichever they are, tell of
-a value that none of the first comes after; what is left is a comparison with it.
+Pages are read in the order of their bounds, and only in the ordering column and the filter's
+columns. Any k matching rows have a last value that none of the first k rows comes after. So the
+first k rows are among those that a comparison with this value leaves.
 
 ::
 
     pages by their greatest value    [40–49] [31–45] [20–33] [11–19] …
     the 3 greatest so far             44      45
-    DESC LIMIT 3: 44, 45, 46          ^──────────────^ no more than 33: it is enough
+    DESC LIMIT 3: 44, 45, 46          ^──────────────^ the rest is at most 33: done
 """
 
 from __future__ import annotations
@@ -33,39 +33,40 @@ from intarsia.scan.files.file_pruning import each_of
 from intarsia.scan.scan import Part, scan
 from intarsia.sql.query.limit_pushdown import First
 
-_LEAST_ROWS = 64 * 1024
-"""Fewer than these are read as soon as they are looked through."""
-_MOST_WANTED = 16 * 1024
-_MOST_FILES = 100
-"""Of a data set with a catalog, or with a filter: more are not opened beforehand."""
-_FIRST_ROWS = 16 * 1024
-"""Looked at before anything is known; as many again as were, each time that is not enough."""
-_SHARE = 8
-"""One row in so many is looked at, at most: what is not found then is not worth looking for."""
+_MIN_ROWS = 64 * 1024
+"""With fewer rows, reading all of them takes no longer."""
+_MAX_LIMIT = 16 * 1024
+"""Queries for more rows are not narrowed."""
+_MAX_FILES = 100
+"""Files of a data set with a catalog or a filter. Opening more of them costs too much."""
+_FIRST_READ_ROWS = 16 * 1024
+"""Rows of the first read. Each further read doubles the number of rows."""
+_MIN_ROWS_PER_READ = 8
+"""At most one row in this many is read. A search that needs more does not pay."""
 
 
 def first_rows(data: Dataset, first: First, filter_: pc.Expression | None) -> pc.Expression | None:
-    """A condition that holds for those rows of a data set that are ``first``, and for few others.
+    """Returns a condition that is TRUE for the ``first`` matching rows, and for few others.
 
-    Of the rows for which ``filter_`` is TRUE. NaN is the greatest value. None where there is no
-    such condition, or finding one might not pay.
+    ``filter_`` decides which rows match. NaN is the greatest value. Returns None if there is no
+    such condition, or if the search might not pay.
     """
     kind = data.schema.field(first.column).type
-    if not 0 < first.count <= _MOST_WANTED or not _has_order(kind):
+    if not 0 < first.count <= _MAX_LIMIT or not _has_order(kind):
         return None
     last = _last_of(data, first, filter_)
     if last is None:
         return None
     value = pc.field(first.column)
     if not first.descending:
-        found = value <= last
-    else:  # NaN as well, which is neither below nor above
-        found = ~(value < last) if pa.types.is_floating(kind) else value >= last
-    return found | value.is_null() if first.nulls_first else found
+        condition = value <= last
+    else:  # NaN as well, which no comparison finds
+        condition = ~(value < last) if pa.types.is_floating(kind) else value >= last
+    return condition | value.is_null() if first.nulls_first else condition
 
 
 def _has_order(kind: pa.DataType) -> bool:
-    """Are values of this type ordered as they are? DuckDB rounds nanoseconds in a zone first."""
+    """True if DuckDB orders values of this type as bounds do. It rounds nanoseconds in a zone."""
     if pa.types.is_timestamp(kind):
         return kind.unit != "ns" or kind.tz is None
     checks = (pa.types.is_integer, pa.types.is_float32, pa.types.is_float64, pa.types.is_date32)
@@ -74,34 +75,36 @@ def _has_order(kind: pa.DataType) -> bool:
 
 
 def _last_of(data: Dataset, first: First, filter_: pc.Expression | None) -> pa.Scalar | None:
-    """The value of the last of so many rows, which are the first as far as bounds can tell."""
+    """Returns the last value of ``first.count`` rows, which are the first as far as known."""
     if data.scan_source.options.looks_for_damage:
         return None
     files = len(data.scan_source.files)
-    if files > _MOST_FILES and (filter_ is not None or data.scan_source.catalog is not None):
+    if files > _MAX_FILES and (filter_ is not None or data.scan_source.catalog is not None):
         return None
-    wanted = data.scan_source.filter_with(filter_)
-    if wanted is not None and data.plan([], wanted).figures.rows.selected < _LEAST_ROWS:
+    condition = data.scan_source.filter_with(filter_)
+    if condition is not None and data.plan([], condition).figures.rows.selected < _MIN_ROWS:
         return None
     places = _Places(data, first.column, first.descending)
-    if not places.are_comparable or places.num_rows < _LEAST_ROWS:
+    if not places.are_comparable or places.num_rows < _MIN_ROWS:
         return None
-    request = request_of(data.schema, [first.column], wanted)
-    found = pa.chunked_array([], request.schema.field(first.column).type)
-    looked, step = 0, max(_FIRST_ROWS, first.count)
-    while looked < places.num_rows / _SHARE and (parts := places.taken(step)):
+    request = request_of(data.schema, [first.column], condition)
+    first_values = pa.chunked_array([], request.schema.field(first.column).type)
+    looked, step = 0, max(_FIRST_READ_ROWS, first.count)
+    while looked < places.num_rows / _MIN_ROWS_PER_READ and (parts := places.taken(step)):
         looked += sum(part.rows.num_rows for part in parts if part.rows is not None)
         step = looked
         tables = list(scan(parts, request, is_far=not data.scan_source.cache.is_local))
         values = [chunk for table in tables for chunk in table.column(0).chunks]
-        found = _first_of(pa.chunked_array([*found.chunks, *values], found.type), first)
-        if len(found) == first.count and not places.may_hold_before(found[-1]):
+        first_values = _first_of(
+            pa.chunked_array([*first_values.chunks, *values], first_values.type), first
+        )
+        if len(first_values) == first.count and not places.may_hold_before(first_values[-1]):
             break
-    return found[-1] if len(found) == first.count else None
+    return first_values[-1] if len(first_values) == first.count else None
 
 
 def _first_of(values: pa.ChunkedArray, first: First) -> pa.ChunkedArray:
-    """Those of ``values`` that are ``first``, in order; none of them NULL or NaN."""
+    """Returns the ``first`` of ``values``, in order, without NULL and NaN."""
     if pa.types.is_floating(values.type):
         values = values.filter(pc.invert(pc.is_nan(values)))
     values = values.drop_null()
@@ -110,10 +113,10 @@ def _first_of(values: pa.ChunkedArray, first: First) -> pa.ChunkedArray:
 
 
 class _Place(NamedTuple):
-    """Rows of a file: a row group's, or a page's where ``group`` is None."""
+    """The rows of a row group, or of a page if ``group`` is None."""
 
     is_unknown: bool
-    """Is there no bound?"""
+    """True if there is no bound."""
     bound: Key
     file: int
     start: int
@@ -122,7 +125,7 @@ class _Place(NamedTuple):
 
 
 class _Places:
-    """Row groups and pages of all files; the last one is the one that may hold the first rows."""
+    """A queue of the row groups and pages of all files. The last one may have the first rows."""
 
     def __init__(self, data: Dataset, column: str, descending: bool) -> None:
         self._data, self._column, self._descending = data, column, descending
@@ -131,22 +134,22 @@ class _Places:
         self._order: ValueOrder | None = None
         self._queue: list[_Place] = []
         self.are_comparable = self._open()
-        """Are values of one type in all files that have the column?"""
+        """True if all files that have the column have it in one type."""
         self._sort()
 
     def _open(self) -> bool:
         cache, files = self._data.scan_source.cache, self._data.scan_source.files
         opened = each_of(cache, (partial(cache.get, file.path) for file in files))
         with contextlib.closing(opened):
-            for file, found in zip(files, opened, strict=True):
-                self._files.append(found)
-                self.num_rows += found.num_rows
-                if self._column in file.constants or not self._is_added(found):
+            for file, file_opened in zip(files, opened, strict=True):
+                self._files.append(file_opened)
+                self.num_rows += file_opened.num_rows
+                if self._column in file.constants or not self._is_added(file_opened):
                     return False
         return self._order is not None
 
     def _is_added(self, file: OpenedFile) -> bool:
-        """Do the values of a file compare with those of files before it? NULL does."""
+        """True if a file's values compare with those of the files before. NULL always does."""
         root = file.schema.root(self._column)
         if root is None:
             return True
@@ -182,21 +185,27 @@ class _Places:
         )
 
     def taken(self, num_rows: int) -> list[Part]:
-        """What to read next: so many rows or some more, nothing where row groups are too large."""
+        """Returns what to read next: at least ``num_rows`` rows.
+
+        Returns nothing for large row groups.
+        """
         taken: dict[int, list[_Place]] = {}
         count = 0
         while self._queue and count < num_rows:
             place = self._queue.pop()
-            if self._is_divided(place):
+            if self._replace_by_pages(place):
                 continue
-            if place.stop - place.start > max(self.num_rows / _SHARE, num_rows):
+            if place.stop - place.start > max(self.num_rows / _MIN_ROWS_PER_READ, num_rows):
                 return []
             taken.setdefault(place.file, []).append(place)
             count += place.stop - place.start
         return [self._part(file, taken[file]) for file in sorted(taken)]
 
-    def _is_divided(self, place: _Place) -> bool:
-        """Is it a row group, whose pages are there instead from now on?"""
+    def _replace_by_pages(self, place: _Place) -> bool:
+        """Replaces a row group by its pages in the queue.
+
+        Returns False for a page, and for a row group without a usable page index.
+        """
         file = self._files[place.file]
         root = file.schema.root(self._column)
         if place.group is None or root is None:
@@ -215,11 +224,11 @@ class _Places:
         file = self._data.scan_source.files[number]
         starts = np.array([place.start for place in places])
         rows = RowRanges(starts, np.array([place.stop for place in places]))
-        get = partial(lease_of, self._files[number])  # whose rows these are
+        get = partial(lease_of, self._files[number])  # the rows are of this version
         return Part(get, file.constants, rows, rows)
 
     def may_hold_before(self, value: pa.Scalar) -> bool:
-        """Might a row that was not taken come before one of ``value``?"""
+        """True if a row that was not taken may come before a row with ``value``."""
         if not self._queue or self._order is None:
             return False
         place, bracket = self._queue[-1], self._order.bracket(value)
