@@ -250,13 +250,13 @@ def test_a_common_table_expression_that_nothing_refers_to_is_passed_over(logs):
 
 def test_too_many_keys_are_not_looked_for(logs, monkeypatch):
     query = "SELECT * FROM logs JOIN seen ON n = k"
-    monkeypatch.setattr(join_keys, "_MOST_KEYS", 1)
+    monkeypatch.setattr(join_keys, "_MAX_KEYS", 1)
     assert filters(query, logs=logs, seen=SEEN) == {"logs": None}
     monkeypatch.undo()
-    monkeypatch.setattr(join_keys, "_MOST_ROWS", 3)
+    monkeypatch.setattr(join_keys, "_MAX_ROWS", 3)
     assert filters(query, logs=logs, seen=SEEN) == {"logs": None}
     monkeypatch.undo()
-    monkeypatch.setattr(join_keys, "_MOST_BYTES", 8)
+    monkeypatch.setattr(join_keys, "_MAX_KEY_BYTES", 8)
     assert filters(query, logs=logs, seen=SEEN) == {"logs": None}
 
 

@@ -1,4 +1,4 @@
-"""Types of Arrow's that engines do not have, and those that they are handed instead."""
+"""Arrow types that engines lack, and the types that they get instead."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from intarsia.expr.casts import without_extension
 from intarsia.expr.nested_types import with_children
 from intarsia.expr.tree import field_paths, read_expression
 
-_MOST_DIGITS = 38
-"""Of engines' decimals."""
+_MAX_DIGITS = 38
+"""The most decimal digits of engines' decimals."""
 
 
 def as_in_duckdb(schema: pa.Schema) -> pa.Schema:
-    """``schema`` in types that DuckDB takes: for others, those in which it reads Parquet's."""
+    """Returns ``schema`` in types that DuckDB has: those in which it reads Parquet files."""
     return pa.schema(map(_duckdb_field, schema), schema.metadata)
 
 
 def as_in_polars(schema: pa.Schema) -> pa.Schema:
-    """``schema`` in types that Polars takes."""
+    """Returns ``schema`` in types that Polars has."""
     return pa.schema(map(_polars_field, schema), schema.metadata)
 
 
 def asks_of_other_types(data: Dataset, schema: pa.Schema) -> bool:
-    """May the filter of a data set mean something else by ``schema``?"""
-    wanted = data.scan_source.filter
-    if wanted is None:
+    """True if a data set's own filter uses columns whose types differ in ``schema``."""
+    condition = data.scan_source.filter
+    if condition is None:
         return False
-    used = field_paths(read_expression(wanted))
+    used = field_paths(read_expression(condition))
     names = data.schema.names if used is None else [path[0] for path in used]
     return any(data.schema.field(name).type != schema.field(name).type for name in names)
 
@@ -45,8 +45,8 @@ def _polars_field(field: pa.Field) -> pa.Field:
 
 
 def _narrowed(kind: pa.DataType) -> pa.DataType:
-    """Decimals of 256 bits in 128 where their digits have room in them, else as doubles."""
+    """Returns 128 bits for decimals of 256 bits if their digits fit, else doubles."""
     if not pa.types.is_decimal256(kind):
         return kind
-    is_wide = kind.precision > _MOST_DIGITS
+    is_wide = kind.precision > _MAX_DIGITS
     return pa.float64() if is_wide else pa.decimal128(kind.precision, kind.scale)

@@ -1,5 +1,7 @@
-"""DuckDB to run a query in: what only reads shares one database in memory, which takes a while to
-make; what may leave something behind has one of its own.
+"""Connections to DuckDB.
+
+Queries that only read share one database in memory, because it takes a while to open. Statements
+that may change a database get one of their own.
 """
 
 from __future__ import annotations
@@ -27,15 +29,15 @@ if TYPE_CHECKING:
 
 
 class NotAnsweredError(Exception):
-    """What was asked before a query failed: it is to be answered as it is, in another session."""
+    """A question before the query failed. The query then runs unchanged in another session."""
 
 
 @contextlib.contextmanager
 def asking_first() -> Iterator[None]:
-    """A context of a question before the query, whose errors become ``NotAnsweredError``.
+    """Runs a question before the query. Its errors become ``NotAnsweredError``.
 
-    After one, nothing can be asked in the same transaction. Those that leave the database of no use
-    stay.
+    After an error, the transaction takes no other question. Errors that make the database unusable
+    are raised as they are.
     """
     duckdb = require_duckdb()
     try:
@@ -43,7 +45,7 @@ def asking_first() -> Iterator[None]:
     except (duckdb.InternalException, duckdb.FatalException):
         raise
     except (IntarsiaError, OSError, ValueError, duckdb.Error) as error:
-        raise NotAnsweredError from error  # of values: a message that is cut within a character
+        raise NotAnsweredError from error  # ValueError: a message is cut within a character
 
 
 def require_duckdb() -> ModuleType:
@@ -55,20 +57,20 @@ def require_duckdb() -> ModuleType:
 
 
 def ends_database(error: BaseException | None) -> bool:
-    """True if a DuckDB error leaves its database of no use."""
+    """True if a DuckDB error makes its database unusable."""
     duckdb = require_duckdb()
     return isinstance(error, duckdb.InternalException | duckdb.FatalException)
 
 
 @contextlib.contextmanager
 def session(*, shared: bool) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection in UTC that knows ``contains_words``, closed in the end.
+    """Opens a connection in UTC that has ``contains_words``, and closes it at the end.
 
-    Tables and settings of one that is ``shared`` are its own; what a statement creates or sets for
-    all of a database, others see. An error of DuckDB's own making leaves a database of no use: the
-    next session has a new one.
+    A ``shared`` connection has tables and settings of its own, but sees what others create or set
+    for the whole database. An internal error of DuckDB makes a database unusable: the next session
+    opens a new one.
     """
-    shared = shared and not memory.has_limit()  # a limit is of the whole database
+    shared = shared and not memory.has_limit()  # a limit applies to the whole database
     database = _shared.get() if shared else _opened()
     try:
         opened = contextlib.closing(database.cursor() if shared else database)
@@ -82,9 +84,9 @@ def session(*, shared: bool) -> Iterator[duckdb.DuckDBPyConnection]:
 
 @contextlib.contextmanager
 def _interrupted(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """A context in which a time limit and Ctrl-C end the query that runs.
+    """Lets a time limit and Ctrl-C end the query that runs.
 
-    Raises ``Stopped`` or ``KeyboardInterrupt``, whatever DuckDB makes of these.
+    Raises ``Stopped`` or ``KeyboardInterrupt`` for any error that DuckDB reports for these.
     """
     deadline.check()
     left = deadline.seconds_left()
@@ -106,37 +108,37 @@ def _interrupted(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """True for the error by which DuckDB reports Ctrl-C."""
+    """True if DuckDB reports Ctrl-C by this error."""
     return type(error) is RuntimeError and "Query interrupted" in str(error)
 
 
 def _opened() -> duckdb.DuckDBPyConnection:
-    # Or a table that is not there would be looked for among this package's variables.
+    # Otherwise DuckDB would look for a missing table among this package's variables.
     settings: dict[str, Any] = {"python_enable_replacements": False}
     limit = memory.memory_limit()
     if limit is not None:
-        # DuckDB makes the folder when it needs it, and removes it in the end.
+        # DuckDB makes the folder when it needs it, and removes it at the end.
         folder = os.path.join(tempfile.gettempdir(), f"intarsia-duckdb-{uuid.uuid4().hex}")
         settings |= {"memory_limit": f"{limit // 2}B", "temp_directory": folder}
     opened: duckdb.DuckDBPyConnection = require_duckdb().connect(config=settings)
     opened.execute("SET GLOBAL TimeZone = 'UTC'")
     text, answer = "VARCHAR", "BOOLEAN"
-    opened.create_function("contains_words", _words, [text, text], answer, type="arrow")  # type: ignore[call-overload]  # it takes Arrow's arrays
+    opened.create_function("contains_words", _words, [text, text], answer, type="arrow")  # type: ignore[call-overload]  # it takes Arrow arrays
     return opened
 
 
-def _words(texts: pa.ChunkedArray, words: pa.ChunkedArray) -> pa.Array:
-    """``contains_words`` as DuckDB calls it: values for the same rows, none of them NULL."""
-    texts, words = texts.combine_chunks(), words.combine_chunks()
-    found = pa.array(np.zeros(len(texts), dtype=np.bool_))
-    for one in words.unique():
-        holds = contains_words(texts, one.as_py())
-        found = pc.or_(found, pc.and_(holds, pc.equal(words, one)))
-    return found
+def _words(strings: pa.ChunkedArray, words: pa.ChunkedArray) -> pa.Array:
+    """Evaluates ``contains_words`` for DuckDB. Both arrays have the same rows, without NULL."""
+    strings, words = strings.combine_chunks(), words.combine_chunks()
+    matches = pa.array(np.zeros(len(strings), dtype=np.bool_))
+    for query in words.unique():
+        has_words = contains_words(strings, query.as_py())
+        matches = pc.or_(matches, pc.and_(has_words, pc.equal(words, query)))
+    return matches
 
 
 class _SharedDatabase(SharedState):
-    """The database of what only reads, opened when it is first asked for."""
+    """The database of queries that only read. It is opened when it is first used."""
 
     def __init__(self) -> None:
         self._lock = ForkLock()
@@ -150,7 +152,7 @@ class _SharedDatabase(SharedState):
             return self._database
 
     def forget(self, database: duckdb.DuckDBPyConnection | None) -> None:
-        """Have the next session open another one than ``database``."""
+        """Makes the next session open a new database in place of ``database``."""
         with self._lock:
             if self._database is database:
                 self._database = None

@@ -19,7 +19,7 @@ _KEY_TYPES = {
     pa.date32(): "DATE",
 }
 _CALLED = re.compile(r"([\w$]+|[^\s\w(,=<>+*%|-])\s*\(")
-"""What is before a parenthesis: a word, or a sign that is no operator."""
+"""A word, or a sign that is no operator, before a parenthesis."""
 _GIVES_NO_BOUNDS = re.compile(
     r"and|as|between|by|case|cast|count|decimal|distinct|else|except|exists|extract|from|having|in|"
     r"intersect|is|isnan|join|like|limit|not|on|or|over|select|sum|then|using|values|varchar|when|"
@@ -27,7 +27,7 @@ _GIVES_NO_BOUNDS = re.compile(
     r"rank|regexp_matches|round|row_number|starts_with|strftime|substr|substring|try_cast|upper",
     re.IGNORECASE,
 )
-"""Words before a parenthesis by which no bound is asked for."""
+"""Words before a parenthesis that do not ask for a minimum or a maximum."""
 
 
 def create_view(name: str, handed: HandOver) -> str:
@@ -58,8 +58,7 @@ def with_files(query: str, handed: Mapping[str, HandOver]) -> str:
 def _may_give_bounds(query: str) -> bool:
     """True if DuckDB may answer ``query`` by bounds of floats: max(x), x >= ALL (SELECT …).
 
-    Any unknown word before a parenthesis may be a macro for that, and so may what is before a
-    comment.
+    An unknown word before a parenthesis, or before a comment, may be a macro that does this.
     """
     has_comments = "--" in query or "/*" in query
     return has_comments or not all(map(_GIVES_NO_BOUNDS.fullmatch, _CALLED.findall(query)))
@@ -68,8 +67,8 @@ def _may_give_bounds(query: str) -> bool:
 def query_of(handed: HandOver, *, hides_bounds: bool = True) -> str:
     """Returns the query that gives the rows and columns of ``handed``, in the order of its files.
 
-    Files of which only some rows are read have a SELECT each. If it ``hides_bounds``, DuckDB
-    computes the greatest of floats whose statistics may leave out NaN.
+    Files of which only some rows are read have a SELECT each. With ``hides_bounds``, DuckDB cannot
+    take the maximum of floats from statistics that may leave out NaN.
     """
     selects = []
     for has_rows, group in itertools.groupby(handed.files, handed.rows.__contains__):
@@ -102,10 +101,10 @@ def _between(start: int, stop: int) -> str:
 
 
 def _column(name: str, is_hidden: bool) -> str:
-    """A column, with a CASE around it if DuckDB must not answer by its statistics.
+    """Returns a column, within a CASE if DuckDB must not use its statistics.
 
-    With ``can_have_nan`` alone DuckDB 2.0 takes NaN for the greatest value wherever there are
-    statistics. It knows no statistics of a CASE, nor does it skip row groups by them.
+    With ``can_have_nan`` alone, DuckDB 2.0 takes NaN for the maximum of any column with statistics.
+    A CASE has no statistics, so DuckDB does not skip row groups by them either.
     """
     own = _name(name)
     return f"CASE WHEN {own} IS NULL THEN NULL ELSE {own} END AS {own}" if is_hidden else own

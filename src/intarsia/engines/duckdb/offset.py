@@ -1,4 +1,4 @@
-"""``LIMIT 10 OFFSET 1000000``: rows that a query passes over are counted, and not read."""
+"""``LIMIT 10 OFFSET 1000000``: rows that a query skips are counted, and not read."""
 
 from __future__ import annotations
 
@@ -13,46 +13,47 @@ from intarsia.row_ranges import RowRanges
 from intarsia.sql.query.limit_pushdown import UNTOLD, Need
 from intarsia.sql.query.scans import Query
 
-_LEAST = 64 * 1024
-"""Fewer rows are read as soon as they are counted."""
-_MOST_FILES = 100
-"""More are not opened beforehand."""
+_MIN_OFFSET_ROWS = 64 * 1024
+"""Reading fewer rows takes no longer than counting them."""
+_MAX_FILES = 100
+"""Files that are opened before the query. Opening more costs too much."""
 
 
 def from_offset(
     query: Query, tables: Mapping[str, pads.Dataset | pa.Table]
 ) -> tuple[Query, Mapping[str, pads.Dataset | pa.Table]]:
-    """A query that passes over many rows of a data set, and asks nothing of them, as one that
-    begins behind them; any other as it is.
+    """Returns the query without its offset, and the tables without the rows that it skips.
+
+    Returns query and tables unchanged unless the query skips many rows of a data set, unfiltered.
     """
     for scan in query.scans:
         table, need = tables[scan.table], scan.need
-        if need is None or need.offset < _LEAST or scan.filter is not None:
+        if need is None or need.offset < _MIN_OFFSET_ROWS or scan.filter is not None:
             continue
         if need.limit is None or need.limit > UNTOLD:
             continue
         if not isinstance(table, WatchedDataset) or not _are_all_rows(table):
             continue
-        begun = query.without_offset()
-        if begun is not None:
-            return begun, {**tables, scan.table: _behind(table, need)}
+        without_offset = query.without_offset()
+        if without_offset is not None:
+            return without_offset, {**tables, scan.table: _behind(table, need)}
     return query, tables
 
 
 def _are_all_rows(table: WatchedDataset) -> bool:
     source = table.scan_source
     is_whole = source.filter is None and not source.options.looks_for_damage
-    return is_whole and len(source.files) <= _MOST_FILES
+    return is_whole and len(source.files) <= _MAX_FILES
 
 
 def _behind(table: WatchedDataset, need: Need) -> WatchedDataset:
-    """The rows that a query needs, less those that it passes over."""
+    """Returns the rows that a query needs, without those that it skips."""
     assert need.limit is not None
     cache, files = table.scan_source.cache, table.scan_source.files
     rows = RowRanges.of((need.offset, need.limit))
     try:
         parts = list(parts_at(cache, files, rows))
-    except IndexError:  # there are fewer, of files that were all opened to tell
+    except IndexError:  # there are fewer rows; all files are open now
         num_rows = sum(cache.as_opened(file.path).num_rows for file in files)
         parts = list(parts_at(cache, files, rows.clip(0, num_rows)))
     return table.at([part for _, part in parts])

@@ -1,4 +1,4 @@
-"""Errors of scans that an engine runs, which passes on no more of them than their text."""
+"""``WatchedDataset``: notes the errors of scans, of which DuckDB passes on only the text."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ from intarsia.scan.scan import Part
 
 
 class WatchedDataset(Dataset):
-    """A data set that notes in ``errors`` what scans of it, and of what is made of it, raise."""
+    """A data set that collects in ``errors`` the errors of its scans.
+
+    Data sets that are made from it share the list.
+    """
 
     errors: list[BaseException]
     whole: list[Columns]
-    """Of which columns pyarrow's own scans were asked for, whose errors do not come by here."""
+    """The columns of each of pyarrow's own scans. Their errors are not collected."""
     stop: Stop | None
-    """What tells scans to stop, which threads of the engine's run."""
+    """The time limit for scans, which run in the engine's threads."""
     _limit: int | None = None
     _parts_left: Sequence[Part] | None = None
     _scans_once = True
@@ -48,21 +51,21 @@ class WatchedDataset(Dataset):
         return made
 
     def limited(self, limit: int) -> WatchedDataset:
-        """The first ``limit`` rows of whatever is asked of it; of a great number, soon."""
+        """Returns a data set whose scans give ``limit`` rows at most, and then stop."""
         made = self.wrap(self)
         made._limit = limit
         return made
 
     def at(self, parts: Sequence[Part]) -> WatchedDataset:
-        """Of whatever is asked of it, the rows of ``parts``."""
+        """Returns a data set whose scans read only ``parts``."""
         made = self.wrap(self)
         made._parts_left = parts
         return made
 
     def of_fields(self, paths: Iterable[Path]) -> WatchedDataset:
         """Returns the same rows; structs have the fields on ``paths`` and in the filter."""
-        wanted = self.scan_source.filter
-        used = set() if wanted is None else field_paths(read_expression(wanted))
+        condition = self.scan_source.filter
+        used = set() if condition is None else field_paths(read_expression(condition))
         schema = self.schema
         if used is None or len({*schema.names}) < len(schema.names):
             return self
@@ -84,7 +87,7 @@ class WatchedDataset(Dataset):
         return self._limit is None and self._parts_left is None
 
     def read_again(self) -> None:
-        """Read what pyarrow scanned by itself, to note what is wrong with it."""
+        """Reads what pyarrow scanned by itself once more, to collect the errors."""
         for columns in self.whole[:]:
             with contextlib.suppress(IntarsiaError):
                 for _ in self.to_batches(columns):

@@ -1,4 +1,4 @@
-"""``sql``: DuckDB runs a query, and reads of each table what the query's conditions leave."""
+"""``sql``: DuckDB runs a query, and reads only rows of its tables that may satisfy it."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class SupportsArrow(Protocol):
-    """What can be read as a stream of Arrow's C interface."""
+    """An object that gives a stream of Arrow's C interface."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
 Handed: TypeAlias = dict[str, tuple[ScanSource, HandOver]]
-"""Data sets whose files DuckDB reads by itself, by the name of the scan or table in the query."""
+"""Files that DuckDB reads by itself, by the name of the scan or the table in the query."""
 TableLike: TypeAlias = "pads.Dataset | PathLike | SupportsArrow | polars.LazyFrame"
 
 
@@ -73,24 +73,48 @@ def sql(
     timeout: TableLike | float | None = None,
     **tables: TableLike,
 ) -> pa.Table:
-    """The answer of a SQL query, run by DuckDB over data sets, paths or tables, by name.
+    """Returns the result of a SQL query that DuckDB runs over data sets, paths and tables.
 
-    ``intarsia.sql("SELECT * FROM logs WHERE msg LIKE ?", ["%full%"], logs="lake/logs")``: a path is
-    opened as ``intarsia.dataset`` does, and what gives an Arrow stream, as tables of pyarrow and
-    frames of Polars and pandas do, is joined as it is; lazy frames are collected. ``parameters``
-    are the values of ``?``, ``$1`` or, by name, ``$name``, as DuckDB takes them. Conditions that
-    DuckDB does not push by itself (LIKE, functions, …) reach the scans as well, as do the keys of
-    what they are joined with or have to be IN. Answers are DuckDB's own either way. It is lent
-    ``contains_words(text, words)``, which is ``intarsia.contains_words`` of it. The session's time
-    zone is UTC. Folders of Delta and Iceberg tables are given as ``intarsia.dataset`` opens them
-    with ``table_format="ignore"``, if at all: their paths are refused.
+    Answers are DuckDB's own. Conditions that DuckDB does not push down (LIKE, functions, …) reach
+    the scans as well, and so do join keys and the keys of ``IN``. The session's time zone is UTC.
+    Queries can call ``contains_words(text, words)``, which is ``intarsia.contains_words``.
 
-    Raises ``MissingDependencyError`` without DuckDB 2, ``PathError`` where there is no file, errors
-    of reading as scans of data sets do, and DuckDB's for what is wrong with the query. A statement
-    that gives nothing gives a table of nothing.
+    Parameters
+    ----------
+    query : str
+        The statement, in DuckDB's SQL.
+    parameters : sequence or mapping
+        The values of ``?``, of ``$1`` or, by name, of ``$name``.
+    timeout : float, optional
+        The most seconds that the query may take. A table may be called ``timeout`` as well: then
+        only a surrounding limit applies.
+    **tables : path, data set, table or frame
+        The tables of the query, by name. ``intarsia.dataset`` opens paths. Objects that give an
+        Arrow stream, such as tables of pyarrow and frames of Polars and pandas, are read as they
+        are. Lazy frames are collected. For folders of Delta and Iceberg tables, give
+        ``intarsia.dataset(path, table_format="ignore")``: their paths are refused.
 
-    After ``timeout`` seconds the query is stopped, and ``QueryTimeoutError`` raised. A table may be
-    called ``timeout`` as well: then there is no limit but a surrounding one.
+    Returns
+    -------
+    pyarrow.Table
+        The result. A statement without a result gives a table without columns.
+
+    Raises
+    ------
+    MissingDependencyError
+        Without DuckDB 2.
+    PathError
+        If there is no file.
+    QueryTimeoutError
+        After ``timeout`` seconds.
+    duckdb.Error
+        If the query is wrong. Scans raise the errors of ``Dataset.to_table``.
+
+    Examples
+    --------
+    >>> query = "SELECT trace_id FROM logs WHERE msg LIKE ? ORDER BY ts LIMIT 2"
+    >>> ia.sql(query, ["%7 done%"], logs="logs.parquet").to_pylist()
+    [{'trace_id': 't7'}, {'trace_id': 't17'}]
     """
     if timeout is None or isinstance(timeout, int | float):
         with time_limit(timeout, f"running {shown(query)}"):
@@ -104,7 +128,7 @@ def _sql(query: str, parameters: Parameters, tables: Mapping[str, TableLike]) ->
         raise TypeError(f"parameters are given in a list or by name, not as {parameters!r}")
     opened = {name: _opened(table) for name, table in tables.items()}
     with contextlib.suppress(_ReplacedError):
-        return _asked(query, parameters, opened)
+        return _run(query, parameters, opened)
     with session(shared=False) as connection:
         now = functools.cache(functools.partial(_begin, connection))
         rewritten = _rewritten(query, parameters, opened, now).read_once()
@@ -112,32 +136,32 @@ def _sql(query: str, parameters: Parameters, tables: Mapping[str, TableLike]) ->
 
 
 class _ReplacedError(Exception):
-    """A file was replaced after a query had asked something of it first."""
+    """A file was replaced after a question before the query had read it."""
 
 
 class _Versions:
-    """The versions of all local files of a query's tables, when something was first asked of them.
+    """The versions of all local files of a query's tables, from before its first question.
 
-    A query that reads a file twice is to see one version of it. Of remote files, that would take a
-    request each: they are not compared.
+    A query that reads a file twice must see one version of it. Remote files are not compared,
+    because each would take a request.
     """
 
     def __init__(self, tables: Mapping[str, pads.Dataset | pa.Table]) -> None:
-        kept = (table for table in tables.values() if isinstance(table, Dataset))
-        self._tables = [table for table in kept if table.scan_source.cache.is_local]
+        datasets = (table for table in tables.values() if isinstance(table, Dataset))
+        self._tables = [table for table in datasets if table.scan_source.cache.is_local]
         self._known: list[Version] | None = None
 
     def note(self) -> None:
-        """Note the versions, before the first question."""
+        """Notes the versions, before the first question."""
         if self._known is None:
             self._known = self._now()
 
     @contextlib.contextmanager
     def checked(self) -> Iterator[None]:
-        """A context in which the query is answered.
+        """Runs the query.
 
-        Raises ``_ReplacedError`` at its end if something was asked first, and a file was replaced
-        since; and in the place of ``FileReplaced``.
+        Raises ``_ReplacedError`` at the end if a file was replaced since a first question, and in
+        place of ``FileReplaced``.
         """
         try:
             yield
@@ -150,15 +174,15 @@ class _Versions:
         return [version_of(file, data.filesystem) for data in self._tables for file in data.files]
 
 
-def _asked(
+def _run(
     query: str, parameters: Parameters, opened: Mapping[str, pads.Dataset | pa.Table]
 ) -> pa.Table:
-    """The answer of a query, which may read parts of its tables first.
+    """Returns the result of a query, which may first ask for values of its subqueries.
 
     Raises ``_ReplacedError`` if a file was replaced meanwhile.
     """
     versions = _Versions(opened)
-    # Another query's error may just have made the shared database useless.
+    # An error of another query may just have made the shared database unusable.
     with (
         contextlib.suppress(require_duckdb().FatalException, NotAnsweredError),
         session(shared=True) as connection,
@@ -176,8 +200,8 @@ def _asked(
             if planned == query:
                 with versions.checked():
                     return _answer(connection, rewritten, parameters, opened)[0]
-            now()  # it is asked twice at one moment
-            with asking_first(), versions.checked():  # errors are to show the query as it was given
+            now()  # both runs see the same time
+            with asking_first(), versions.checked():  # errors must show the query as it was given
                 return _answer(connection, rewritten, parameters, opened)[0]
     with session(shared=False) as connection:
         now = functools.cache(functools.partial(_begin, connection))
@@ -196,7 +220,7 @@ def _rewritten(
     tables: Mapping[str, pads.Dataset | pa.Table],
     now: Now,
 ) -> Query:
-    """The query over scans; ``now`` is what is now to the connection."""
+    """Returns the query over scans. ``now`` gives the time of the connection's transaction."""
     schemas = {name: table.schema for name, table in tables.items()}
     return scans_of(query, schemas, seen=seen_by_duckdb(now), parameters=parameters)
 
@@ -208,15 +232,15 @@ def _value(
     versions: _Versions,
     query: str,
 ) -> tuple[pa.Table, str]:
-    """The answer of a subquery of one column, and its type, at the moment of the query.
+    """Returns the result of a subquery of one column, and DuckDB's type of it.
 
-    Raises ``NotAnsweredError``.
+    It runs in the query's transaction. Raises ``NotAnsweredError`` if it fails.
     """
     versions.note()
     now()
     with asking_first():
-        found, types = _answer(connection, _rewritten(query, (), tables, now), (), tables)
-    return found, types[0]
+        rows, types = _answer(connection, _rewritten(query, (), tables, now), (), tables)
+    return rows, types[0]
 
 
 def _answer(
@@ -227,19 +251,19 @@ def _answer(
     *,
     hands_over: bool = True,
 ) -> tuple[pa.Table, list[str]]:
-    """The answer of a query, and DuckDB's types of its columns.
+    """Returns the result of a query, and DuckDB's types of its columns.
 
-    If it ``hands_over`` files, DuckDB's reader may read them. ``NotAnsweredError`` is raised if
-    that fails: our reader either succeeds, or names the file and the place.
+    With ``hands_over``, DuckDB's reader may read files. If that fails, raises ``NotAnsweredError``:
+    then our reader either succeeds, or names the file and the place.
     """
     query, tables = from_offset(query, tables)
     hands_over = hands_over and query.is_one
     handed = _register(connection, query, tables, hands_over=hands_over)
     views = handed.keys() & set(query.others)
-    inline = {name: found for name, (_, found) in handed.items() if name not in views}
+    inline = {name: files for name, (_, files) in handed.items() if name not in views}
     sql = with_files(query.sql, inline)
     watched = [table for table in tables.values() if isinstance(table, WatchedDataset)]
-    for table in watched:  # what could not be read for keys
+    for table in watched:  # errors of reading join keys
         table.errors.clear()
         table.whole.clear()
     try:
@@ -251,12 +275,12 @@ def _answer(
             [str(kind) for kind in answer.types],
         )
         if count is None:
-            found = answer.to_arrow_table()
+            result = answer.to_arrow_table()
             if views:
                 connection.execute(drop_views(views))
             if not all(is_current(*one) for one in handed.values()):
                 raise NotAnsweredError
-            return found, types
+            return result, types
         return pa.table([pa.array([count])] * len(answer.columns), answer.columns), types
     except require_duckdb().Error as failure:
         check()
@@ -278,7 +302,7 @@ def _answer(
 
 
 def _begin(connection: duckdb.DuckDBPyConnection) -> datetime:
-    """What ``now()`` is in the transaction that begins here."""
+    """Begins a transaction. Returns the time that ``now()`` has in it."""
     connection.begin()
     [(since,)] = connection.sql("SELECT epoch_us(now())").fetchall()
     return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=since)
@@ -294,9 +318,9 @@ def _opened(table: TableLike) -> pads.Dataset | pa.Table:
     if isinstance(table, pads.Dataset):
         return table
     if isinstance(table, SupportsArrow):
-        found = pa.table(table)
-        schema = as_in_duckdb(found.schema)
-        return found if schema == found.schema else found.cast(schema)
+        arrow_table = pa.table(table)
+        schema = as_in_duckdb(arrow_table.schema)
+        return arrow_table if schema == arrow_table.schema else arrow_table.cast(schema)
     if "polars" in sys.modules and isinstance(table, sys.modules["polars"].LazyFrame):
         return pa.table(table.collect())
     kind = type(table).__name__
@@ -312,11 +336,11 @@ def _register(
     *,
     hands_over: bool,
 ) -> Handed:
-    """Registers every scan under its name, and tables under their own that may be mentioned.
+    """Registers every scan, and the tables that the query may name.
 
-    Returns what DuckDB reads by itself: tables of it become views, and scans are left out. A scan
-    is a filtered data set rather than a stream, so that DuckDB may read it twice, and asks for
-    columns itself.
+    Returns the files that DuckDB reads by itself. Tables of such files become views; scans of them
+    are not registered. A scan is registered as a filtered data set, not as a stream, so that DuckDB
+    can read it twice and chooses the columns.
     """
     handed: Handed = {}
     for name, table in tables.items():
@@ -358,24 +382,24 @@ def _hand_over(
     left: pc.Expression | None = None,
     limit: int | None = None,
 ) -> bool:
-    """True if DuckDB is to read the files of ``table`` by itself, which ``handed`` gets to know."""
+    """True if DuckDB reads the files of ``table`` by itself. Adds them to ``handed``."""
     if not isinstance(table, WatchedDataset) or not table.is_whole:
         return False
-    found = hand_over(table.scan_source, columns, left, limit)
-    if isinstance(found, HandOver):
-        handed[name] = table.scan_source, found
-    return isinstance(found, HandOver)
+    hand_over_or_reason = hand_over(table.scan_source, columns, left, limit)
+    if isinstance(hand_over_or_reason, HandOver):
+        handed[name] = table.scan_source, hand_over_or_reason
+    return isinstance(hand_over_or_reason, HandOver)
 
 
 def _are_in_footers(table: WatchedDataset, need: Need | None) -> bool:
-    """True if DuckDB finds the least and the greatest values of a query in footers."""
+    """True if DuckDB finds the minima and maxima of a query in footers."""
     if need is None or not need.are_bounds:
         return False
     return all(has_bounds(table.scan_source, first.column) for first in need.firsts)
 
 
 def _count(query: Query, tables: Mapping[str, pads.Dataset | pa.Table]) -> int | None:
-    """What a query gives that just counts rows of a data set; None for others."""
+    """Returns the count of a query that only counts rows of a data set; None for others."""
     for scan in query.scans:
         table = tables[scan.table]
         if scan.need is not None and scan.need.is_number and isinstance(table, Dataset):
@@ -385,7 +409,7 @@ def _count(query: Query, tables: Mapping[str, pads.Dataset | pa.Table]) -> int |
 
 
 def _is_in_pages(table: WatchedDataset, first: First) -> bool:
-    """True if a page index tells where the first rows are: of floats, NaN may be anywhere."""
+    """True if a page index shows where the first rows are. NaN of floats may be in any page."""
     is_floating = pa.types.is_floating(table.schema.field(first.column).type)
     return not (is_floating and first.descending) and has_page_index(
         table.scan_source, first.column
@@ -395,15 +419,16 @@ def _is_in_pages(table: WatchedDataset, first: First) -> bool:
 def _first(
     table: WatchedDataset, scan: Scan, left: pc.Expression | None, *, hands_over: bool
 ) -> pc.Expression | None:
-    """``left``, and the rows that come first, if the query needs only those.
+    """Returns ``left``, joined with a condition for the first rows if the query needs only those.
 
-    If files may be handed over, page indexes alone tell: DuckDB goes by those of row groups itself.
+    If DuckDB may read the files, only page indexes are used: DuckDB itself uses the bounds of row
+    groups.
     """
     firsts = [] if scan.need is None else scan.need.firsts
     if hands_over and not all(_is_in_pages(table, first) for first in firsts):
         return left
-    found = [first_rows(table, first, left) for first in firsts]
-    if found and all(first is not None for first in found):
-        first = functools.reduce(operator.or_, found)
+    conditions = [first_rows(table, first, left) for first in firsts]
+    if conditions and all(first is not None for first in conditions):
+        first = functools.reduce(operator.or_, conditions)
         left = first if left is None else left & first
     return left

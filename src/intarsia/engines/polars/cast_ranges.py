@@ -1,9 +1,9 @@
 """Comparisons of a cast column with a constant → ranges of the column's own values.
 
 Polars casts a column to compare it with a constant of another type: integers to floats and
-decimals, decimals to floats, dates to datetimes. These casts keep the order of values, though they
-may make neighbours equal. A comparison is then true for a range of the column's values. A search
-over all values of the column's type finds the ends of that range, by Polars' own comparison.
+decimals, decimals to floats, dates to datetimes. These casts keep the order of values, but may make
+neighbours equal. So a comparison is true for a range of the column's values. A search over all
+values of the column's type finds the ends of that range, by Polars' own comparison.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ import pyarrow.compute as pc
 from intarsia.errors import PredicateError
 
 Change = Callable[[pl.Expr], pl.Expr]
-"""What is made of a column before the comparison: a chain of casts."""
-_PROBES = 64  # values that a step of the search compares; fewer steps of more cost as much
+"""The chain of casts that Polars applies to a column before the comparison."""
+_PROBES = 64  # values that a step of the search compares; more values in fewer steps cost as much
 _COLUMN = "column"
 _FLOATS = (pl.Float32, pl.Float64)
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
-"""Decimal digits of the largest integer of so many bits."""
-_TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # in a second
+"""Decimal digits of the largest integer, by bits."""
+_TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # per second
 _DAY_SECONDS = 86_400
 
 
 class Domain(NamedTuple):
     """The values of a column's type as integers: ``low`` to ``high``, both included.
 
-    ``is_whole`` is False where the type has other values too. They are left out because a cast
-    to a finer unit of time may overflow there.
+    ``is_whole`` is False if the type has other values too. These are left out because a cast to a
+    finer unit of time may overflow for them.
     """
 
     kind: pa.DataType
@@ -47,13 +47,13 @@ class Domain(NamedTuple):
         return pa.Array.from_buffers(self.kind, len(values), [None, pa.py_buffer(content)])
 
     def is_at_least(self, field: pc.Expression, value: int) -> pc.Expression:
-        """Is ``field`` ``value`` or more? ``value`` may be one more than ``high``."""
+        """Returns ``field >= value``. ``value`` may be ``high + 1``."""
         if value > self.high:
             return field > pc.scalar(self.array([self.high])[0])
         return field >= pc.scalar(self.array([value])[0])
 
     def is_below(self, field: pc.Expression, value: int) -> pc.Expression:
-        """Is ``field`` less than ``value``, which may be one more than ``high``?"""
+        """Returns ``field < value``. ``value`` may be ``high + 1``."""
         if value > self.high:
             return field <= pc.scalar(self.array([self.high])[0])
         return field < pc.scalar(self.array([value])[0])
@@ -64,7 +64,10 @@ class Domain(NamedTuple):
 
 
 def domain_of(kind: pa.DataType, types: Sequence[pl.DataType]) -> Domain | None:
-    """The values of a column that is cast to ``types``; None where their order is not integers'."""
+    """Returns the domain of a column that is cast to ``types``.
+
+    None if its values are no integers.
+    """
     if pa.types.is_integer(kind):
         bits, is_signed = kind.bit_width, pa.types.is_signed_integer(kind)
         low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if is_signed else (0, 2**bits - 1)
@@ -84,25 +87,25 @@ def domain_of(kind: pa.DataType, types: Sequence[pl.DataType]) -> Domain | None:
 def _domain_of_time(
     kind: pa.DataType, ticks: int, seconds: int, types: Sequence[pl.DataType]
 ) -> Domain:
-    """The values that do not overflow in the finest of ``types``' units.
+    """Returns the values that do not overflow in the finest unit of ``types``.
 
-    A value counts as many ``seconds``, divided by ``ticks``.
+    One in the column is ``seconds / ticks`` seconds.
     """
     most = 2 ** (kind.bit_width - 1) - 1
     units = [one.time_unit for one in types if isinstance(one, pl.Datetime | pl.Duration)]
     if isinstance(getattr(kind, "unit", None), str):
         units.append("ms" if kind.unit == "s" else kind.unit)  # Polars has no seconds
     finest = max((_TICKS[unit] for unit in units), default=0)
-    room = (2**63 - 1) * ticks // (seconds * finest) if finest else most
-    if room >= most:
+    max_value = (2**63 - 1) * ticks // (seconds * finest) if finest else most
+    if max_value >= most:
         return Domain(kind, -most - 1, most, True)
-    return Domain(kind, -room, room, False)
+    return Domain(kind, -max_value, max_value, False)
 
 
 def keeps_order(source: pl.DataType, target: pl.DataType) -> bool:
-    """True if a cast keeps the order of all values, and none of them fails or becomes NULL.
+    """True if a cast keeps the order of all values, and no value fails or becomes NULL.
 
-    Values that ``domain_of`` leaves out are excepted.
+    Only values of ``domain_of`` count.
     """
     if source == target:
         return True
@@ -110,7 +113,7 @@ def keeps_order(source: pl.DataType, target: pl.DataType) -> bool:
         return _holds_integers(target, source)
     if isinstance(source, pl.Decimal):
         if isinstance(target, pl.Decimal):
-            is_rounded = target.scale < source.scale  # 9.9 to 10, which has a digit more
+            is_rounded = target.scale < source.scale  # 9.9 becomes 10, which has one more digit
             return _whole_digits(target) >= _whole_digits(source) + is_rounded
         return target in _FLOATS
     if source in _FLOATS:
@@ -133,7 +136,7 @@ def _holds_integers(target: pl.DataType, source: pl.DataType) -> bool:
 
 
 def _whole_digits(kind: pl.Decimal) -> int:
-    """Digits before the point."""
+    """Returns the number of digits before the point."""
     return (kind.precision or 38) - kind.scale
 
 
@@ -144,14 +147,15 @@ def in_range(
     change: Change,
     constant: pl.Expr,
 ) -> pc.Expression:
-    """``compare(change(field), constant)`` as a range of ``field``, NULL where ``field`` is NULL.
+    """Returns ``compare(change(field), constant)`` as a range of ``field``.
 
-    Within ``domain`` it is exact. Raises ``PredicateError`` where Polars gives a NULL.
+    The result is NULL if ``field`` is NULL, and exact within ``domain``. Raises ``PredicateError``
+    if Polars' comparison gives NULL.
     """
 
     def first(comparison: Callable[[Any, Any], Any]) -> int:
-        asked = comparison(change(pl.col(_COLUMN)), constant)
-        return _first(domain, lambda array: pl.DataFrame({_COLUMN: array}).select(asked))
+        comparison_expr = comparison(change(pl.col(_COLUMN)), constant)
+        return _first(domain, lambda array: pl.DataFrame({_COLUMN: array}).select(comparison_expr))
 
     if compare is operator.ge:
         return domain.is_at_least(field, first(operator.ge))
@@ -170,9 +174,9 @@ def in_range(
 
 
 def _first(domain: Domain, holds: Callable[[pl.Series], pl.DataFrame]) -> int:
-    """The least value for which a condition holds that holds for all greater ones too.
+    """Returns the least value for which a condition is true that is true for all greater values.
 
-    One more than ``domain.high`` where it holds for none.
+    Returns ``domain.high + 1`` if it is true for none.
     """
     below, first = domain.low - 1, domain.high + 1
     while first - below > 1:

@@ -33,17 +33,42 @@ _SCANS = KnownScans()
 
 @public
 def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> polars.LazyFrame:
-    """A LazyFrame over a data set, or over what ``intarsia.dataset`` opens with ``options``.
+    """Returns a Polars LazyFrame over a data set.
 
-    Predicates, columns and row limits reach the scan. Polars applies its predicate to what is read,
-    so answers are Polars' own. Where no index can skip much, the frame is a ``scan_parquet`` of the
-    files: Polars reads them by itself, if it reads the same rows as ``intarsia.dataset``, and its
-    errors name no page. The option ``reader="pages"`` keeps files from Polars' reader, and
-    ``reader="engine"`` gives it all files that both read alike.
+    Predicates, columns and row limits reach the scan. Polars also applies its predicate to the rows
+    that it gets, so results are Polars' own. If no index can skip much, the frame is a
+    ``scan_parquet`` of the files: Polars reads them by itself if it gets the same rows, and its
+    errors name no page. With ``reader="pages"`` Polars never reads files by itself. With
+    ``reader="engine"`` it reads all files of which it gets the same rows.
 
-    Raises ``MissingDependencyError`` without a supported version of Polars, ``PathError`` where
-    there is no file, ``TypeError`` for options of a data set that is open, ``UnsupportedError`` for
-    one whose filter asks of a type that Polars has not.
+    Parameters
+    ----------
+    source : Dataset, path or sequence of paths
+        A data set, or what ``intarsia.dataset`` opens.
+    **options
+        Options of ``intarsia.dataset``, if it opens ``source``.
+
+    Returns
+    -------
+    polars.LazyFrame
+        A frame that reads only the pages that its predicate can match.
+
+    Raises
+    ------
+    MissingDependencyError
+        Without a supported version of Polars.
+    PathError
+        If there is no file.
+    TypeError
+        If ``options`` are given for a data set that is open.
+    UnsupportedError
+        If the data set's own filter uses a type that Polars lacks.
+
+    Examples
+    --------
+    >>> frame = ia.polars.scan("logs.parquet")
+    >>> frame.select("trace_id", "status").head(2).collect().rows()
+    [('t0', 200), ('t1', 200)]
     """
     with (
         optional("Polars is not installed: install the extra, intarsia[polars]", "polars"),
@@ -80,47 +105,47 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
         batch_rows: int | None,
     ) -> Iterator[polars.DataFrame]:
         listed = list(schema) if columns is None else columns
-        wanted = [name for name in listed if name != counter]
-        if not wanted and predicate is None:
+        names_out = [name for name in listed if name != counter]
+        if not names_out and predicate is None:
             count = data.count_rows()
             rows = polars.DataFrame(height=count if limit is None else min(limit, count))
             yield _counted(rows, listed, counter)
             return
-        needed = set(wanted) if predicate is None else {*wanted, *predicate.meta.root_names()}
+        needed = set(names_out) if predicate is None else {*names_out, *predicate.meta.root_names()}
         names = [name for name in data.schema.names if name in needed]
         in_batches = predicate is None or is_by_row(predicate)
-        # A limit counts the rows before the predicate, so then none may be left out.
+        # A limit counts rows before the predicate: with a limit, no row may be left out.
         pushed = predicate if limit is None and in_batches else None
-        found = None if pushed is None else arrow_predicate(pushed, data.schema)
-        asked = names or data.schema.names[:1]
+        pushed_filter = None if pushed is None else arrow_predicate(pushed, data.schema)
+        scan_columns = names or data.schema.names[:1]
 
         def ask(rows: polars.LazyFrame) -> polars.LazyFrame:
             rows = rows if limit is None else rows.head(limit)
             rows = rows if predicate is None else rows.filter(predicate)
-            return rows.select(polars.selectors.by_name(wanted) if wanted else polars.len())
+            return rows.select(polars.selectors.by_name(names_out) if names_out else polars.len())
 
         num_given = 0
-        handed = handed_over(data, asked, schema, found, limit)
+        handed = handed_over(data, scan_columns, schema, pushed_filter, limit)
         if handed is not None:
             try:
                 in_parts = in_batches and limit is None
                 for frame in frames_of(data, handed, schema, ask, in_parts=in_parts):
-                    rows = frame if wanted else polars.DataFrame(height=frame.item())
+                    rows = frame if names_out else polars.DataFrame(height=frame.item())
                     yield _counted(rows, listed, counter)
                     num_given += rows.height
                 return
-            except NotReadError:  # our reader reads the rest, or says what is wrong, and where
+            except NotReadError:  # our reader reads the rest, or names the file and the error
                 pass
-        frames = _frames(data, asked, found, limit, batch_rows or _BATCH_ROWS)
+        frames = _frames(data, scan_columns, pushed_filter, limit, batch_rows or _BATCH_ROWS)
         for frame in frames if in_batches else _as_one(frames):
             rows = frame if predicate is None else frame.filter(predicate)
             is_known = min(num_given, rows.height)
             num_given -= is_known
             # Names may look like patterns; without columns, a selection has no rows.
-            rows = rows[wanted] if wanted else rows.drop(rows.columns)
+            rows = rows[names_out] if names_out else rows.drop(rows.columns)
             yield _counted(rows[is_known:], listed, counter)
 
-    # Polars asks a source for a column even to count rows. It chooses the one that is NULL.
+    # Polars reads a column even to count rows. It chooses the one that is NULL.
     return polars.io.plugins.register_io_source(read, schema=schema, is_pure=True).drop(counter)
 
 
@@ -141,9 +166,9 @@ def _frames(
     limit: int | None,
     batch_rows: int,
 ) -> Iterator[polars.DataFrame]:
-    """The rows for which a filter holds, ``limit`` of them at most; one frame at least."""
+    """Yields the rows for which a filter is TRUE, at most ``limit``, in one frame or more."""
     left = limit
-    if left is not None and left <= batch_rows:  # a scan would read ahead
+    if left is not None and left <= batch_rows:  # a scan reads ahead
         batches = iter(data.head(left, columns).to_batches())
     else:
         batches = data.to_batches(columns, filter_, batch_size=batch_rows)
@@ -156,24 +181,24 @@ def _frames(
 
 
 def _as_one(frames: Iterator[polars.DataFrame]) -> Iterator[polars.DataFrame]:
-    """All of ``frames`` as one, if there are any."""
+    """Yields all of ``frames`` as one, if there are any."""
     import polars
 
-    found = list(frames)
-    if found:
-        yield polars.concat(found)
+    all_frames = list(frames)
+    if all_frames:
+        yield polars.concat(all_frames)
 
 
 def _framed(batch: pa.RecordBatch) -> polars.DataFrame:
     import polars
 
     frame = polars.DataFrame(polars.from_arrow(_from_the_start(batch)))
-    frame.columns = batch.schema.names  # Polars gives one without a name another
+    frame.columns = batch.schema.names  # Polars renames a column without a name
     return frame
 
 
 def _opened(source: Dataset | PathLike | Sequence[PathLike], options: Mapping[str, Any]) -> Dataset:
-    """The data set, in types that Polars takes. Raises as ``scan`` does."""
+    """Returns the data set, in types that Polars has. Raises as ``scan`` does."""
     if not isinstance(source, Dataset):
         data = dataset(source, **options)
     elif options:
@@ -188,7 +213,7 @@ def _opened(source: Dataset | PathLike | Sequence[PathLike], options: Mapping[st
 
 
 def _from_the_start(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """``batch`` with lists of one size copied: Polars refuses those that begin within others."""
+    """Copies lists of fixed size in ``batch``: Polars refuses slices of them."""
     columns = [
         column.take(pa.array(np.arange(len(column)))) if _has_fixed_lists(column.type) else column
         for column in batch.columns

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_FILES = 128
-"""Files of a lake that Polars scans alone. It opens all of them for each query, while our footers
-are cached: above this, a query that footers answer for most files is faster with these."""
+"""The most files that Polars scans by itself. It opens all of them for each query, while we cache
+footers. Above this, our reader is faster for queries that footers answer for most files."""
 _UNITS = ("ms", "us", "ns")
-"""Units of timestamps, which Polars keeps."""
-_ROWS_AT_A_TIME = 32 * 1024 * 1024
-"""Rows of files that Polars reads within our scan before it gives any."""
+"""Units of timestamps that Polars keeps."""
+_MAX_PART_ROWS = 32 * 1024 * 1024
+"""Rows of files that Polars reads into memory at a time, within our scan."""
 _MAX_PROBES = 16
-"""Values of a chunk that are looked for in its pages."""
+"""Values for which the share of matching pages in a chunk is estimated."""
 
 
 class NotReadError(Exception):
@@ -40,9 +40,9 @@ class NotReadError(Exception):
 
 
 def whole_scan(data: Dataset, schema: polars.Schema) -> polars.LazyFrame | None:
-    """A scan of all of ``data`` by Polars alone, whose schema is ``schema``.
+    """Returns a scan of all of ``data`` by Polars alone, with the schema ``schema``.
 
-    None if indexes may skip rows, or if Polars may give other rows than our reader.
+    Returns None if indexes may skip many pages, or if Polars may give other rows than our reader.
     """
     if data.scan_source.options.reader == "auto":
         if data.scan_source.catalog is not None or len(data.scan_source.files) > MAX_FILES:
@@ -66,7 +66,7 @@ class KnownScans:
         self._scans = WeakKeyDictionary()
 
     def find(self, data: Dataset) -> polars.LazyFrame | None:
-        """The scan of a data set, if it is known and all files are as they were."""
+        """Returns the scan of a data set, if it is known and no file was replaced, else None."""
         files, scan = self._scans.get(data, ([], None))
         if scan is None:
             return None
@@ -77,31 +77,31 @@ class KnownScans:
         return scan if all(map(operator.is_, current, files)) else None
 
     def keep(self, data: Dataset, scan: polars.LazyFrame) -> None:
-        """Remember the scan of a data set, for files as they were opened last."""
+        """Remembers the scan of a data set, for its files as they were opened last."""
         files = [data.scan_source.cache.as_opened(file.path) for file in data.scan_source.files]
         self._scans[data] = files, scan
 
 
 def may_skip_pages(files: Sequence[OpenedFile]) -> bool:
-    """True if indexes may leave out so many pages that our reader is faster than Polars'.
+    """True if indexes may skip enough pages to make our reader faster than Polars' reader.
 
-    A page index is no such index where a value may be in most pages of a chunk, or where these take
-    longer than the chunk. Three files are asked for theirs: the first, the last and one in their
-    middle.
+    A page index does not count if most pages of a chunk may have a value, or take longer to read
+    than the chunk. Only the page indexes of three files are read: the first, the last and
+    one in the middle.
     """
     return any(map(_has_index, files)) or any(map(_has_useful_pages, _some_of(files)))
 
 
 def _some_of(items: Sequence[T]) -> list[T]:
-    """Returns the first item, the last and one in the middle, as far as there are so many."""
+    """Returns the first item, the last and one in the middle, or fewer if there are fewer."""
     places = dict.fromkeys((0, len(items) // 2, len(items) - 1)) if items else ()
     return [items[at] for at in places]
 
 
 def _has_index(file: OpenedFile) -> bool:
-    """True if a file has an index of ours, in itself or its sidecar, or a useful bloom filter.
+    """True if a file has an index of ours, embedded or in a sidecar, or a useful bloom filter.
 
-    A bloom filter beside a dictionary is of few values, of which a row group has most.
+    The bloom filter of a chunk with a dictionary has few values, most of them in every row group.
     """
     if file.sections.entries or file.options.distinct_index_column is not None:
         return True
@@ -115,10 +115,10 @@ def _has_index(file: OpenedFile) -> bool:
 
 
 def _has_useful_pages(file: OpenedFile) -> bool:
-    """True if pages that may hold a value are read by us faster than a chunk by Polars.
+    """True if we read the pages that may have a value faster than Polars reads the chunk.
 
-    Polars decodes all of the chunk, and of the other columns pages that hold the value. Three row
-    groups are asked.
+    Polars decodes the whole chunk, and of other columns the pages with matches. The page indexes of
+    three row groups are read.
     """
     leaves = range(len(file.schema.leaves))
     for group in _some_of(range(len(file.metadata.row_groups))):
@@ -135,7 +135,7 @@ def _has_useful_pages(file: OpenedFile) -> bool:
 
 
 def _share_with_a_value(bounds: Bounds) -> float:
-    """The share of pages in which one value may be, as a mean of some values; 1 if unknown."""
+    """Returns the share of pages in which a value may be: a mean over some values, 1 if unknown."""
     known = np.flatnonzero(bounds.bounded)
     if not len(known):
         return 1.0
@@ -153,16 +153,18 @@ def handed_over(
     filter_: pc.Expression | None = None,
     limit: int | None = None,
 ) -> HandOver | None:
-    """The files that Polars is to read, or None if our reader reads them."""
+    """Returns the files that Polars reads, or None if our reader reads them."""
     import polars
 
     try:
-        found = hand_over(data.scan_source, columns, filter_, limit, expects_nan=True, units=_UNITS)
-        if isinstance(found, str):
+        handed = hand_over(
+            data.scan_source, columns, filter_, limit, expects_nan=True, units=_UNITS
+        )
+        if isinstance(handed, str):
             return None
-        names = [name for name in columns if name not in found.folder_keys]
-        files = (data.scan_source.cache.as_opened(path) for path in found.files)
-        return found if all(_has_types(file, names, schema) for file in files) else None
+        names = [name for name in columns if name not in handed.folder_keys]
+        files = (data.scan_source.cache.as_opened(path) for path in handed.files)
+        return handed if all(_has_types(file, names, schema) for file in files) else None
     except (IntarsiaError, polars.exceptions.PolarsError, OSError):  # our reader reports it
         return None
 
@@ -183,12 +185,12 @@ def frames_of(
     *,
     in_parts: bool,
 ) -> Iterator[polars.DataFrame]:
-    """What ``ask`` makes of the rows that Polars reads, in order.
+    """Yields the result of the query ``ask`` on the rows that Polars reads, in order.
 
-    If the answer may be put together from answers ``in_parts``, it asks of some files at a time:
-    ``collect_batches`` of Polars 2.1 takes fewer of all in memory, but ends early where its reader
-    fails. Raises ``NotReadError`` if Polars cannot read the files, or if they were replaced
-    meanwhile.
+    With ``in_parts``, the query runs on some files at a time. ``collect_batches`` of Polars 2.1
+    needs less memory, but ends early if its reader fails.
+
+    Raises ``NotReadError`` if Polars cannot read the files, or if they were replaced meanwhile.
     """
     import polars
 
@@ -203,11 +205,11 @@ def frames_of(
 
 
 def _parts(data: Dataset, handed: HandOver) -> Iterator[HandOver]:
-    """Yields ``handed``, some files at a time: ``_ROWS_AT_A_TIME`` rows at most, or one file."""
+    """Yields ``handed``, some files at a time: ``_MAX_PART_ROWS`` rows at most, or one file."""
     files, num_rows = list[str](), 0
     for path in handed.files:
         more = data.scan_source.cache.as_opened(path).num_rows
-        if files and num_rows + more > _ROWS_AT_A_TIME:
+        if files and num_rows + more > _MAX_PART_ROWS:
             yield replace(handed, files=tuple(files))
             files, num_rows = [], 0
         files.append(path)
@@ -216,7 +218,7 @@ def _parts(data: Dataset, handed: HandOver) -> Iterator[HandOver]:
 
 
 def scan_of(handed: HandOver, schema: polars.Schema) -> polars.LazyFrame:
-    """A scan by Polars of files that are handed over, whose columns have the types of ``schema``.
+    """Returns a scan by Polars of files that are handed over, in the types of ``schema``.
 
     Files of which only some rows are read have a scan each.
     """
@@ -235,7 +237,7 @@ def scan_of(handed: HandOver, schema: polars.Schema) -> polars.LazyFrame:
 def _rows_of(
     path: str, rows: RowRanges, handed: HandOver, types: Mapping[str, polars.DataType]
 ) -> polars.LazyFrame:
-    """Rows of one file. Polars reads only the row groups that have row numbers in the ranges."""
+    """Returns rows of one file. Polars reads only row groups with row numbers in the ranges."""
     import polars
 
     names = {root.name for root in handed.planned[path].schema.roots} | types.keys()
@@ -257,7 +259,7 @@ def _scan(
     import polars
 
     keys = {name: types[name] for name in handed.folder_keys}
-    # With a schema, Polars opens no file before it reads it, so it reads files that were replaced.
+    # With a schema, Polars opens a file only to read it, so it reads files that were replaced.
     return polars.scan_parquet(
         paths,
         schema=types,

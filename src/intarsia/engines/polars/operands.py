@@ -1,4 +1,4 @@
-"""The parts of Polars expressions: columns, fields of structs, casts of these, and constants."""
+"""The operands of Polars expressions: columns, fields of structs, casts of these, constants."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.engines.polars.cast_ranges import Change, keeps_order
-from intarsia.engines.polars.temporal import asked_of
+from intarsia.engines.polars.temporal import date_part
 from intarsia.expr.casts import is_text, keeps_values
 from intarsia.expr.nested_types import without_dictionary
 
@@ -29,12 +29,12 @@ _CASTS: dict[Any, pa.DataType] = {
 _CAST_OPTIONS: tuple[dict[str, Any], ...] = (
     {},
     {"strict": False},
-    {"strict": False, "wrap_numerical": True},  # what Polars makes of casts that cannot fail
+    {"strict": False, "wrap_numerical": True},  # Polars marks casts that cannot fail like this
 )
 
 
 FAILURES = (Exception, pl.exceptions.PanicException)
-"""All that Polars and pyarrow raise; a panic of Polars is no ``Exception``."""
+"""All errors of Polars and pyarrow. A panic of Polars is no ``Exception``."""
 
 
 class Values:
@@ -44,8 +44,9 @@ class Values:
         self._schema = schema
 
     def _value(self, expr: pl.Expr) -> tuple[pc.Expression, pa.DataType] | None:
-        """A field, one cast to a type that holds all of its values, or what is asked of a moment;
-        and its type.
+        """Returns a field, a cast of one that keeps all values, or a part of a date; and its type.
+
+        Returns None for any other expression.
         """
         path = self._path(expr)
         if path is not None:
@@ -59,11 +60,12 @@ class Values:
             for options in _CAST_OPTIONS:
                 if expr.meta.eq(inputs[0].cast(target, **options)):
                     return (field.cast(to), to) if keeps_values(kind, to) else None
-        return asked_of(expr, inputs[0], field, kind)
+        return date_part(expr, inputs[0], field, kind)
 
     def _cast(self, expr: pl.Expr) -> tuple[tuple[str, ...], list[pl.DataType], Change] | None:
-        """The path of a field that ``expr`` is, cast perhaps; the types it has one after the other,
-        and the casts. None where these may change its order.
+        """Returns the path of a field that may be cast, its types in turn, and the casts.
+
+        Returns None for any other expression, and if the casts may change the order of values.
         """
         path = self._path(expr)
         if path is not None:
@@ -86,7 +88,7 @@ class Values:
         return path if path is not None and is_text(self._type(path)) else None
 
     def _path(self, expr: pl.Expr) -> tuple[str, ...] | None:
-        """The path of a field of the schema, which may be a struct's."""
+        """Returns the path of a column or a field of a struct, None for any other expression."""
         if expr.meta.is_column():
             name = expr.meta.output_name()
             return (name,) if name in self._schema.names else None
@@ -109,16 +111,16 @@ class Values:
 
 
 def inputs_of(expr: pl.Expr) -> list[pl.Expr]:
-    """What an expression is made of, in order."""
+    """Returns the inputs of an expression, in order."""
     if expr.meta.is_column() or expr.meta.is_literal():
         return []
     return expr.meta.pop()[::-1]
 
 
 def is_by_row(expr: pl.Expr) -> bool:
-    """True if any batch of rows can be filtered alone: no constant has a value for each row.
+    """True if each batch of rows can be filtered alone: if no constant has a value for each row.
 
-    False for an expression that Polars cannot take apart.
+    False for an expression that ``meta.pop`` cannot take apart.
     """
     pending = [expr]
     try:
@@ -137,12 +139,12 @@ def _then_cast(change: Change, target: pl.DataType, options: dict[str, Any]) -> 
 
 
 def _dtype(kind: pa.DataType) -> pl.DataType:
-    """Polars' type of a column of Arrow's."""
+    """Returns Polars' type for an Arrow type."""
     return pl.Series(pl.from_arrow(pa.nulls(0, kind))).dtype
 
 
 def constants_of(expr: pl.Expr) -> list[pa.Scalar] | None:
-    """The values of a constant: one, or a list's; None for a constant of several rows."""
+    """Returns the value of a constant, or its list's values. None if it has several rows."""
     if not expr.meta.is_literal():
         return None
     series = pl.select(expr).to_series()
@@ -157,7 +159,7 @@ def constants_of(expr: pl.Expr) -> list[pa.Scalar] | None:
 
 
 def text_of(expr: pl.Expr) -> str | None:
-    """Returns the text that a constant is; None if it is none, or several."""
+    """Returns the string of a constant. Returns None if it is no string, or several."""
     values = constants_of(expr)
     if values is None or len(values) != 1:
         return None
@@ -165,16 +167,17 @@ def text_of(expr: pl.Expr) -> str | None:
 
 
 def as_kind(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:
-    """``value`` in a field's type; None where it does not have it, or is NULL or NaN.
+    """Casts ``value`` to a field's type. Returns None if it does not fit, or is NULL or NaN.
 
-    Numbers beside times count what Polars counts these in, not what the file does.
+    Returns None also for a number compared with a time: Polars counts in its own unit, not the
+    file's.
     """
     if pa.types.is_temporal(without_dictionary(kind)) and not pa.types.is_temporal(value.type):
         return None
     if not value.is_valid or (pa.types.is_floating(value.type) and value.as_py() != value.as_py()):
         return None
     try:
-        found = value.cast(without_dictionary(kind))
-        return found if found.cast(value.type).equals(value) else None
+        cast_value = value.cast(without_dictionary(kind))
+        return cast_value if cast_value.cast(value.type).equals(value) else None
     except pa.ArrowException:
         return None

@@ -1,9 +1,9 @@
 """Polars expressions → Expressions, by Polars' public ``Expr.meta``.
 
-An expression is taken apart with ``meta.pop`` and recognised by putting its parts together again in
-every way known here: the one that ``meta.eq`` says is the same. What is not recognised is left to
-Polars, which applies its predicate to the rows it is given in any case. So is what raises an
-exception here; the log tells of it. ``tests/interop/test_polars_pushed.py`` holds what is pushed.
+``meta.pop`` takes an expression apart. The converter puts the parts together again in every way
+that it knows, until ``meta.eq`` says that the result is the same. Other expressions are left to
+Polars, which applies its predicate to the rows in any case. An exception here is logged and has the
+same effect. ``tests/interop/test_polars_pushed.py`` checks what is pushed down.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _OPPOSITES: dict[Callable[[Any, Any], Any], Callable[[Any, Any], Any]] = {
     operator.gt: operator.le,
     operator.ge: operator.lt,
 }
-"""What says the opposite, except of NaN, which to Polars is the greatest."""
+"""The negated comparisons. For floats, these treat NaN as the greatest value, as Polars does."""
 _CLOSED: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
     "both": (operator.ge, operator.le),
     "left": (operator.ge, operator.lt),
@@ -67,7 +67,7 @@ _CLOSED: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] 
 
 
 def arrow_predicate(predicate: pl.Expr, schema: pa.Schema) -> pc.Expression | None:
-    """An Expression that is TRUE wherever ``predicate`` is; None where that may be anywhere."""
+    """Returns an Expression that is TRUE wherever ``predicate`` is, None if none is known."""
     return _Converter(schema).known(predicate)
 
 
@@ -75,36 +75,39 @@ class _Converter(Values):
     """Converts predicates over the fields of a schema."""
 
     def known(self, expr: pl.Expr) -> pc.Expression | None:
-        """As ``weaker``, of those of the conditions that AND joins that can be evaluated.
+        """Returns ``weaker`` of those conditions of an AND that can be evaluated, None if none.
 
-        What raises an exception, be it a mistake here, is left to Polars.
+        A condition that raises any exception is left to Polars.
         """
         try:
             inputs = inputs_of(expr)
             if len(inputs) == 2 and expr.meta.eq(inputs[0] & inputs[1]):
-                return _all_known(*map(self.known, inputs))
-            found = self.weaker(expr)
-            return None if found is None else checked_condition(found, self._schema)
+                return _and_of_known(*map(self.known, inputs))
+            condition = self.weaker(expr)
+            return None if condition is None else checked_condition(condition, self._schema)
         except FAILURES:
             _LOG.debug("a predicate is left to Polars", exc_info=True)
             return None
 
     def weaker(self, expr: pl.Expr) -> pc.Expression | None:
-        """TRUE wherever ``expr`` is, and perhaps elsewhere."""
+        """Returns an Expression that is TRUE wherever ``expr`` is, and perhaps elsewhere."""
         inputs = inputs_of(expr)
         if len(inputs) == 2:
             left, right = inputs
             if expr.meta.eq(left & right):
-                return _all_known(self.weaker(left), self.weaker(right))
+                return _and_of_known(self.weaker(left), self.weaker(right))
             if expr.meta.eq(left | right):
                 return _both(operator.or_, self.weaker(left), self.weaker(right))
-            found = self._lowered_search(expr, left, right)
-            if found is not None:
-                return found
+            search = self._lowered_search(expr, left, right)
+            if search is not None:
+                return search
         return self.exact(expr, loosely=True)
 
     def exact(self, expr: pl.Expr, *, loosely: bool = False) -> pc.Expression | None:
-        """TRUE, FALSE and NULL as ``expr`` is; ``loosely``, TRUE elsewhere too."""
+        """Returns an Expression with the values of ``expr``.
+
+        With ``loosely``, it may be TRUE elsewhere.
+        """
         expr = expr.meta.undo_aliases()
         inputs = inputs_of(expr)
         match len(inputs):
@@ -115,8 +118,8 @@ class _Converter(Values):
             case 2:
                 return self._of_two(expr, *inputs, loosely=loosely)
             case 3:
-                found = self._between(expr, *inputs, loosely=loosely)
-                return self._chosen(expr, *inputs) if found is None else found
+                between = self._between(expr, *inputs, loosely=loosely)
+                return self._chosen(expr, *inputs) if between is None else between
         return None
 
     def _flag(self, expr: pl.Expr) -> pc.Expression | None:
@@ -166,8 +169,8 @@ class _Converter(Values):
         for nulls_equal in (False, True) if right.meta.is_literal() else ():
             if expr.meta.eq(left.is_in(right, nulls_equal=nulls_equal)):
                 return self._member(left, right, loosely=loosely)
-        found = self._search(expr, left, right)
-        return self._holds(expr, left, right) if found is None else found
+        search = self._search(expr, left, right)
+        return self._holds(expr, left, right) if search is None else search
 
     def _search(self, expr: pl.Expr, left: pl.Expr, right: pl.Expr) -> pc.Expression | None:
         path, text = self._text_path(left), text_of(right)
@@ -178,7 +181,7 @@ class _Converter(Values):
         return None
 
     def _lowered_search(self, expr: pl.Expr, left: pl.Expr, right: pl.Expr) -> pc.Expression | None:
-        """A search in a text in lower case; it may find more than ``expr`` does."""
+        """Converts a search in a string in lower case. The result may match more than ``expr``."""
         inputs, text = inputs_of(left), text_of(right)
         if len(inputs) != 1 or text is None or not is_lowered(left, inputs[0]):
             return None
@@ -186,16 +189,22 @@ class _Converter(Values):
         return None if path is None else lowered_searched(expr, left, right, pc.field(*path), text)
 
     def _holds(self, expr: pl.Expr, left: pl.Expr, right: pl.Expr) -> pc.Expression | None:
-        """Is a constant an element of a list?"""
+        """Converts the condition that a list contains a constant."""
         for lists, value in ((left, right), (right, left)):
             path, members = self._path(lists), constants_of(value)
             if path is None or members is None or len(members) != 1:
                 continue
-            asked = [lists.list.contains(value), lists.arr.contains(value)]
-            asked += [value.is_in(lists, nulls_equal=nulls_equal) for nulls_equal in (False, True)]
-            if is_list(self._type(path)) and any(map(expr.meta.eq, asked)):
-                held = self._type(path).value_type
-                constant = None if pa.types.is_dictionary(held) else as_kind(members[0], held)
+            spellings = [lists.list.contains(value), lists.arr.contains(value)]
+            spellings += [
+                value.is_in(lists, nulls_equal=nulls_equal) for nulls_equal in (False, True)
+            ]
+            if is_list(self._type(path)) and any(map(expr.meta.eq, spellings)):
+                element_type = self._type(path).value_type
+                constant = (
+                    None
+                    if pa.types.is_dictionary(element_type)
+                    else as_kind(members[0], element_type)
+                )
                 return None if constant is None else list_contains(pc.field(*path), constant)
         return None
 
@@ -213,9 +222,9 @@ class _Converter(Values):
     def _chosen(
         self, expr: pl.Expr, then: pl.Expr, other: pl.Expr, when: pl.Expr
     ) -> pc.Expression | None:
-        """``when(…).then(…).otherwise(…)`` of conditions.
+        """Converts ``when(…).then(…).otherwise(…)`` of conditions.
 
-        Polars makes one of comparisons of integers with what their type has no room for.
+        Polars rewrites comparisons of integers with values outside their type like this.
         """
         if not expr.meta.eq(pl.when(when).then(then).otherwise(other)):
             return None
@@ -240,15 +249,15 @@ class _Converter(Values):
             return None
         members = constants_of(right)
         if members is not None and len(members) == 1:
-            found = self._compare_plainly(compare, left, members[0])
-            if found is not None:
-                return found
+            comparison = self._compare_plainly(compare, left, members[0])
+            if comparison is not None:
+                return comparison
         return self._compare_in_order(compare, left, right, loosely=loosely)
 
     def _compare_plainly(
         self, compare: Callable[[Any, Any], Any], left: pl.Expr, constant: pa.Scalar
     ) -> pc.Expression | None:
-        """The comparison of a value with a constant that its type has."""
+        """Converts the comparison of a value with a constant that fits its type."""
         if compare in (operator.eq, operator.ne):
             equal = self._in_case(left, constant)
             if equal is not None:
@@ -258,13 +267,13 @@ class _Converter(Values):
             return None
         field, kind = value
         if pa.types.is_dictionary(kind) and compare not in (operator.eq, operator.ne):
-            return None  # categories may be ordered otherwise
+            return None  # categories may have another order
         known = as_kind(constant, kind)
         if known is None:
             return None
         opposite = _OPPOSITES.get(compare) if pa.types.is_floating(kind) else None
-        found: pc.Expression = (opposite or compare)(field, pc.scalar(known))
-        return ~found if opposite else found
+        comparison: pc.Expression = (opposite or compare)(field, pc.scalar(known))
+        return ~comparison if opposite else comparison
 
     def _compare_in_order(
         self,
@@ -274,7 +283,7 @@ class _Converter(Values):
         *,
         loosely: bool,
     ) -> pc.Expression | None:
-        """The comparison of a field, which casts may change but keep in order, with a constant."""
+        """Converts the comparison of a field with a constant. Casts of the field keep its order."""
         cast = self._cast(left)
         if cast is None:
             return None
@@ -284,11 +293,11 @@ class _Converter(Values):
         if domain is None or not (domain.is_whole or loosely):
             return None
         field = pc.field(*path)
-        found = in_range(compare, field, domain, change, right)
-        return found if domain.is_whole else found | domain.is_outside(field)
+        comparison = in_range(compare, field, domain, change, right)
+        return comparison if domain.is_whole else comparison | domain.is_outside(field)
 
     def _in_case(self, value: pl.Expr, constant: pa.Scalar) -> pc.Expression | None:
-        """Is a text in lower or upper case ``constant``?"""
+        """Converts the condition that a string in lower or upper case is ``constant``."""
         inputs = inputs_of(value)
         path = self._text_path(inputs[0]) if len(inputs) == 1 else None
         if path is None or not isinstance(constant, pa.StringScalar):
@@ -301,14 +310,14 @@ class _Converter(Values):
         return None
 
     def _member(self, value: pl.Expr, members: pl.Expr, *, loosely: bool) -> pc.Expression | None:
-        """Membership in constants. A NULL among these may match NULLs."""
+        """Converts membership in constants. A NULL among these may match NULLs."""
         subject, values = self._value(value), constants_of(members)
         if subject is None or values is None or pa.types.is_nested(subject[1]):
             return None
         field, kind = subject
         valid = [value for value in values if value.is_valid]
         known = [as_kind(value, kind) for value in valid]
-        if pa.types.is_decimal(kind):  # one that has more digits equals none of them
+        if pa.types.is_decimal(kind):  # a constant with more digits equals no value
             known = [
                 constant
                 for constant, value in zip(known, valid, strict=True)
@@ -317,14 +326,14 @@ class _Converter(Values):
         has_null = len(valid) < len(values)
         if any(constant is None for constant in known) or (has_null and not loosely):
             return None
-        found = is_member(field, known, kind)
+        membership = is_member(field, known, kind)
         if loosely:
-            return found | field.is_null() if has_null else found
-        return pc.if_else(field.is_valid(), found, pc.scalar(pa.scalar(None, pa.bool_())))
+            return membership | field.is_null() if has_null else membership
+        return pc.if_else(field.is_valid(), membership, pc.scalar(pa.scalar(None, pa.bool_())))
 
 
-def _all_known(left: pc.Expression | None, right: pc.Expression | None) -> pc.Expression | None:
-    """AND of what is known of its sides."""
+def _and_of_known(left: pc.Expression | None, right: pc.Expression | None) -> pc.Expression | None:
+    """Joins the sides of an AND that are not None."""
     if left is None or right is None:
         return right if left is None else left
     return left & right

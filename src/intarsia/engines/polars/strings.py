@@ -1,4 +1,4 @@
-"""Polars' searches in texts, and comparisons of texts in one case, as pyarrow's functions."""
+"""Polars' searches in strings, and comparisons of lower or upper case, as pyarrow's functions."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ import pyarrow.compute as pc
 
 from intarsia.engines.polars.regex import is_alike
 
-_OF_SEVERAL = re.compile("SS|FF|FI|FL|ST")
-"""What Polars makes of one character in upper case (ß, ﬁ, …), and pyarrow does not."""
+_FROM_ONE_CHARACTER = re.compile("SS|FF|FI|FL|ST")
+"""Letters that Polars, but not pyarrow, makes of one character in upper case (ß, ﬁ, …)."""
 
 
 def searched(
-    expr: pl.Expr, subject: pl.Expr, wanted: pl.Expr, field: pc.Expression, text: str
+    expr: pl.Expr, subject: pl.Expr, pattern: pl.Expr, field: pc.Expression, text: str
 ) -> pc.Expression | None:
-    """``expr`` where it looks for ``wanted``, a constant that is ``text``, in ``field``."""
-    if expr.meta.eq(subject.str.starts_with(wanted)):
+    """Returns ``expr`` as pyarrow's function if it searches ``subject`` for a string, else None.
+
+    ``field`` is pyarrow's ``subject``, and ``text`` the value of the constant ``pattern``.
+    """
+    if expr.meta.eq(subject.str.starts_with(pattern)):
         return pc.starts_with(field, text)
-    if expr.meta.eq(subject.str.ends_with(wanted)):
+    if expr.meta.eq(subject.str.ends_with(pattern)):
         return pc.ends_with(field, text)
-    if expr.meta.eq(subject.str.contains(wanted, literal=True)):
+    if expr.meta.eq(subject.str.contains(pattern, literal=True)):
         return pc.match_substring(field, text)
-    if expr.meta.eq(subject.str.contains(wanted)):
+    if expr.meta.eq(subject.str.contains(pattern)):
         if re.fullmatch(r"[\w ]*", text):
             return pc.match_substring(field, text)
         return pc.match_substring_regex(field, text) if is_alike(text) else None
@@ -31,42 +34,45 @@ def searched(
 
 
 def is_lowered(expr: pl.Expr, text: pl.Expr) -> bool:
-    """Is ``expr`` what ``text`` is in lower case?"""
+    """True if ``expr`` is ``text`` in lower case."""
     return bool(expr.meta.eq(text.str.to_lowercase()))
 
 
 def is_uppered(expr: pl.Expr, text: pl.Expr) -> bool:
-    """Is ``expr`` what ``text`` is in upper case?"""
+    """True if ``expr`` is ``text`` in upper case."""
     return bool(expr.meta.eq(text.str.to_uppercase()))
 
 
 def lowered_equals(field: pc.Expression, text: str) -> pc.Expression | None:
-    """Is ``field`` in lower case ``text``? None where ``text`` is not all ASCII.
+    """Returns the condition that ``field`` in lower case is ``text``, None if that is not ASCII.
 
-    To pyarrow İ in lower case is an i, to Polars an i and a dot. No other character is ASCII to one
-    of them and something else to the other.
+    İ in lower case is i for pyarrow, and i with a combining dot for Polars. No other character is
+    ASCII for only one of them.
     """
     if not text.isascii():
         return None
-    found = pc.utf8_lower(field) == text
-    return found & ~pc.match_substring(field, "İ") if "i" in text else found
+    is_equal = pc.utf8_lower(field) == text
+    return is_equal & ~pc.match_substring(field, "İ") if "i" in text else is_equal
 
 
 def uppered_equals(field: pc.Expression, text: str) -> pc.Expression | None:
-    """Is ``field`` in upper case ``text``? None where ``text`` might come of fewer characters."""
-    if not text.isascii() or _OF_SEVERAL.search(text):
+    """Returns the condition that ``field`` in upper case is ``text``.
+
+    Returns None if ``text`` is not ASCII, or may come from a string of fewer characters.
+    """
+    if not text.isascii() or _FROM_ONE_CHARACTER.search(text):
         return None
     return pc.utf8_upper(field) == text
 
 
 def lowered_searched(
-    expr: pl.Expr, subject: pl.Expr, wanted: pl.Expr, field: pc.Expression, text: str
+    expr: pl.Expr, subject: pl.Expr, pattern: pl.Expr, field: pc.Expression, text: str
 ) -> pc.Expression | None:
-    """``expr`` where it looks for ``wanted``, all ASCII, in ``field`` in lower case.
+    """Returns ``expr`` if it searches ``field`` in lower case for a word of ASCII, else None.
 
-    Where ``text`` has an i, it may be found more often than Polars finds it, as of
+    If ``text`` has an i, the result may match more strings than Polars does: see
     ``lowered_equals``.
     """
     if not text.isascii() or not re.fullmatch(r"[\w ]*", text):
         return None
-    return searched(expr, subject, wanted, pc.utf8_lower(field), text)
+    return searched(expr, subject, pattern, pc.utf8_lower(field), text)

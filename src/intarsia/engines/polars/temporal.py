@@ -1,4 +1,4 @@
-"""What Polars asks of dates and datetimes: the day, the hour, the beginning of a period."""
+"""Parts of dates and datetimes in Polars expressions: the day, the hour, the start of a period."""
 
 from __future__ import annotations
 
@@ -32,16 +32,17 @@ _NUMBERS = {
     "minute": pc.minute,
     "second": pc.second,
 }
-"""Of any year: weeks and days of a year are not, where Arrow's years end sooner than moments do."""
+"""Parts that are right in every year. Weeks and days of the year are not: Arrow's calendar ends
+before the last timestamp."""
 _OF_TIME = ("hour", "minute", "second")
 
 
-def asked_of(
+def date_part(
     expr: pl.Expr, moment: pl.Expr, field: pc.Expression, kind: pa.DataType
 ) -> tuple[pc.Expression, pa.DataType] | None:
-    """What ``expr`` asks of ``moment``, the column that ``field`` is, and its type.
+    """Returns the part of ``moment``, which is ``field``, that ``expr`` computes; and its type.
 
-    None where that is something else, or the column has a time zone or is no moment.
+    Returns None for any other expression, for columns with a time zone and for other types.
     """
     if not is_moment(kind) or has_zone(kind):
         return None
