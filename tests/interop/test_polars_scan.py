@@ -19,8 +19,8 @@ from polars.testing import assert_frame_equal
 
 import intarsia as ia
 from intarsia.engines.polars.predicate import arrow_predicate
-from intarsia.engines.polars.regex import is_alike
-from intarsia.engines.polars.strings import uppered_equals
+from intarsia.engines.polars.regex import means_the_same
+from intarsia.engines.polars.strings import upper_case_equals
 
 c = pl.col
 NAN = float("nan")
@@ -264,7 +264,7 @@ def test_upper_case_of_several_ascii_characters_is_excepted():
     differing = [(a, b) for a, b in zip(ours, theirs, strict=True) if a != b]
     assert not any(a.isascii() for a, _ in differing)
     field = pc.field("s")
-    assert all(uppered_equals(field, b) is None for _, b in differing if b.isascii())
+    assert all(upper_case_equals(field, b) is None for _, b in differing if b.isascii())
 
 
 @pytest.mark.parametrize("text", ["i", "ii", "k", "s", "a", "xi"])
@@ -300,7 +300,7 @@ TEXTS = st.lists(st.text("abcéZ7_ -#&~.*\\[|^$\n\r\U0001f600", max_size=6), min
 @given(PATTERNS, TEXTS)
 @example("b-a", ["b-a", "a"])
 def test_regular_expressions_are_found_in_the_same_texts(pattern, texts):
-    assert is_alike(pattern)
+    assert means_the_same(pattern)
     expected = pl.Series(texts).str.contains(pattern).to_list()
     assert pc.match_substring_regex(pa.array(texts), pattern).to_pylist() == expected
 
@@ -341,7 +341,7 @@ a{2}{3}
 
 @pytest.mark.parametrize("pattern", ["", *OTHERS, "a" * 201, "(" * 3000, "a\n"])
 def test_other_regular_expressions_are_not_known_to(pattern):
-    assert not is_alike(pattern)
+    assert not means_the_same(pattern)
 
 
 @pytest.mark.parametrize(

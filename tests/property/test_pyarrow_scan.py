@@ -120,7 +120,7 @@ def test_tables_equal_those_of_our_reader_and_of_memory(tmp_path_factory, lake, 
     opened.count_rows(pc.field("part") >= 0)
     pages = opened.with_options(reader="pages")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(pyarrow_scan, "match_in_most", lambda *args: True)
+        patched.setattr(pyarrow_scan, "match_in_most_files", lambda *args: True)
         for filter_ in wanted:
             names = draw.draw(st.lists(st.sampled_from(SCHEMA.names), min_size=1, unique=True))
             expected = rows.filter(filter_).select(names)

@@ -165,7 +165,7 @@ def visible(
     return filesystems[0], plain_files(listed, table_format, opened=opened)
 
 
-def visible_under(
+def list_visible_under(
     filesystem: pafs.FileSystem,
     path: str,
     listings: dict[str, list[pafs.FileInfo]] | None = None,

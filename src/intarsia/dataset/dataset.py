@@ -37,7 +37,7 @@ from intarsia.dataset.pyarrow_scan import (
     reads_stored_columns,
     table_of_matching,
 )
-from intarsia.dataset.record_batches import as_table, batches_of, or_empty
+from intarsia.dataset.record_batches import as_table, batches_of, or_empty_batch
 from intarsia.dataset.request_builder import (
     Columns,
     check_columns,
@@ -50,9 +50,9 @@ from intarsia.dataset.row_count_check import (
     FAILURES,
     completed_scan,
     fits_in_memory,
-    has_repeated,
     may_miss_rows,
     naming_damage,
+    reads_repetition,
     shortage,
 )
 from intarsia.dataset.row_numbers import check_within, parts_together, row_numbers
@@ -314,7 +314,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """
         source = self.scan_source
         fragments = super().get_fragments()
-        is_known = self._footers.are_of(self.files, self.filesystem)
+        is_known = self._footers.are_current(self.files, self.filesystem)
         if filter is not None or must_read_pages(source):
             fragments = fragments_left(source, fragments, filter)
         for fragment in fragments:
@@ -370,7 +370,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         if scan is not None:
             return scan
         reads_some = columns is None or len(columns) > 0
-        is_checked = has_repeated(self.schema, columns) or (self._scans_once and reads_some)
+        is_checked = reads_repetition(self.schema, columns) or (self._scans_once and reads_some)
         if not is_checked and not memory.is_limited():
             return None
         scanner = self._pyarrows(columns, options)
@@ -435,7 +435,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         if scan is None:
             scanner = self._pyarrows(columns, options)
             return self._completed(scanner, columns, options)
-        return or_empty(scan[0], batches_of(scan[1], options.get("batch_size", _BATCH_ROWS)))
+        return or_empty_batch(scan[0], batches_of(scan[1], options.get("batch_size", _BATCH_ROWS)))
 
     @time_limited("reading")
     def head(
@@ -705,7 +705,7 @@ def _evaluated(data: pads.Dataset) -> pads.Dataset:
     if not isinstance(data, Dataset):
         return data
     is_ours = data.scan_source.filter is not None or not data._is_pyarrows
-    is_ours = is_ours or has_repeated(data.schema, None)
+    is_ours = is_ours or reads_repetition(data.schema, None)
     return pads.dataset(data.to_table()) if is_ours else data
 
 

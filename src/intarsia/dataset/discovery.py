@@ -13,13 +13,13 @@ import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
 from intarsia.catalog.catalog import catalog_of
-from intarsia.dataset.commit_journal import visible, visible_under
+from intarsia.dataset.commit_journal import list_visible_under, visible
 from intarsia.dataset.dataset import Dataset
 from intarsia.dataset.partition_values import folder_expressions
 from intarsia.dataset.partitioning import (
     folder_of,
+    known_partitioning,
     shares_columns,
-    stated_folders,
     with_keys,
     with_types_of,
 )
@@ -163,7 +163,7 @@ def dataset(
     known = cache.catalog = catalog_of(storage, base, cache.options, seen, catalog)
     if known is not None:
         known.opened()
-    folders = stated_folders(partitioning, files, base)
+    folders = known_partitioning(partitioning, files, base)
     is_local = known is None and isinstance(storage, pafs.LocalFileSystem)
     if folders is not None and not (is_local and _is_for_pyarrow(folders, cache, files, schema)):
         made = _open_listed(storage, files, base, form, cache, schema, folders)
@@ -226,7 +226,7 @@ def _located(
     storage, at = resolve(source, filesystem)
     places = places_of(storage, sidecar)
     cache = FileCache.of(storage, form, places=places)
-    list_visible = partial(visible_under, table_format=table_format, opened=cache.as_opened)
+    list_visible = partial(list_visible_under, table_format=table_format, opened=cache.as_opened)
     if isinstance(storage, pafs.LocalFileSystem):
         return storage, list_visible(storage, at, None, seen), folder_of(source), cache
     opening = begin(partial(_open_early, cache, at)) if os.path.splitext(at)[1] else None
@@ -248,7 +248,7 @@ def _united(
     """Returns the schema with all columns of all files and folders."""
     if schema is not None:
         raise ValueError("union_by_name takes the columns of the files; schema says them")
-    folders = stated_folders(partitioning, files, base)
+    folders = known_partitioning(partitioning, files, base)
     if folders is None:
         raise ValueError("union_by_name needs a partitioning that says the types of its keys")
     united = united_schema(cache, files)

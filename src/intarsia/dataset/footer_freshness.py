@@ -20,7 +20,7 @@ class Footers:
         self.agree = False
         """True once all footers were compared with the values of the files' folders."""
 
-    def are_of(self, files: Sequence[str], filesystem: pafs.FileSystem) -> bool:
+    def are_current(self, files: Sequence[str], filesystem: pafs.FileSystem) -> bool:
         """True if the footers are those of the files as they are now, or are not cached yet.
 
         For remote files, True only in the first call. False if a local file is missing.

@@ -80,7 +80,7 @@ class PlannedFragment:
         self._is_current()
 
     def _is_current(self) -> bool:
-        return self._footers.are_of([self._fragment.path], self._fragment.filesystem)
+        return self._footers.are_current([self._fragment.path], self._fragment.filesystem)
 
     def __repr__(self) -> str:
         return f"<intarsia.PlannedFragment path={self._fragment.path}>"

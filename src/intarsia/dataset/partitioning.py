@@ -169,7 +169,7 @@ def _all_are(kind: pa.DataType, values: set[str], rule: Rule) -> bool:
     return True
 
 
-def stated_folders(
+def known_partitioning(
     partitioning: Any, files: Sequence[str], base: str | None
 ) -> pads.Partitioning | None:
     """Returns the partitioning of ``files`` that the argument stands for, without opening files.

@@ -31,7 +31,7 @@ def pyarrow_may_scan(
     """
     if must_read_pages(source) or memory.is_limited():
         return False
-    if not footers.are_of([file.path for file in source.files], source.filesystem):
+    if not footers.are_current([file.path for file in source.files], source.filesystem):
         return False
     if not any(file.constants for file in source.files):
         return True

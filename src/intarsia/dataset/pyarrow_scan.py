@@ -192,7 +192,7 @@ def count_matching(
 
     ``data`` is pyarrow's view of the source's files.
     """
-    if not are_mostly_left(source, request):
+    if not footers_leave_most(source, request):
         return None
     planned = _planned(source, request)
     if planned is None:
@@ -212,7 +212,7 @@ def table_of_matching(
 
     ``data`` is pyarrow's view of the source's files; the columns are those of the data set.
     """
-    if not match_in_most(source, request):
+    if not match_in_most_files(source, request):
         return None
     planned = _planned(source, request)
     if planned is None:
@@ -258,7 +258,7 @@ def count_by_pyarrow(
     return planned.proven + int(pc.sum(matches_by_row).as_py() or 0)
 
 
-def match_in_most(source: ScanSource, request: Request) -> bool:
+def match_in_most_files(source: ScanSource, request: Request) -> bool:
     """True if there are many files, and most files of a sample are small and have matching rows."""
     cache, files = source.cache, source.files
     if len(files) < _MIN_SMALL_FILES or cache.num_kept < len(files) or cache.catalog is not None:
@@ -268,7 +268,7 @@ def match_in_most(source: ScanSource, request: Request) -> bool:
     return all(matching is not None for matching in known) and 2 * len(known) > len(sample)
 
 
-def are_mostly_left(source: ScanSource, request: Request) -> bool:
+def footers_leave_most(source: ScanSource, request: Request) -> bool:
     """True if there are few files, or if footers leave most files of a sample."""
     files = source.files
     if len(files) < _MIN_SMALL_FILES:

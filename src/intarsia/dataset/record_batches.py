@@ -38,7 +38,9 @@ def as_table(schema: pa.Schema, tables: Iterable[pa.Table]) -> pa.Table:
     return pa.Table.from_batches(list(batches_of(fitting(tables))), schema)
 
 
-def or_empty(schema: pa.Schema, batches: Generator[pa.RecordBatch]) -> Generator[pa.RecordBatch]:
+def or_empty_batch(
+    schema: pa.Schema, batches: Generator[pa.RecordBatch]
+) -> Generator[pa.RecordBatch]:
     """Yields ``batches``. If there is none, yields one without rows, which has the schema."""
     is_empty = True
     with contextlib.closing(batches):

@@ -164,18 +164,18 @@ def begins_complete(
     return count <= 0
 
 
-def is_repeated(kind: pa.DataType) -> bool:
+def has_repetition(kind: pa.DataType) -> bool:
     """True if a type is, or contains, a list or a map."""
     if isinstance(kind, pa.BaseExtensionType):
-        return is_repeated(kind.storage_type)
+        return has_repetition(kind.storage_type)
     if pa.types.is_struct(kind):
-        return any(is_repeated(field.type) for field in kind)
+        return any(has_repetition(field.type) for field in kind)
     return bool(pa.types.is_nested(kind) and kind.num_fields)
 
 
-def has_repeated(schema: pa.Schema, columns: Columns) -> bool:
+def reads_repetition(schema: pa.Schema, columns: Columns) -> bool:
     """True if a scan of ``columns`` reads lists or maps."""
-    return any(map(is_repeated, _types_read(schema, columns)))
+    return any(map(has_repetition, _types_read(schema, columns)))
 
 
 def may_miss_rows(source: ScanSource, columns: Columns) -> bool:
@@ -186,7 +186,7 @@ def may_miss_rows(source: ScanSource, columns: Columns) -> bool:
     """
     constants = frozenset(name for file in source.files for name in file.constants)
     types = _types_read(source.schema, columns, constants)
-    return bool(types) and all(map(is_repeated, types))
+    return bool(types) and all(map(has_repetition, types))
 
 
 def _types_read(

@@ -16,7 +16,7 @@ from intarsia.scan.request import without_rows
 from intarsia.scan.scan import Part, scan
 
 
-def spread_rows(source: ScanSource, column: str, count: int) -> pa.Table:
+def sample_rows(source: ScanSource, column: str, count: int) -> pa.Table:
     """Returns about ``count`` values of ``column``, spread over ``count`` files at most.
 
     Returns fewer values if there are fewer rows. The data set's own filter is ignored.

@@ -20,7 +20,7 @@ from intarsia.scan.files.file_pruning import each_of
 
 UNLIKE = (pa.ArrowInvalid, pa.ArrowTypeError)
 """The errors that pyarrow raises for schemas that cannot be unified."""
-Becoming = Callable[[pa.DataType, pa.DataType], bool]
+TypeRule = Callable[[pa.DataType, pa.DataType], bool]
 """True if a column of the first type may have the second type in a unified schema."""
 
 
@@ -50,7 +50,7 @@ def united_schema(
     return schema.with_metadata(cache.as_opened(files[0]).templates.stored_metadata)
 
 
-def united(schemas: Sequence[pa.Schema], may_become: Becoming) -> pa.Schema:
+def united(schemas: Sequence[pa.Schema], may_become: TypeRule) -> pa.Schema:
     """Returns all columns of ``schemas``, each of a type that all of its types ``may_become``.
 
     The same holds within lists and structs. Raises one of ``UNLIKE`` if a column has no such type.
@@ -82,7 +82,7 @@ def can_be_read(kind: pa.DataType, target: pa.DataType) -> bool:
     return not pa.types.is_float16(target) or keeps_values(kind, target)
 
 
-def common_type(kinds: Sequence[pa.DataType], may_become: Becoming) -> pa.DataType | None:
+def common_type(kinds: Sequence[pa.DataType], may_become: TypeRule) -> pa.DataType | None:
     """Returns the type that all ``kinds`` may become. Returns None if there is none.
 
     Two or more types lose their dictionaries. The null type may become any type.
@@ -124,7 +124,7 @@ def _raise_of_first(files: Sequence[str], schemas: Sequence[pa.Schema]) -> None:
         raise UnsupportedError(f"{problem}; {hint}", Where(files[at])) from error
 
 
-def first_unlike(schemas: Sequence[pa.Schema], may_become: Becoming) -> int:
+def first_unlike(schemas: Sequence[pa.Schema], may_become: TypeRule) -> int:
     """Returns which of ``schemas`` is the first that does not go with those before it."""
     count = len(schemas)
     return bisect.bisect_left(
@@ -132,7 +132,7 @@ def first_unlike(schemas: Sequence[pa.Schema], may_become: Becoming) -> int:
     )
 
 
-def _are_unlike(schemas: Sequence[pa.Schema], may_become: Becoming) -> bool:
+def _are_unlike(schemas: Sequence[pa.Schema], may_become: TypeRule) -> bool:
     try:
         united(schemas, may_become)
     except UNLIKE:

@@ -23,7 +23,7 @@ def as_in_polars(schema: pa.Schema) -> pa.Schema:
     return pa.schema(map(_polars_field, schema), schema.metadata)
 
 
-def asks_of_other_types(data: Dataset, schema: pa.Schema) -> bool:
+def filters_by_other_types(data: Dataset, schema: pa.Schema) -> bool:
     """True if a data set's own filter uses columns whose types differ in ``schema``."""
     condition = data.scan_source.filter
     if condition is None:

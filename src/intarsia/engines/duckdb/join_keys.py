@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 from intarsia.dataset.dataset import Dataset
-from intarsia.dataset.sampling import spread_rows
+from intarsia.dataset.sampling import sample_rows
 from intarsia.errors import PredicateError
 from intarsia.expr.evaluate import evaluate
 from intarsia.expr.filterable_types import filterable_schema, filterable_type
@@ -115,7 +115,7 @@ class Joined:
         return not sample.num_rows or evaluate(condition, sample).num_rows < sample.num_rows
 
     def _take_sample(self, table: str, column: str) -> pa.Table:
-        return spread_rows(self._tables[table].scan_source, column, _SAMPLE_ROWS)
+        return sample_rows(self._tables[table].scan_source, column, _SAMPLE_ROWS)
 
 
 def _distinct(

@@ -86,7 +86,7 @@ class WatchedDataset(Dataset):
         """True if neither ``limited`` nor ``at`` leaves rows out."""
         return self._limit is None and self._parts_left is None
 
-    def read_again(self) -> None:
+    def reread_for_errors(self) -> None:
         """Reads what pyarrow scanned by itself once more, to collect the errors."""
         for columns in self.whole[:]:
             with contextlib.suppress(IntarsiaError):

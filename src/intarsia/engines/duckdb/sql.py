@@ -27,7 +27,7 @@ from intarsia.dataset.engine_hand_over import (
 from intarsia.dataset.scan_source import ScanSource
 from intarsia.dataset.top_k import first_rows
 from intarsia.deadline import check, shown, time_limit
-from intarsia.engines.arrow_types import as_in_duckdb, asks_of_other_types
+from intarsia.engines.arrow_types import as_in_duckdb, filters_by_other_types
 from intarsia.engines.duckdb.connection import (
     NotAnsweredError,
     asking_first,
@@ -59,7 +59,7 @@ class SupportsArrow(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
-Handed: TypeAlias = dict[str, tuple[ScanSource, HandOver]]
+FilesByName: TypeAlias = dict[str, tuple[ScanSource, HandOver]]
 """Files that DuckDB reads by itself, by the name of the scan or the table in the query."""
 TableLike: TypeAlias = "pads.Dataset | PathLike | SupportsArrow | polars.LazyFrame"
 
@@ -292,7 +292,7 @@ def _answer(
             raise NotAnsweredError from failure
         if "reading the stream" in str(failure):
             for table in watched:
-                table.read_again()
+                table.reread_for_errors()
         errors = [error for table in watched for error in table.errors]
         if not errors:
             if isinstance(failure, require_duckdb().CatalogException):
@@ -313,7 +313,7 @@ def _opened(table: TableLike) -> pads.Dataset | pa.Table:
         table = dataset(table)
     if isinstance(table, Dataset):
         schema = as_in_duckdb(table.schema)
-        is_kept = schema == table.schema or asks_of_other_types(table, schema)
+        is_kept = schema == table.schema or filters_by_other_types(table, schema)
         return WatchedDataset.wrap(table, None if is_kept else schema)
     if isinstance(table, pads.Dataset):
         return table
@@ -335,14 +335,14 @@ def _register(
     tables: Mapping[str, pads.Dataset | pa.Table],
     *,
     hands_over: bool,
-) -> Handed:
+) -> FilesByName:
     """Registers every scan, and the tables that the query may name.
 
     Returns the files that DuckDB reads by itself. Tables of such files become views; scans of them
     are not registered. A scan is registered as a filtered data set, not as a stream, so that DuckDB
     can read it twice and chooses the columns.
     """
-    handed: Handed = {}
+    handed: FilesByName = {}
     for name, table in tables.items():
         if query.is_one and name not in query.others:
             continue
@@ -375,7 +375,7 @@ def _register(
 
 
 def _hand_over(
-    handed: Handed,
+    handed: FilesByName,
     name: str,
     table: pads.Dataset | pa.Table,
     columns: Sequence[str],

@@ -140,7 +140,7 @@ def _whole_digits(kind: pl.Decimal) -> int:
     return (kind.precision or 38) - kind.scale
 
 
-def in_range(
+def as_range(
     compare: Callable[[Any, Any], Any],
     field: pc.Expression,
     domain: Domain,

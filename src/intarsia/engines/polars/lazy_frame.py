@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from intarsia.dataset.dataset import Dataset
 from intarsia.dataset.discovery import dataset
 from intarsia.dataset.record_batches import empty_batch
-from intarsia.engines.arrow_types import as_in_polars, asks_of_other_types
+from intarsia.engines.arrow_types import as_in_polars, filters_by_other_types
 from intarsia.engines.polars.native_scan import (
     KnownScans,
     NotReadError,
@@ -206,7 +206,7 @@ def _opened(source: Dataset | PathLike | Sequence[PathLike], options: Mapping[st
     else:
         data = source
     known = as_in_polars(data.schema)
-    if asks_of_other_types(data, known):
+    if filters_by_other_types(data, known):
         problem = "the data set's filter asks of decimals of 256 bits, which Polars has not"
         raise UnsupportedError(f"{problem}: filter the LazyFrame")
     return Dataset.wrap(data, known)

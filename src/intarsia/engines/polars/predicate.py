@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.engines.polars.cast_ranges import domain_of, in_range
+from intarsia.engines.polars.cast_ranges import as_range, domain_of
 from intarsia.engines.polars.operands import (
     FAILURES,
     Values,
@@ -27,12 +27,12 @@ from intarsia.engines.polars.operands import (
     text_of,
 )
 from intarsia.engines.polars.strings import (
-    is_lowered,
-    is_uppered,
-    lowered_equals,
-    lowered_searched,
-    searched,
-    uppered_equals,
+    convert_lower_case_search,
+    convert_search,
+    is_lower_case,
+    is_upper_case,
+    lower_case_equals,
+    upper_case_equals,
 )
 from intarsia.expr.functions import is_list, list_contains
 from intarsia.expr.in_list import is_member
@@ -175,7 +175,7 @@ class _Converter(Values):
     def _search(self, expr: pl.Expr, left: pl.Expr, right: pl.Expr) -> pc.Expression | None:
         path, text = self._text_path(left), text_of(right)
         if path is not None and text is not None:
-            return searched(expr, left, right, pc.field(*path), text)
+            return convert_search(expr, left, right, pc.field(*path), text)
         if text is not None and "i" not in text:
             return self._lowered_search(expr, left, right)
         return None
@@ -183,10 +183,14 @@ class _Converter(Values):
     def _lowered_search(self, expr: pl.Expr, left: pl.Expr, right: pl.Expr) -> pc.Expression | None:
         """Converts a search in a string in lower case. The result may match more than ``expr``."""
         inputs, text = inputs_of(left), text_of(right)
-        if len(inputs) != 1 or text is None or not is_lowered(left, inputs[0]):
+        if len(inputs) != 1 or text is None or not is_lower_case(left, inputs[0]):
             return None
         path = self._text_path(inputs[0])
-        return None if path is None else lowered_searched(expr, left, right, pc.field(*path), text)
+        return (
+            None
+            if path is None
+            else convert_lower_case_search(expr, left, right, pc.field(*path), text)
+        )
 
     def _holds(self, expr: pl.Expr, left: pl.Expr, right: pl.Expr) -> pc.Expression | None:
         """Converts the condition that a list contains a constant."""
@@ -293,7 +297,7 @@ class _Converter(Values):
         if domain is None or not (domain.is_whole or loosely):
             return None
         field = pc.field(*path)
-        comparison = in_range(compare, field, domain, change, right)
+        comparison = as_range(compare, field, domain, change, right)
         return comparison if domain.is_whole else comparison | domain.is_outside(field)
 
     def _in_case(self, value: pl.Expr, constant: pa.Scalar) -> pc.Expression | None:
@@ -303,10 +307,10 @@ class _Converter(Values):
         if path is None or not isinstance(constant, pa.StringScalar):
             return None
         text = constant.as_py()
-        if is_lowered(value, inputs[0]):
-            return lowered_equals(pc.field(*path), text)
-        if is_uppered(value, inputs[0]):
-            return uppered_equals(pc.field(*path), text)
+        if is_lower_case(value, inputs[0]):
+            return lower_case_equals(pc.field(*path), text)
+        if is_upper_case(value, inputs[0]):
+            return upper_case_equals(pc.field(*path), text)
         return None
 
     def _member(self, value: pl.Expr, members: pl.Expr, *, loosely: bool) -> pc.Expression | None:

@@ -20,7 +20,7 @@ _ANCHOR = re.compile(r"[\^$]")
 _GROUP_REPEATED = re.compile(r"[*+?]")
 
 
-def is_alike(pattern: str) -> bool:
+def means_the_same(pattern: str) -> bool:
     """True if Polars and pyarrow find ``pattern`` in the same strings."""
     return len(pattern) <= _MAX_PATTERN_LENGTH and _alternatives(pattern, 0) == len(pattern)
 

@@ -7,13 +7,13 @@ import re
 import polars as pl
 import pyarrow.compute as pc
 
-from intarsia.engines.polars.regex import is_alike
+from intarsia.engines.polars.regex import means_the_same
 
 _FROM_ONE_CHARACTER = re.compile("SS|FF|FI|FL|ST")
 """Letters that Polars, but not pyarrow, makes of one character in upper case (ß, ﬁ, …)."""
 
 
-def searched(
+def convert_search(
     expr: pl.Expr, subject: pl.Expr, pattern: pl.Expr, field: pc.Expression, text: str
 ) -> pc.Expression | None:
     """Returns ``expr`` as pyarrow's function if it searches ``subject`` for a string, else None.
@@ -29,21 +29,21 @@ def searched(
     if expr.meta.eq(subject.str.contains(pattern)):
         if re.fullmatch(r"[\w ]*", text):
             return pc.match_substring(field, text)
-        return pc.match_substring_regex(field, text) if is_alike(text) else None
+        return pc.match_substring_regex(field, text) if means_the_same(text) else None
     return None
 
 
-def is_lowered(expr: pl.Expr, text: pl.Expr) -> bool:
+def is_lower_case(expr: pl.Expr, text: pl.Expr) -> bool:
     """True if ``expr`` is ``text`` in lower case."""
     return bool(expr.meta.eq(text.str.to_lowercase()))
 
 
-def is_uppered(expr: pl.Expr, text: pl.Expr) -> bool:
+def is_upper_case(expr: pl.Expr, text: pl.Expr) -> bool:
     """True if ``expr`` is ``text`` in upper case."""
     return bool(expr.meta.eq(text.str.to_uppercase()))
 
 
-def lowered_equals(field: pc.Expression, text: str) -> pc.Expression | None:
+def lower_case_equals(field: pc.Expression, text: str) -> pc.Expression | None:
     """Returns the condition that ``field`` in lower case is ``text``, None if that is not ASCII.
 
     İ in lower case is i for pyarrow, and i with a combining dot for Polars. No other character is
@@ -55,7 +55,7 @@ def lowered_equals(field: pc.Expression, text: str) -> pc.Expression | None:
     return is_equal & ~pc.match_substring(field, "İ") if "i" in text else is_equal
 
 
-def uppered_equals(field: pc.Expression, text: str) -> pc.Expression | None:
+def upper_case_equals(field: pc.Expression, text: str) -> pc.Expression | None:
     """Returns the condition that ``field`` in upper case is ``text``.
 
     Returns None if ``text`` is not ASCII, or may come from a string of fewer characters.
@@ -65,14 +65,14 @@ def uppered_equals(field: pc.Expression, text: str) -> pc.Expression | None:
     return pc.utf8_upper(field) == text
 
 
-def lowered_searched(
+def convert_lower_case_search(
     expr: pl.Expr, subject: pl.Expr, pattern: pl.Expr, field: pc.Expression, text: str
 ) -> pc.Expression | None:
     """Returns ``expr`` if it searches ``field`` in lower case for a word of ASCII, else None.
 
     If ``text`` has an i, the result may match more strings than Polars does: see
-    ``lowered_equals``.
+    ``lower_case_equals``.
     """
     if not text.isascii() or not re.fullmatch(r"[\w ]*", text):
         return None
-    return searched(expr, subject, pattern, pc.utf8_lower(field), text)
+    return convert_search(expr, subject, pattern, pc.utf8_lower(field), text)
