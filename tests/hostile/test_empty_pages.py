@@ -241,7 +241,7 @@ def test_small_files_of_lists_are_pyarrows_to_scan(tmp_path, monkeypatch):
     for number in range(3):
         pq.write_table(pa.table({"l": MANY}), tmp_path / f"{number}.parquet")
     data = ia.dataset(tmp_path)
-    monkeypatch.setattr(ia.Dataset, "_rest", None)
+    monkeypatch.setattr(ia.Dataset, "_scan_rest", None)
     assert sum(batch.num_rows for batch in data.to_batches(["l"])) == 3 * len(MANY)
     (tmp_path / "1.parquet").write_bytes(b"PAR1 no file PAR1")
     monkeypatch.undo()

@@ -21,7 +21,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.dataset import page_scan, row_numbers
-from intarsia.dataset.fragment import pyarrows
+from intarsia.dataset.fragment import to_pyarrow_fragment
 from intarsia.scan.files import small_file_reader
 
 field = pads.field
@@ -208,7 +208,7 @@ CALLS: dict[str, Callable[[pads.Dataset], Any]] = {
     ).to_table(),
     "scanner from_fragment": lambda ds: [
         pads.Scanner.from_fragment(own, schema=ds.schema, filter=OTHER).count_rows()
-        for own in map(pyarrows, ds.get_fragments())
+        for own in map(to_pyarrow_fragment, ds.get_fragments())
     ],
     # derived data sets
     "filter": lambda ds: ds.filter(OTHER).to_table(),

@@ -244,7 +244,7 @@ def test_an_unfiltered_scan_that_finds_no_memory_is_told_with_its_file(path, mon
         raise pa.ArrowMemoryError("malloc of size 5 failed")
 
     ds = ia.dataset(path)
-    monkeypatch.setattr(ia.Dataset, "_pyarrows", fail)
+    monkeypatch.setattr(ia.Dataset, "_pyarrow_scanner", fail)
     monkeypatch.setattr(FileSource, "_read_at", fail)
     with pytest.raises(ia.OutOfMemoryError, match="malloc"):
         list(getattr(ds, call)())

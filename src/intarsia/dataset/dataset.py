@@ -25,8 +25,8 @@ from intarsia.dataset.fragment import (
     PlannedFragment,
     check_is_whole,
     fragments_left,
-    pyarrows,
-    unread,
+    to_pyarrow_fragment,
+    without_footer,
 )
 from intarsia.dataset.page_scan import needs_page_reader, parts_from, scan_pages
 from intarsia.dataset.pyarrow_choice import must_read_pages, pyarrow_may_scan
@@ -143,14 +143,14 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         filesystem: pafs.FileSystem | None = None,
         root_partition: pc.Expression | None = None,
     ) -> None:
-        fragments = list(map(pyarrows, fragments))
+        fragments = list(map(to_pyarrow_fragment, fragments))
         for fragment in fragments:
             check_is_whole(fragment)
         if filesystem is None and not fragments:  # else pyarrow gives the data set none
             filesystem = pafs.LocalFileSystem()
-        self._begin(fragments, schema, format, filesystem, root_partition)
+        self._initialize(fragments, schema, format, filesystem, root_partition)
 
-    def _begin(
+    def _initialize(
         self,
         fragments: Sequence[pads.Fragment],
         schema: pa.Schema,
@@ -184,7 +184,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             cache = base.scan_source.cache
             source = ScanSource.of(fragments, schema, base.filesystem, cache)
             made = cls.__new__(cls)
-            made._begin(fragments, schema, *others, source=source)
+            made._initialize(fragments, schema, *others, source=source)
             made._footers = base._footers
         else:
             made = cls(fragments, schema, *others)
@@ -198,7 +198,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         self.scan_source = replace(self.scan_source, filter=condition)
 
     @property
-    def _is_pyarrows(self) -> bool:
+    def _may_use_pyarrow(self) -> bool:
         """True if pyarrow may scan by itself. Raises as ``pyarrow_may_scan`` does."""
         get_fragments = partial(self._get_fragments, None)
         return pyarrow_may_scan(self.scan_source, self._footers, get_fragments)
@@ -208,7 +208,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """Returns a data set of ``fragments``, whose files are those of ``source``."""
         made = cls.__new__(cls)
         others = fragments[0].format, source.filesystem
-        made._begin(fragments, source.schema, *others, source=source)
+        made._initialize(fragments, source.schema, *others, source=source)
         return made
 
     def with_options(self, **changes: Any) -> Dataset:
@@ -243,7 +243,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         return cls.wrap(pads.FileSystemDataset.from_paths(*args, **kwargs))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        fragments = [unread(fragment) for fragment in self._get_fragments(None)]
+        fragments = [without_footer(fragment) for fragment in self._get_fragments(None)]
         parts = (fragments, self.schema, self.format, self.filesystem, self.partition_expression)
         source = self.scan_source
         root = None if source.catalog is None else source.catalog.root
@@ -318,7 +318,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         if filter is not None or must_read_pages(source):
             fragments = fragments_left(source, fragments, filter)
         for fragment in fragments:
-            own = fragment if is_known else unread(fragment)
+            own = fragment if is_known else without_footer(fragment)
             yield PlannedFragment(own, source, type(self)._of_source)
 
     # --- scanning -------------------------------------------------------------------------------
@@ -333,7 +333,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         memory_limit: int | str | None = None,
         **options: Any,
     ) -> pads.Scanner:
-        """Returns a scanner over the matching rows.
+        """Returns a scanner over the matching rows. The parameters are those of ``to_table``.
 
         A scanner with a filter, a ``timeout`` or a ``memory_limit``, or one that reads lists or
         maps, can be consumed once, as one of ``Scanner.from_batches``. Other scanners are pyarrow's
@@ -349,17 +349,17 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         stop = stop_after(timeout, f"reading {shown(self)}", memory_limit)
         options |= {"batch_size": batch_size}
         if stop is None:
-            scan = self._tables(columns, filter, options)
+            scan = self._scan_for_scanner(columns, filter, options)
         else:
             with active(stop), telling_of(stop):
-                scan = self._tables(columns, filter, options)
+                scan = self._scan_for_scanner(columns, filter, options)
             assert scan is not None
             scan = scan[0], _in_time(stop, scan[1])
         if scan is None:
-            return self._pyarrows(columns, options)
+            return self._pyarrow_scanner(columns, options)
         return scanner_of(*scan, None if columns is None else list(columns), batch_size)
 
-    def _tables(
+    def _scan_for_scanner(
         self, columns: Columns, filter_: FilterLike, options: Mapping[str, Any]
     ) -> tuple[pa.Schema, Iterable[pa.Table]] | None:
         """Returns the schema and the rows of a scanner. Returns None if pyarrow's own may scan.
@@ -373,8 +373,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         is_checked = reads_repetition(self.schema, columns) or (self._scans_once and reads_some)
         if not is_checked and not memory.is_limited():
             return None
-        scanner = self._pyarrows(columns, options)
-        batches = self._completed(scanner, columns, options)
+        scanner = self._pyarrow_scanner(columns, options)
+        batches = self._completed_batches(scanner, columns, options)
         return scanner.projected_schema, (pa.Table.from_batches([batch]) for batch in batches)
 
     @time_limited("reading")
@@ -389,25 +389,52 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     ) -> pa.Table:
         """Returns the matching rows as a table.
 
-        Raises ``QueryTimeoutError`` after ``timeout`` seconds. Raises ``OutOfMemoryError`` if the
-        table takes more than half of ``memory_limit``, which has the form that
-        ``intarsia.set_memory_limit`` takes. ``to_batches`` gives the same rows in less memory.
+        Parameters
+        ----------
+        columns : list of str or dict, optional
+            Names of columns, dotted paths of structs' fields, or Expressions by name. By default
+            all columns.
+        filter : pyarrow.dataset.Expression or str, optional
+            Rows for which this is TRUE match.
+        timeout : float, optional
+            The most seconds that the scan may take.
+        memory_limit : int or str, optional
+            The most bytes of memory, in the form that ``intarsia.set_memory_limit`` takes.
+        **options
+            pyarrow's options of scans.
+
+        Raises
+        ------
+        PredicateError
+            If the filter or the columns do not fit the schema.
+        QueryTimeoutError
+            After ``timeout`` seconds.
+        OutOfMemoryError
+            If the table takes more than half of ``memory_limit``. ``to_batches`` gives the same
+            rows in less memory.
+        FormatError
+            If a file is damaged.
+
+        Examples
+        --------
+        >>> logs = ia.dataset("logs.parquet")
+        >>> logs.to_table(columns=["msg"], filter="trace_id = 't42'").to_pylist()
+        [{'msg': 'request 42 done'}]
         """
         scan = self._scan(columns, filter, options)
         if scan is None and not self.scan_source.cache.is_local:
-            scan = self._rest(
-                0, columns, options
-            )  # pyarrow does not close files that Python opened
+            # pyarrow does not close files that Python opened.
+            scan = self._scan_rest(0, columns, options)
         if scan is None:
             error: Exception | None
             try:
-                table = _table_of(self._pyarrows(columns, options))
+                table = _table_of(self._pyarrow_scanner(columns, options))
                 error = shortage(table.num_rows, self._get_fragments(None))
             except FAILURES as failure:
                 error = failure
             if error is None:
                 return table
-            scan = self._rest(0, columns, options)
+            scan = self._scan_rest(0, columns, options)
             if scan is None:
                 raise error
         return as_table(*scan)
@@ -423,8 +450,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     ) -> Iterator[pa.RecordBatch]:
         """Yields the matching rows as record batches. Each is read when the caller asks for it.
 
-        ``timeout`` is the time from this call to the last batch, in seconds. It includes the time
-        that the caller takes between batches.
+        The parameters are those of ``to_table``. ``timeout`` is the time from this call to the last
+        batch, in seconds. It includes the time that the caller takes between batches.
         """
         stop = stop_after(timeout, f"reading {shown(self)}", memory_limit)
         if stop is not None:
@@ -433,8 +460,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             return _in_time(stop, batches)
         scan = self._scan(columns, filter, options, in_batches=True)
         if scan is None:
-            scanner = self._pyarrows(columns, options)
-            return self._completed(scanner, columns, options)
+            scanner = self._pyarrow_scanner(columns, options)
+            return self._completed_batches(scanner, columns, options)
         return or_empty_batch(scan[0], batches_of(scan[1], options.get("batch_size", _BATCH_ROWS)))
 
     @time_limited("reading")
@@ -450,7 +477,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     ) -> pa.Table:
         """Returns the first ``num_rows`` matching rows. Reading ends when there are enough.
 
-        Raises ``ValueError`` if ``num_rows`` is negative.
+        The other parameters are those of ``to_table``. Raises ``ValueError`` if ``num_rows`` is
+        negative.
         """
         if int(num_rows) < 0:
             raise ValueError(f"num_rows is 0 at least, not {num_rows}")
@@ -475,8 +503,33 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         Without a filter, only pages with one of these rows are read, and the rows of all pages
         count. If damaged pages are skipped, their rows count but are left out of the result.
 
-        Raises ``IndexError`` for an index that is negative or past the last row, and ``ValueError``
-        for one that is NULL or no integer.
+        Parameters
+        ----------
+        indices : array of int, shape (n,)
+            Numbers of rows, from 0.
+        columns : list of str or dict, optional
+            Names of columns, dotted paths of structs' fields, or Expressions by name. By default
+            all columns.
+        filter : pyarrow.dataset.Expression or str, optional
+            Rows for which this is TRUE match.
+        timeout : float, optional
+            The most seconds that the scan may take.
+        memory_limit : int or str, optional
+            The most bytes of memory, in the form that ``intarsia.set_memory_limit`` takes.
+        **options
+            pyarrow's options of scans.
+
+        Raises
+        ------
+        IndexError
+            If an index is negative or past the last row.
+        ValueError
+            If an index is NULL or no integer.
+
+        Examples
+        --------
+        >>> ia.dataset("logs.parquet").take([5, 3], columns=["trace_id"])["trace_id"].to_pylist()
+        ['t5', 't3']
         """
         numbers = row_numbers(indices)
         source = self._with_checksums(options)
@@ -520,12 +573,35 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         Reads only the filter's columns, and only where statistics and page indexes do not decide.
         If damaged pages are skipped, the rows count that a scan of these columns gives. Without a
         filter, all rows count.
+
+        Parameters
+        ----------
+        filter : pyarrow.dataset.Expression or str, optional
+            Rows for which this is TRUE match.
+        timeout : float, optional
+            The most seconds that the scan may take.
+        memory_limit : int or str, optional
+            The most bytes of memory, in the form that ``intarsia.set_memory_limit`` takes.
+        **options
+            pyarrow's options of scans.
+
+        Raises
+        ------
+        PredicateError
+            If the filter or the columns do not fit the schema.
+        QueryTimeoutError
+            After ``timeout`` seconds.
+
+        Examples
+        --------
+        >>> ia.dataset("logs.parquet").count_rows("status = 500 AND msg LIKE '%7 done'")
+        100
         """
         check_scan_options(options)
         condition = self.scan_source.filter_with(filter)
-        if condition is None and self._is_pyarrows:
-            with naming_damage(lambda: self._rest(0, [], options)):
-                return int(self._pyarrows([], options).count_rows())
+        if condition is None and self._may_use_pyarrow:
+            with naming_damage(lambda: self._scan_rest(0, [], options)):
+                return int(self._pyarrow_scanner([], options).count_rows())
         request = request_of(self.schema, [], condition)
         use_threads = options.get("use_threads", True)
         checked = self._with_checksums(options)
@@ -542,7 +618,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
     @property
     def _may_filter_by_pyarrow(self) -> bool:
-        return self.scan_source.options.reader != "pages" and self._is_pyarrows
+        return self.scan_source.options.reader != "pages" and self._may_use_pyarrow
 
     def _scanner_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the options of a scan. pyarrow calls this for each of its own scans.
@@ -584,7 +660,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         by_page = by_page or needs_page_reader(columns, self.schema)
         if in_batches and not by_page and may_miss_rows(source, columns):
             by_page = not fits_in_memory(source)
-        if not by_page and self._is_pyarrows:
+        if not by_page and self._may_use_pyarrow:
             return None
         checked = self._with_checksums(options)
         source = checked.scan_source
@@ -606,25 +682,25 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         )
         return schema, tables
 
-    def _pyarrows(self, columns: Columns, options: Mapping[str, Any]) -> pads.Scanner:
+    def _pyarrow_scanner(self, columns: Columns, options: Mapping[str, Any]) -> pads.Scanner:
         """Returns pyarrow's own scanner, without a filter."""
         return pads.FileSystemDataset.scanner(self, columns, **options)
 
-    def _completed(
+    def _completed_batches(
         self, scanner: pads.Scanner, columns: Columns, options: Mapping[str, Any]
     ) -> Iterator[pa.RecordBatch]:
         """Yields the batches of pyarrow's scanner, and by page the rows after one that fails."""
 
         def rest(given: int) -> Iterator[pa.RecordBatch] | None:
-            scan = self._rest(given, columns, options)
+            scan = self._scan_rest(given, columns, options)
             size = options.get("batch_size", _BATCH_ROWS)
             return None if scan is None else batches_of(scan[1], size)
 
         get_fragments = partial(self._get_fragments, None)
-        with naming_damage(lambda: self._rest(0, [], options)):
+        with naming_damage(lambda: self._scan_rest(0, [], options)):
             yield from completed_scan(self.scan_source, scanner, columns, get_fragments, rest)
 
-    def _rest(
+    def _scan_rest(
         self, given: int, columns: Columns, options: Mapping[str, Any]
     ) -> tuple[pa.Schema, Iterable[pa.Table]] | None:
         """Returns the rows after the first ``given``, read by page, so that errors name the place.
@@ -656,6 +732,20 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         Files in folders that cannot match are not opened. The totals of the figures leave them out.
         The plan's bytes are the candidate rows' pages in all columns of the query. A scan may read
         fewer, because it reads the filter's columns first.
+
+        Parameters
+        ----------
+        columns : list of str or dict, optional
+            Names of columns, dotted paths of structs' fields, or Expressions by name. By default
+            all columns.
+        filter : pyarrow.dataset.Expression or str, optional
+            Rows for which this is TRUE match.
+
+        Examples
+        --------
+        >>> plan = ia.dataset("logs.parquet").plan(filter="trace_id = 'absent'")
+        >>> plan.figures.rows.selected, plan.figures.rows.total
+        (0, 1000)
         """
         return plan_files(self.scan_source, planned_request(self.scan_source, columns, filter))
 
@@ -674,12 +764,28 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     ) -> Explanation:
         """Returns what a query would read, and what each index leaves out.
 
-        With ``analyze`` the query is run as well, and the explanation has what it read. Files are
-        then read one after the other, without threads, which takes longer than a scan but shows
-        where the time goes. Files are opened anew, so the figures are those of a first query.
+        Files are opened anew, so the figures are those of a first query. ``Explanation.reader``
+        says which reader an engine such as DuckDB would use.
 
-        ``maps`` is the number of files whose pages are all listed, for pictures: the first in which
-        rows are left. ``Explanation.reader`` says which reader an engine such as DuckDB would use.
+        Parameters
+        ----------
+        columns : list of str or dict, optional
+            Names of columns, dotted paths of structs' fields, or Expressions by name. By default
+            all columns.
+        filter : pyarrow.dataset.Expression or str, optional
+            Rows for which this is TRUE match.
+        analyze : bool, default False
+            Runs the query as well, and adds what it read. Files are then read one after the other,
+            without threads. That takes longer than a scan, but shows where the time goes.
+        maps : int, default 0
+            The number of files whose pages are all listed, for pictures: the first files in which
+            rows are left.
+
+        Examples
+        --------
+        >>> explanation = ia.dataset("logs.parquet").explain(filter="status = 500")
+        >>> explanation.reader
+        'engine'
         """
         return explain_query(self.scan_source, columns, filter, analyze=analyze, maps=maps)
 
@@ -704,7 +810,7 @@ def _evaluated(data: pads.Dataset) -> pads.Dataset:
     """
     if not isinstance(data, Dataset):
         return data
-    is_ours = data.scan_source.filter is not None or not data._is_pyarrows
+    is_ours = data.scan_source.filter is not None or not data._may_use_pyarrow
     is_ours = is_ours or reads_repetition(data.schema, None)
     return pads.dataset(data.to_table()) if is_ours else data
 

@@ -23,7 +23,7 @@ OpenFiles: TypeAlias = Callable[[Sequence[pads.Fragment], ScanSource], pads.File
 """Makes the ``Dataset`` of some fragments; it reads them as a source says."""
 
 
-def unread(fragment: pads.ParquetFileFragment) -> pads.ParquetFileFragment:
+def without_footer(fragment: pads.ParquetFileFragment) -> pads.ParquetFileFragment:
     """Returns the same fragment without the footer that pyarrow may have cached."""
     place = fragment.path, fragment.filesystem, fragment.partition_expression
     return fragment.format.make_fragment(*place)
@@ -37,7 +37,7 @@ def check_is_whole(fragment: pads.ParquetFileFragment) -> None:
         raise UnsupportedError(message, Where(fragment.path))
 
 
-def pyarrows(fragment: Any) -> pads.ParquetFileFragment:
+def to_pyarrow_fragment(fragment: Any) -> pads.ParquetFileFragment:
     """Returns pyarrow's own fragment for a fragment of either class."""
     return fragment.pyarrow_fragment if isinstance(fragment, PlannedFragment) else fragment
 
@@ -86,7 +86,7 @@ class PlannedFragment:
         return f"<intarsia.PlannedFragment path={self._fragment.path}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        fragment = unread(self._fragment)
+        fragment = without_footer(self._fragment)
         return _rebuild, (fragment, self._open_alone(fragment, self._source.schema))
 
     @property
@@ -114,7 +114,7 @@ class PlannedFragment:
         """Returns a data set of this file."""
         schema = schema or self._fragment.physical_schema
         if not self._is_current():
-            self._fragment = unread(self._fragment)
+            self._fragment = without_footer(self._fragment)
             self._note_version()
         return self._open_alone(self._fragment, schema)
 

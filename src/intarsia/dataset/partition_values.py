@@ -35,7 +35,7 @@ def folder_expressions(
     Raises ``pa.ArrowInvalid`` or ``ValueError`` if a folder's value does not fit its type.
     """
     parse = folders.parse
-    if not all(_is_pyarrows(field.type) for field in folders.schema):
+    if not all(_is_parsed_by_pyarrow(field.type) for field in folders.schema):
         parse = functools.partial(_parsed, folders)
     known: dict[str, pc.Expression] = {}
     for file in files:
@@ -53,7 +53,7 @@ def key_expression(name: str, value: str, kind: pa.DataType) -> pc.Expression | 
     """
     if unquote(value) == NULL_FOLDER:
         return pc.field(name).is_null()
-    if _is_pyarrows(kind):
+    if _is_parsed_by_pyarrow(kind):
         folder = f"/{quote(name, safe='')}={value}/"
         return pads.HivePartitioning(pa.schema([(name, kind)])).parse(folder)
     scalar = _scalar(value, kind)
@@ -108,7 +108,7 @@ def _values(folders: pads.Partitioning, folder: str) -> Mapping[str, str]:
     return dict(zip(folders.schema.names, folder.strip("/").split("/"), strict=False))
 
 
-def _is_pyarrows(kind: pa.DataType) -> bool:
+def _is_parsed_by_pyarrow(kind: pa.DataType) -> bool:
     """True if pyarrow parses the values of folders as this type."""
     if isinstance(kind, pa.BaseExtensionType) or pa.types.is_interval(kind):
         return False

@@ -77,9 +77,9 @@ class WatchedDataset(Dataset):
         return made
 
     @property
-    def _is_pyarrows(self) -> bool:
+    def _may_use_pyarrow(self) -> bool:
         # pyarrow would read the other fields, to drop them.
-        return not self._has_fewer_fields and super()._is_pyarrows
+        return not self._has_fewer_fields and super()._may_use_pyarrow
 
     @property
     def is_whole(self) -> bool:
