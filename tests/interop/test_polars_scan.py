@@ -445,7 +445,7 @@ def test_decimals_of_256_bits_are_such_as_polars_has(tmp_path):
     ]
     assert scan.filter(c("d").is_between(2, 2.25)).select("r").collect().rows() == [(8,), (9,)]
     filtered = ia.dataset(path).filter(pc.field("d") == quarters[7])
-    with pytest.raises(ia.UnsupportedError, match="filter asks of decimals of 256 bits"):
+    with pytest.raises(ia.UnsupportedError, match="filter uses decimals of 256 bits"):
         ia.polars.scan(filtered)
     assert ia.polars.scan(ia.dataset(path).filter("r = 7")).select("d").collect().rows() == [
         (1.75,)

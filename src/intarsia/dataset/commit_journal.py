@@ -272,7 +272,8 @@ def _counting(
     counting = [file for file in files if file.lstrip("/") not in hidden]
     if files and not counting:
         raise NoDataError(
-            f"{files[0]}: it does not count while a commit is under way, nor do others"
+            f"{files[0]}: it does not count while a commit is under way, nor does any other file: "
+            "try again after the commit"
         )
     return counting
 
@@ -315,7 +316,7 @@ def _state(filesystem: pafs.FileSystem, root: str) -> tuple[list[Journal], int]:
         present = [journal for journal in entries if journal is not None]
         if len(present) == len(entries):
             return present, success
-    raise PathError(f"{root}: commits end faster than they can be looked at")
+    raise PathError(f"{root}: commits end faster than they can be read")
 
 
 def _names(filesystem: pafs.FileSystem, root: str) -> tuple[list[str], int]:

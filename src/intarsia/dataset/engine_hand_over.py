@@ -142,7 +142,7 @@ def _checked(
 ) -> HandOver:
     reader = source.options.reader
     if reader == "pages":
-        raise RefusedError("the reader of pages was asked for")
+        raise RefusedError('the option reader="pages" was given')
     _check_source(source)
     schema = pa.schema([source.schema.field(name) for name in columns])
     request = request_of(source.schema, list(columns), filter_)
@@ -160,7 +160,7 @@ def _checked(
     paths = tuple(path for path, *_ in files)
     planned = {path: file for path, file, _ in files if path in rows}
     with_nan = () if expects_nan else _with_hidden_nan(files, in_files)
-    reason = reason if reader == "auto" else "an engine's reader was asked for"
+    reason = reason if reader == "auto" else 'the option reader="engine" was given'
     return HandOver(paths, schema, rows, planned, folder_keys, with_nan, reason)
 
 

@@ -120,7 +120,7 @@ def _raise_of_first(files: Sequence[str], schemas: Sequence[pa.Schema]) -> None:
         problem = f"its columns do not go with those of the files before it: {error}"
         if twice is not None:
             raise UnsupportedError(f"two columns are called {twice!r}", Where(files[at])) from error
-        hint = "a schema that is stated says what they are to be read as"
+        hint = "give a schema that says the types to read them as"
         raise UnsupportedError(f"{problem}; {hint}", Where(files[at])) from error
 
 

@@ -207,8 +207,8 @@ def _opened(source: Dataset | PathLike | Sequence[PathLike], options: Mapping[st
         data = source
     known = as_in_polars(data.schema)
     if filters_by_other_types(data, known):
-        problem = "the data set's filter asks of decimals of 256 bits, which Polars has not"
-        raise UnsupportedError(f"{problem}: filter the LazyFrame")
+        problem = "the data set's filter uses decimals of 256 bits, which Polars lacks"
+        raise UnsupportedError(f"{problem}: filter the LazyFrame instead")
     return Dataset.wrap(data, known)
 
 
