@@ -308,7 +308,7 @@ def test_data_sets_that_only_our_reader_understands(tmp_path: Path) -> None:
         "twice": (ia.dataset([tmp_path / "a.parquet"] * 2), ["i"]),
         "filter of its own": (lacking.filter("i > 0"), ["i"]),
         "checked": (ia.dataset(tmp_path / "a.parquet", on_corrupt="raise"), ["i"]),
-        "asked for": (ia.dataset(tmp_path / "a.parquet", reader="pages"), ["i"]),
+        "was given": (ia.dataset(tmp_path / "a.parquet", reader="pages"), ["i"]),
     }
     for message, (data, columns) in cases.items():
         why = hand_over(data.scan_source, columns)

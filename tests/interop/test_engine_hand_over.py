@@ -349,7 +349,7 @@ UNUSUAL = "stored in an unusual way"
 ODD_VALUE = "may read the value otherwise"
 HIDDEN_NAN = "may leave out NaN"
 REFUSED: dict[str, tuple[Callable[[Path], Path], dict[str, Any], str]] = {
-    "pages are asked for": (ORDINARY, {"reader": "pages"}, "reader of pages"),
+    "pages are asked for": (ORDINARY, {"reader": "pages"}, 'reader="pages"'),
     "checksums": (ORDINARY, {"page_checksum_verification": True}, "pages are to be checked"),
     "page limit": (ORDINARY, {"page_size_limit": 10**9}, "pages are to be checked"),
     "corrupt": (ORDINARY, {"on_corrupt": "raise"}, "pages are to be checked"),

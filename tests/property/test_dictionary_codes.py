@@ -61,9 +61,7 @@ def filters(draw):
 
 def written(path, columns, writer, large):
     kind = pa.large_string() if large else pa.string()
-    table = pa.table(
-        {"t": pa.array(columns[0], kind), "u": pa.array(columns[1], kind)}
-    )
+    table = pa.table({"t": pa.array(columns[0], kind), "u": pa.array(columns[1], kind)})
     inner = pa.StructArray.from_arrays([*table["u"].chunks], ["u"])
     outer = pa.StructArray.from_arrays(
         [*table["t"].chunks, inner],

@@ -224,9 +224,7 @@ def test_a_late_look_at_an_old_batch_does_not_have_the_next_one_written_again(tm
     publish_batch(place, "query-0", ["0.parquet"], [], batch)
     for number in (1, 1):  # as where Spark died before it noted that the first was done
         put(tmp_path / f"_temporary-query-{number}", {f"{number}.parquet": number})
-        publish_batch(
-            place, f"query-{number}", ["1.parquet"], [], StreamBatch(query, number)
-        )
+        publish_batch(place, f"query-{number}", ["1.parquet"], [], StreamBatch(query, number))
         (tmp_path / late.name).write_text(late.encode())  # another writer has read it before
         settle(place)
     assert values(tmp_path) == [0, 1]
