@@ -520,7 +520,7 @@ def test_a_file_that_cannot_be_read_is_left_out(lake):
 def test_files_changed_just_now_are_waited_for(lake, monkeypatch):
     late = time.time_ns() + 3_600_000_000_000
     os.utime(lake / "part=0" / "000.parquet", ns=(late, late))
-    monkeypatch.setattr(build_module, "_FINE_TICK", 1_000_000)
+    monkeypatch.setattr(build_module, "_FINE_TICK_NS", 1_000_000)
     report = ia.build_catalog(lake)
     assert (report.files, report.skipped) == (FILES - 1, 1)
     assert ia.dataset(lake).count_rows(filter=pc.field("id") == some_id(0)) == 1

@@ -44,7 +44,7 @@ def lake(tmp_path):
 @pytest.fixture
 def kept(monkeypatch):
     made = KeptCatalogs()
-    monkeypatch.setattr(catalog, "_KEPT", made)
+    monkeypatch.setattr(catalog, "_CATALOG_CACHE", made)
     return made
 
 
@@ -101,7 +101,7 @@ def test_a_table_that_was_damaged_since_is_noticed(lake, kept):
     data = bytearray(path.read_bytes())
     data[-segment.files.meta_length // 2] ^= 1
     path.write_bytes(data)
-    with pytest.warns(ia.IntarsiaWarning, match="its catalog is ignored"):
+    with pytest.warns(ia.IntarsiaWarning, match="the catalog is ignored"):
         assert rows_with(lake, 3) == [3 * ROWS + 7]
 
 
@@ -119,11 +119,11 @@ def test_so_much_is_kept_and_no_more(tmp_path, lake, monkeypatch):
     small, large = sorted(sizes.values())
     for limit, count in ((small - 1, 0), (small, 1), (large, 1), (small + large, 2)):
         made = KeptCatalogs(limit)
-        monkeypatch.setattr(catalog, "_KEPT", made)
+        monkeypatch.setattr(catalog, "_CATALOG_CACHE", made)
         for _ in range(2):
             assert rows_with(lake, 3) == [3 * ROWS + 7]
             assert rows_with(tmp_path / "other", 1) == [ROWS + 7]
-        assert len(made._kept) == count
+        assert len(made._catalogs) == count
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="it counts handles by /proc")

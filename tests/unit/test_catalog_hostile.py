@@ -142,7 +142,7 @@ def test_paths_that_leave_the_data_set_are_ignored(lake, tmp_path, prefix, monke
         return original(filesystem, path)
 
     monkeypatch.setattr(storage, "open_handle", logged)
-    with pytest.warns(ia.IntarsiaWarning, match="not below the data set's folder"):
+    with pytest.warns(ia.IntarsiaWarning, match="outside the data set's folder"):
         assert ia.dataset(folder).count_rows(filter=CONDITIONS[0]) == 1
     assert all(os.path.commonpath([path, folder]) == str(folder) for path in asked)
 

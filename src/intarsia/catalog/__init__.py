@@ -1,5 +1,5 @@
-"""The catalog of a data set: its files' identities, bounds, footers and keys, as bytes and objects.
+"""The catalog of a data set: identities, bounds, footers and index keys of all its files.
 
-Pure: what is written is given as values, what is read comes from a ``Source``. ``data`` asks it,
-``write`` and ``spark`` make it.
+May import ``scan`` and the packages below it. ``dataset`` and ``verify`` read catalogs, ``spark``
+also builds them. Start with ``manifest`` (what a catalog consists of), then ``catalog``.
 """

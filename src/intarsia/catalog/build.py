@@ -1,8 +1,8 @@
-"""Building, refreshing and dropping the catalog of a data set.
+"""Builds, refreshes and drops the catalog of a data set.
 
-Tables are written first, under names of their own, and the pointer last, which is when the new
-generation is there for readers. A refresh reads the files that are new or were changed, and adds a
-segment about them; segments that are many, or about many files that are gone, are made one.
+A build writes new tables first and the pointer last. Readers see the new generation once the
+pointer is replaced. A refresh reads only new and changed files and adds a segment for them. Many
+segments, or segments with many deleted files, are merged into one.
 """
 
 from __future__ import annotations
@@ -48,113 +48,122 @@ from intarsia.scan.parquet_file import open_file, open_source
 from intarsia.tables.data_files import TableFormatOption, data_files
 from intarsia.threads import in_order, may_divide, waited_for
 
-_FINE_TICK, _COARSE_TICK = 50_000_000, 2_000_000_000
-"""Nanoseconds that a file has to be left alone before its time of change tells it from the next."""
-_LOOKS = 4
-_MOST_SEGMENTS = 8
-_ORPHANED_AFTER = 24 * 3600 * 1_000_000_000
+_FINE_TICK_NS, _COARSE_TICK_NS = 50_000_000, 2_000_000_000
+"""A file is settled this long after its last change. Two changes within one tick of the file
+system's clock have the same time. The coarse tick is for clocks of whole seconds.
+"""
+_MAX_LISTINGS = 4
+"""Listings that wait for files to settle. Files that change still are skipped after that."""
+_MAX_SEGMENTS = 8
+"""With this many segments they are merged, because a query opens all of them."""
+_ORPHAN_AGE_NS = 24 * 3600 * 1_000_000_000
+"""Unused files older than this cannot belong to a build that is running."""
 
 
 @shown_redacted
 @dataclass(frozen=True, slots=True)
 class CatalogReport:
-    """What a catalog holds now, and what making it took.
-
-    ``files`` are known to it, of which ``read`` were read just now; ``gone`` were known before and
-    are not there any more, or were changed. ``skipped`` could not be read, or are being written:
-    queries ask these themselves. ``keys`` are entries, ``bytes`` those of all of its files.
-    """
+    """The result of building a catalog."""
 
     path: str
+    """The data set's folder."""
     files: int
+    """Files in the catalog."""
     read: int
+    """Files of these that this build read."""
     gone: int
+    """Files that the catalog had before and that were deleted or changed since."""
     skipped: int
+    """Files that cannot be read or are being written. Queries open these themselves."""
     segments: int
+    """Segments of the catalog."""
     keys: int
+    """Index entries in the catalog."""
     bytes: int
+    """Size of all files of the catalog."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Known:
-    """A data set as listed now, and what its catalog so far still holds of it."""
+    """A new listing of a data set, and the facts in its old catalog that are still true."""
 
     files: dict[str, Identity]
-    """Data files by their paths below the folder, in the order of the data set."""
-    young: int
-    """How many of all are too young to tell them from what they may become."""
+    """Settled data files by path relative to the folder, in the order of the data set."""
+    num_unsettled: int
+    """Number of data files that changed too recently to have a reliable identity."""
     old: Pointer | None
+    """The pointer of the old catalog; None if there is none."""
     alive: list[tuple[SegmentReader, np.ndarray[Any, Any]]]
-    """Segments, and the numbers of the files in them that are as they were."""
+    """Old segments, and the numbers of the files in them that are unchanged."""
     version: Version
-    """The version of the file that holds the pointer ``old``."""
+    """The version of the file with the pointer ``old``."""
 
     @property
     def new(self) -> list[str]:
-        """The files to be read."""
-        held = {r.listed.paths[n] for r, numbers in self.alive for n in numbers.tolist()}
-        return [path for path in self.files if path not in held]
+        """The files that a build has to read."""
+        known_paths = {r.listed.paths[n] for r, numbers in self.alive for n in numbers.tolist()}
+        return [path for path in self.files if path not in known_paths]
 
     @property
-    def kept(self) -> list[Segment]:
-        """The segments that go on to serve as they are."""
+    def reusable_segments(self) -> list[Segment]:
+        """The old segments with at least one unchanged file."""
         return [reader.segment for reader, numbers in self.alive if len(numbers)]
 
     @property
-    def gone(self) -> int:
-        """Files that were known and are not there as they were."""
+    def num_outdated(self) -> int:
+        """Number of files in the old catalog that were deleted or changed."""
         return sum(reader.num_files - len(numbers) for reader, numbers in self.alive)
 
     @property
     def is_worn(self) -> bool:
-        """Are there so many segments, or so many files gone, that one new segment pays?"""
-        held = sum(len(numbers) for _, numbers in self.alive)
-        return len(self.alive) >= _MOST_SEGMENTS or self.gone * 3 > held > 0
+        """True if merging pays, because segments or outdated files are many."""
+        num_known = sum(len(numbers) for _, numbers in self.alive)
+        return len(self.alive) >= _MAX_SEGMENTS or self.num_outdated * 3 > num_known > 0
 
 
 def look(target: Target, *, refresh: bool, table_format: TableFormatOption = "ignore") -> Known:
-    """List the data set, and with ``refresh`` read what its catalog knows already."""
+    """Lists the data set. With ``refresh``, also reads its old catalog."""
     files, young = _settled(target, table_format)
     old, version, alive = None, None, []
     with contextlib.suppress(IntarsiaError, OSError):
         old, version = versioned_pointer(target.filesystem, target.root)
     if old is not None and refresh:
-        taken: set[str] = set()
+        seen_paths: set[str] = set()
         readers = open_segments(target.filesystem, target.root, old, DEFAULTS)
         with contextlib.suppress(IntarsiaError, OSError):
             for reader in reversed(readers):
-                alive.append((reader, _alive(reader, files, taken)))
+                alive.append((reader, _unchanged_numbers(reader, files, seen_paths)))
     return Known(files, young, old, alive[::-1], version)
 
 
-def _alive(
-    reader: SegmentReader, files: dict[str, Identity], taken: set[str]
+def _unchanged_numbers(
+    reader: SegmentReader, files: dict[str, Identity], seen_paths: set[str]
 ) -> np.ndarray[Any, Any]:
-    listed, found = reader.listed, []
-    known = zip(listed.paths, listed.sizes.tolist(), listed.mtimes.tolist(), strict=True)
-    for number, (path, size, mtime) in enumerate(known):
-        if files.get(path) == (size, mtime) and path not in taken:
-            taken.add(path)
-            found.append(number)
-    return np.array(found, dtype=np.int64)
+    listed, numbers = reader.listed, []
+    identities = zip(listed.paths, listed.sizes.tolist(), listed.mtimes.tolist(), strict=True)
+    for number, (path, size, mtime) in enumerate(identities):
+        if files.get(path) == (size, mtime) and path not in seen_paths:
+            seen_paths.add(path)
+            numbers.append(number)
+    return np.array(numbers, dtype=np.int64)
 
 
 def _settled(target: Target, table_format: TableFormatOption) -> tuple[dict[str, Identity], int]:
-    """Data files, and how many more there are that were changed a moment ago.
+    """Lists the settled data files, and the number of files that changed a moment ago.
 
-    A change within one tick of the clock that stamps files would not show.
+    A second change within one tick of the file system's clock would not show in the identity.
     """
     base = f"{target.root}/"
-    for left in reversed(range(_LOOKS)):
-        seen: dict[str, pafs.FileInfo] = {}
-        _, listed = data_files(target.root, target.filesystem, table_format, seen)
-        known, changed = list_folder(target.filesystem, target.root, seen.values())
+    for listings_left in reversed(range(_MAX_LISTINGS)):
+        infos: dict[str, pafs.FileInfo] = {}
+        _, listed = data_files(target.root, target.filesystem, table_format, infos)
+        known, changed = list_folder(target.filesystem, target.root, infos.values())
         paths = [path.removeprefix(base) for path in listed if path.removeprefix(base) in known]
         times = [changed[path] for path in paths]
-        tick = _FINE_TICK if any(t % 1_000_000_000 for t in times) else _COARSE_TICK
+        tick = _FINE_TICK_NS if any(t % 1_000_000_000 for t in times) else _COARSE_TICK_NS
         latest = time.time_ns() - tick
         wait = max(times, default=0) - latest
-        if wait <= 0 or not left:
+        if wait <= 0 or not listings_left:
             break
         deadline.pause(min(wait, tick) / 1e9)
     settled = [path for path, when in zip(paths, times, strict=True) if when <= latest]
@@ -164,7 +173,7 @@ def _settled(target: Target, table_format: TableFormatOption) -> tuple[dict[str,
 def facts_at(
     target: Target, path: str, identity: Identity, places: Sidecars, *, with_keys: bool = True
 ) -> Facts | None:
-    """What a catalog keeps of one file; None where it cannot be read, or changes."""
+    """Reads the facts of one file. Returns None if it cannot be read or was changed."""
     source = FileSource(target.filesystem, f"{target.root}/{path}")
     size, mtime = identity
     if mtime is None:
@@ -189,67 +198,95 @@ def build_catalog(
     table_format: TableFormatOption = "auto",
     timeout: float | None = None,
 ) -> CatalogReport:
-    """Build the catalog of the data set in the folder ``path``, or bring it up to date.
+    """Builds or refreshes the catalog of the data set in a folder.
 
-    A catalog holds what planning needs of many files in a few: their footers, bounds of columns,
-    and the keys of all ``Lookup``, ``Elements`` and similar indexes in one sorted table each. A
-    query then opens the files only that hold what it looks for. It lies in ``_intarsia/``, and may
-    be deleted at any time: no answer depends on it. Files that are new or were changed since are
-    asked themselves; with ``refresh`` only these are read, and what is known of the others is kept.
-    ``table_format`` is as for ``intarsia.dataset``.
+    A catalog holds the footers and column bounds of all files. It also holds the keys of all
+    ``Lookup``, ``Elements`` and similar indexes, in one sorted table each. A query then opens only
+    the files that might match. The catalog is in ``_intarsia/`` and may be deleted at any time,
+    because no answer depends on it. Queries open files that are new or changed since the build.
 
-    Raises ``PathError`` where there is no folder with data files, or it cannot be written to, and
-    ``QueryTimeoutError`` after ``timeout`` seconds: then the catalog that was there stays.
+    Parameters
+    ----------
+    path : str or path
+        The folder or URI of the data set.
+    refresh : bool, default False
+        Reads only new and changed files, and keeps the facts of the others.
+    filesystem : pyarrow or fsspec file system, optional
+        The file system of ``path``. By default it follows from ``path``.
+    table_format : str, default "auto"
+        As for ``intarsia.dataset``.
+    timeout : float, optional
+        Seconds after which the build stops.
+
+    Returns
+    -------
+    CatalogReport
+        The content of the catalog, and how many files were read and skipped.
+
+    Raises
+    ------
+    PathError
+        If ``path`` is no folder with data files, or cannot be written to.
+    QueryTimeoutError
+        After ``timeout`` seconds. The old catalog stays.
+
+    Examples
+    --------
+    >>> report = ia.build_catalog("lake")
+    >>> report.files, report.read
+    (2, 2)
+    >>> ia.build_catalog("lake", refresh=True).read
+    0
     """
     target = Target.of(path, filesystem)
     known = look(target, refresh=refresh, table_format=table_format)
     with generation_of(target) as generation, quiet(), Workspace() as work:
         writer = SegmentWriter(target.put_table, generation, work)
-        kept, read = known.kept, 0
+        kept_segments, num_read = known.reusable_segments, 0
         if known.is_worn:
             try:
                 for reader, numbers in known.alive:
                     writer.absorb(reader, numbers)
-                kept = []
+                kept_segments = []
             except (IntarsiaError, OSError):
                 return build_catalog(path, filesystem=filesystem, table_format=table_format)
         unread = []
-        each = each_fact(target, known.new, known.files)
-        for path_below, facts in zip(known.new, each, strict=True):
+        each_facts = each_fact(target, known.new, known.files)
+        for path_below, facts in zip(known.new, each_facts, strict=True):
             deadline.check()
             if facts is None:
                 unread.append(path_below)
             else:
                 writer.add(facts)
-                read += 1
-        added = [writer.finish()] if read or not kept else []
-        report = published(target, known, generation, [*kept, *added], read)
+                num_read += 1
+        added = [writer.finish()] if num_read or not kept_segments else []
+        report = published(target, known, generation, [*kept_segments, *added], num_read)
     if report is None:
         return build_catalog(
             path, refresh=refresh, filesystem=filesystem, table_format=table_format
         )
     if unread:
-        _warn_of(target, unread, len(known.files))
+        _warn_of_unread(target, unread, len(known.files))
     return report
 
 
-def _warn_of(target: Target, unread: Sequence[str], num_files: int) -> None:
-    """Say of which files a catalog was built that are not in it, and of the first why."""
+def _warn_of_unread(target: Target, unread: Sequence[str], num_files: int) -> None:
+    """Warns that files are not in the catalog, with the reason for the first one."""
     first = f"{target.root}/{unread[0]}"
     try:
         open_file(first, target.filesystem)
-        why = f"{first} is being written"
+        reason = f"{first} is being written"
     except (IntarsiaError, OSError) as error:
-        why = str(error)
+        reason = str(error)
     verb = "is" if len(unread) == 1 else "are"
-    warn(f"{len(unread):,} of {num_files:,} files {verb} not in the catalog: {why}")
+    warn(f"{len(unread):,} of {num_files:,} files {verb} not in the catalog: {reason}")
 
 
 @contextlib.contextmanager
 def generation_of(target: Target) -> Iterator[str]:
-    """The name of a new generation, whose tables are removed again where it comes to nothing.
+    """Yields the name of a new generation, and removes its tables if the build fails.
 
-    Where it cannot be told whether it did, they stay: later builds remove what nobody points to.
+    The tables stay if the pointer cannot be read. A later build removes unused tables.
     """
     generation = secrets.token_hex(8)
     try:
@@ -268,7 +305,7 @@ def each_fact(
     *,
     with_keys: bool = True,
 ) -> Iterator[Facts | None]:
-    """Facts of files, in their order, read in threads."""
+    """Reads the facts of files in threads, and yields them in order."""
     places = Sidecars(target.filesystem)
     tasks: Iterator[Callable[[], Facts | None]] = (
         partial(facts_at, target, path, files[path], places, with_keys=with_keys) for path in paths
@@ -281,66 +318,76 @@ def each_fact(
 def publish(
     target: Target, known: Known, generation: str, segments: Sequence[Segment], read: int
 ) -> CatalogReport:
-    """Put a pointer to ``segments`` in the place of the one there is, and tidy up.
+    """Replaces the pointer by one to ``segments``, and removes unused tables.
 
-    A pointer to segments that are kept replaces the one that they were read by and no other: a
-    build at the same time may have retired them. Raises ``PathError``.
+    A new pointer that uses tables of the old generation replaces only that generation's pointer.
+    A concurrent build may have retired those tables. Raises ``PathError``.
     """
     old = known.old
     pointer = Pointer(generation, tuple(segments))
     in_use, tables = set(pointer.names), target.tables()
     former_names = set() if old is None else set(old.names)
-    former = former_names - in_use
+    unused_now = former_names - in_use
     now = time.time_ns()
     orphans, unfinished = (
-        {name for name, info in files.items() if now - (info.mtime_ns or now) > _ORPHANED_AFTER}
+        {name for name, info in files.items() if now - (info.mtime_ns or now) > _ORPHAN_AGE_NS}
         for files in (tables, target.unfinished())
     )
-    retired = tuple(sorted((former | orphans) & tables.keys() - in_use))
+    retired = tuple(sorted((unused_now | orphans) & tables.keys() - in_use))
     first = _first(target, pointer, known.files)
     pointer = Pointer(generation, tuple(segments), retired, first)
     data = encode_pointer(pointer)
     if len(data) > MAX_CATALOG_POINTER_BYTES:
-        most = MAX_CATALOG_POINTER_BYTES
-        message = f"its pointer would take {len(data):,} bytes; {most:,} are the most"
-        raise PathError(f"{target.root}: no catalog of so much: {message}")
+        limit = MAX_CATALOG_POINTER_BYTES
+        message = f"its pointer would take {len(data):,} bytes; {limit:,} are the most"
+        raise PathError(f"{target.root}: the catalog is too large: {message}")
     since = known.version if in_use & former_names else None
     target.put(pointer_path("").rpartition("/")[2], data, since)
-    if old is not None:  # nobody has read by these since the pointer before
-        target.remove(set(old.retired) - in_use - former)
+    if old is not None:  # no reader has used these since the generation before the last
+        target.remove(set(old.retired) - in_use - unused_now)
     target.remove(unfinished)
     with contextlib.suppress(OSError):
         target.remove_of(generation, in_use)
     num_files = sum(len(numbers) for _, numbers in known.alive) + read
     listed = sum(t.size for segment in segments for t in segment.tables)
     keys = sum(p.table.rows for s in segments for index in s.keys for p in index.parts)
-    skipped = len(known.new) - read + known.young
+    skipped = len(known.new) - read + known.num_unsettled
     return CatalogReport(
-        target.root, num_files, read, known.gone, skipped, len(segments), keys, listed + len(data)
+        target.root,
+        num_files,
+        read,
+        known.num_outdated,
+        skipped,
+        len(segments),
+        keys,
+        listed + len(data),
     )
 
 
 def published(
     target: Target, known: Known, generation: str, segments: Sequence[Segment], read: int
 ) -> CatalogReport | None:
-    """As ``publish``; None where another build has removed segments that were to be kept, or has
-    published.
+    """Publishes as ``publish`` does; returns None if a concurrent build was faster.
+
+    That is if another build has removed tables that ``segments`` use, or has replaced the pointer.
     """
     try:
         return publish(target, known, generation, segments, read)
     except PathError:
         with contextlib.suppress(OSError):
             tables = target.tables()
-            now = version_of(pointer_path(target.root), target.filesystem)
-            kept = {table.name for segment in known.kept for table in segment.tables}
-            if kept - tables.keys() or (kept and now != known.version):
+            version_now = version_of(pointer_path(target.root), target.filesystem)
+            needed_tables = {
+                table.name for segment in known.reusable_segments for table in segment.tables
+            }
+            if needed_tables - tables.keys() or (needed_tables and version_now != known.version):
                 target.remove_of(generation)
                 return None
         raise
 
 
 def _first(target: Target, pointer: Pointer, files: dict[str, Identity]) -> First | None:
-    """The first file of the data set, if it is known."""
+    """Returns the data set's first file; None if the catalog does not have its end."""
     path = next(iter(files), None)
     readers = open_segments(target.filesystem, target.root, pointer, DEFAULTS)
     for reader in reversed(readers):
@@ -357,23 +404,42 @@ def _first(target: Target, pointer: Pointer, files: dict[str, Identity]) -> Firs
 @public
 @telling_storage
 def drop_catalog(path: PathLike, *, filesystem: Any = None) -> int:
-    """Remove the catalog of the data set in the folder ``path``.
+    """Removes the catalog of the data set in a folder. Sidecars stay.
 
-    Returns how many files of its own were removed; 0 where there was none. Sidecars stay. Raises
-    ``PathError`` where there is no folder, or the pointer cannot be removed.
+    Parameters
+    ----------
+    path : str or path
+        The folder or URI of the data set.
+    filesystem : pyarrow or fsspec file system, optional
+        The file system of ``path``. By default it follows from ``path``.
+
+    Returns
+    -------
+    int
+        The number of files removed; 0 if there was no catalog.
+
+    Raises
+    ------
+    PathError
+        If ``path`` is no folder, or the catalog's pointer cannot be removed.
+
+    Examples
+    --------
+    >>> ia.drop_catalog("lake")
+    0
     """
     target = Target.of(path, filesystem)
-    at, removed = pointer_path(target.root), 0
-    check_may_write(target.filesystem, at)
+    pointer, removed = pointer_path(target.root), 0
+    check_may_write(target.filesystem, pointer)
     try:
-        if infos_of(target.filesystem, at).type == pafs.FileType.File:
-            remove_file(at, target.filesystem)
+        if infos_of(target.filesystem, pointer).type == pafs.FileType.File:
+            remove_file(pointer, target.filesystem)
             removed = 1
     except OSError as error:
-        raise PathError(f"{at}: cannot be removed: {error}") from error
+        raise PathError(f"{pointer}: cannot be removed: {error}") from error
     names = [*target.tables(), *target.unfinished()]
     target.remove(names)
     if isinstance(target.filesystem, pafs.LocalFileSystem):
-        with contextlib.suppress(OSError):  # sidecars are in it
+        with contextlib.suppress(OSError):  # fails if sidecars are in it
             os.rmdir(target.folder)
     return removed + len(names)

@@ -1,8 +1,8 @@
-"""Opened catalogs of local folders, kept for later queries in this process.
+"""A cache of opened catalogs of local folders, for later queries in this process.
 
-A query that opens its data set anew, as each of Spark's does, would read and decode the same few
-tables each time. They are used again as long as a listing shows the very files that they were read
-from: names of tables are random, and none is ever written to.
+A query that opens its data set anew, as Spark's queries do, would decode the same tables each
+time. Cached tables are used while a listing shows the same files of the catalog. This is safe
+because names of tables are random and a table is never changed.
 """
 
 from __future__ import annotations
@@ -16,67 +16,70 @@ from intarsia.file.read_options import ReadOptions
 from intarsia.process_state import ForkLock, SharedState
 
 Files = Mapping[str, tuple[int, int | None]]
-"""A catalog's files by name: length in bytes, and time of change in nanoseconds."""
+"""A catalog's files by name: size in bytes, and time of change in nanoseconds."""
 
 _Key = tuple[str, ReadOptions]
-MOST_BYTES = 8 * 1024 * 1024
-"""Of the tables that are kept, all catalogs together, as they are stored."""
+MAX_BYTES = 8 * 1024 * 1024
+"""Stored bytes of the cached tables of all catalogs together, so that memory stays bounded."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Kept:
+class _CachedCatalog:
     files: Files
     segments: Sequence[SegmentReader]
     num_bytes: int
 
 
 class KeptCatalogs(SharedState):
-    """The catalogs last used whose tables take no more than ``most_bytes``.
+    """Cache of the catalogs used last; their tables take at most ``most_bytes`` together.
 
-    Only the very last one keeps its handles open.
+    Only the catalog used last keeps its file handles open.
     """
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        self._most_bytes = most_bytes
-        self._kept: OrderedDict[_Key, _Kept] = OrderedDict()
+    def __init__(self, most_bytes: int = MAX_BYTES) -> None:
+        self._max_bytes = most_bytes
+        self._catalogs: OrderedDict[_Key, _CachedCatalog] = OrderedDict()
         self._lock = ForkLock()
         super().__init__()
 
     def clear(self) -> None:
         with self._lock:
-            self._kept.clear()
+            self._catalogs.clear()
 
     def find(self, root: str, options: ReadOptions, files: Files) -> Sequence[SegmentReader] | None:
-        """The segments of the catalog below ``root``, if its files are still ``files``."""
+        """Returns the cached segments of the catalog in ``root``.
+
+        Returns None if none are cached, or if ``files`` differ from those they were read from.
+        """
         with self._lock:
-            found = self._kept.get((root, options))
-            if found is None or found.files != files:
+            catalog = self._catalogs.get((root, options))
+            if catalog is None or catalog.files != files:
                 return None
             self._use((root, options))
-            return found.segments
+            return catalog.segments
 
     def keep(
         self, root: str, options: ReadOptions, files: Files, segments: Sequence[SegmentReader]
     ) -> None:
-        """Keep the segments of the catalog that ``files`` are, unless they are too large."""
+        """Caches the segments of the catalog in ``root``, unless they are too large."""
         num_bytes = sum(segment.kept_bytes for segment in segments)
         with self._lock:
-            self._kept.pop((root, options), None)
-            if num_bytes > self._most_bytes:
+            self._catalogs.pop((root, options), None)
+            if num_bytes > self._max_bytes:
                 return
-            self._kept[root, options] = _Kept(dict(files), segments, num_bytes)
+            self._catalogs[root, options] = _CachedCatalog(dict(files), segments, num_bytes)
             self._use((root, options))
-            while sum(kept.num_bytes for kept in self._kept.values()) > self._most_bytes:
-                self._kept.popitem(last=False)
+            while sum(catalog.num_bytes for catalog in self._catalogs.values()) > self._max_bytes:
+                self._catalogs.popitem(last=False)
 
     def _use(self, key: _Key) -> None:
-        self._kept.move_to_end(key)
-        for other, kept in self._kept.items():
-            for segment in kept.segments if other != key else ():
+        self._catalogs.move_to_end(key)
+        for other, catalog in self._catalogs.items():
+            for segment in catalog.segments if other != key else ():
                 segment.rest()
 
     def forget(self, root: str) -> None:
-        """Keep nothing of the catalog below ``root``."""
+        """Removes the catalog in ``root`` from the cache."""
         with self._lock:
-            for key in [key for key in self._kept if key[0] == root]:
-                del self._kept[key]
+            for key in [key for key in self._catalogs if key[0] == root]:
+                del self._catalogs[key]

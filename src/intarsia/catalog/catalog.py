@@ -1,8 +1,8 @@
-"""The catalog of a data set, asked before any of its files is opened.
+"""Prunes the files of a data set by its catalog, before any of them is opened.
 
-What it says of a file counts where the listing of the data set shows the file with the very length
-and time of change that the catalog knows; every other file is asked itself. Nothing is opened that
-the listing does not show. A catalog that is damaged is ignored with a warning.
+The catalog's facts of a file are used only if the listing shows the same size and time of change.
+All other files are candidates and are read themselves. Only files in the listing are opened. A
+damaged catalog is ignored with a warning.
 """
 
 from __future__ import annotations
@@ -38,59 +38,65 @@ from intarsia.scan.request import Request
 
 F = TypeVar("F", bound=tuple[str, Constants])
 Identity = tuple[int, int | None]
-"""What a listing knows a file by: its length in bytes, and its time of change in nanoseconds or,
-where an entity tag is listed instead, a hash of that."""
-_ATTEMPTS = 3
-_NEW_SECONDS = 1.0
-"""Of a listing of far storage, which takes a while itself."""
-_KEPT = KeptCatalogs()
-_TIME = "time "
+"""Identity of a file in a listing: its size in bytes, and its time of change in nanoseconds.
+
+Storage that lists entity tags has a hash of the tag instead of the time.
+"""
+_MAX_ATTEMPTS = 3
+"""Attempts to read a catalog that other processes replace meanwhile."""
+_REMOTE_LISTING_SECONDS = 1.0
+"""A listing of remote storage is reused for this long, because listing again takes as long."""
+_CATALOG_CACHE = KeptCatalogs()
+_TIME_PREFIX = "time "
+"""Stamps that are times in milliseconds begin with this."""
 
 
 def pointer_path(root: str) -> str:
-    """Where the pointer of the catalog of the data set in the folder ``root`` is."""
+    """Returns the path of the catalog's pointer for the data set in the folder ``root``."""
     return f"{root}/{SIDECAR_FOLDER}/{POINTER}"
 
 
 def list_folder(
     filesystem: pafs.FileSystem, root: str, infos: Iterable[pafs.FileInfo] | None = None
 ) -> tuple[dict[str, Identity], dict[str, int]]:
-    """All files below a folder, by their paths below it: what they are known by, and when changed.
+    """Lists all files below a folder: their identities, and their times of change.
 
-    ``infos`` is a listing that there is already. Times are in nanoseconds, 0 where none is told.
-    Raises ``OSError`` where the folder cannot be listed.
+    Both are by path relative to the folder. Times are in nanoseconds, 0 if unknown. ``infos`` is
+    a listing that the caller has already. Raises ``OSError`` if the folder cannot be listed.
     """
     base = f"{root}/"
     stamps = stamps_below(filesystem, root)
     if stamps is not None:
-        marks = {path.removeprefix(base): (size, _mark(s)) for path, (size, s) in stamps.items()}
+        stamped = {
+            path.removeprefix(base): (size, _identity_hash(s)) for path, (size, s) in stamps.items()
+        }
         times = {path.removeprefix(base): _time_in(s) for path, (_, s) in stamps.items()}
-        return marks, times
+        return stamped, times
     if infos is None:
         infos = infos_under(filesystem, root)
     files = [info for info in infos if info.is_file]
-    found = {info.path.removeprefix(base): (info.size, info.mtime_ns) for info in files}
-    return found, {path: changed or 0 for path, (_, changed) in found.items()}
+    identities = {info.path.removeprefix(base): (info.size, info.mtime_ns) for info in files}
+    return identities, {path: changed or 0 for path, (_, changed) in identities.items()}
 
 
-def _mark(stamp: Stamp) -> int | None:
+def _identity_hash(stamp: Stamp) -> int | None:
     if stamp is None:
         return None
     return int.from_bytes(hashlib.blake2b(stamp.encode(), digest_size=7).digest())
 
 
 def _time_in(stamp: Stamp) -> int:
-    is_time = stamp is not None and stamp.startswith(_TIME)
-    return int(stamp.removeprefix(_TIME)) * 1_000_000 if is_time and stamp else 0
+    is_time = stamp is not None and stamp.startswith(_TIME_PREFIX)
+    return int(stamp.removeprefix(_TIME_PREFIX)) * 1_000_000 if is_time and stamp else 0
 
 
 def read_pointer(filesystem: pafs.FileSystem, root: str) -> Pointer:
-    """The pointer as it is now. Raises ``PathError`` where there is none, ``FormatError``."""
+    """Reads the pointer. Raises ``PathError`` if it is missing, ``FormatError`` if damaged."""
     return versioned_pointer(filesystem, root)[0]
 
 
 def versioned_pointer(filesystem: pafs.FileSystem, root: str) -> tuple[Pointer, Version]:
-    """As ``read_pointer``, with the version of its file."""
+    """Reads the pointer and the version of its file. Raises the errors of ``read_pointer``."""
     source = FileSource(filesystem, pointer_path(root))
     try:
         version = source.version
@@ -103,13 +109,13 @@ def versioned_pointer(filesystem: pafs.FileSystem, root: str) -> tuple[Pointer, 
 def open_segments(
     filesystem: pafs.FileSystem, root: str, pointer: Pointer, options: ReadOptions
 ) -> list[SegmentReader]:
-    """The segments of a catalog, of which nothing is read yet."""
+    """Returns readers of a catalog's segments. Nothing is read yet."""
     source_of = partial(_source_of, filesystem, root)
     return [SegmentReader(segment, source_of, options) for segment in pointer.segments]
 
 
 def _source_of(filesystem: pafs.FileSystem, root: str, table: Table) -> Source:
-    """A table's bytes; those of a small one are read at once."""
+    """Returns the source of a table. A small table is read at once."""
     source = FileSource(filesystem, f"{root}/{SIDECAR_FOLDER}/{table.name}")
     if source.size != table.size or table.size > gap_bytes(filesystem):
         return source
@@ -119,28 +125,28 @@ def _source_of(filesystem: pafs.FileSystem, root: str, table: Table) -> Source:
 
 
 def _own_files(listing: Mapping[str, Identity]) -> dict[str, Identity]:
-    """Those of a listing that are a catalog's."""
+    """Returns the files of a listing that belong to a catalog."""
     start = f"{SIDECAR_FOLDER}/catalog"
     return {path: identity for path, identity in listing.items() if path.startswith(start)}
 
 
 def is_inside(path: str) -> bool:
-    """Is it the path of a file below a folder, as a listing of that folder shows it?"""
+    """True if the path is relative and stays in the folder that it is relative to."""
     return "://" not in path and not {"", ".", ".."} & set(path.split("/")) and "\0" not in path
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _State:
-    """A pointer that was read, and where the files are that it is right about."""
+    """A catalog that was read, and the files whose facts are up to date."""
 
     identity: Identity
     segments: Sequence[SegmentReader]
     places: dict[str, tuple[int, int]]
-    """By path below the data set's folder: the segment, and the number in it."""
+    """The segment and the file's number in it, by path relative to the data set's folder."""
 
 
 class Catalog(SharedState):
-    """What a data set knows of its catalog, as of the listing that was made last."""
+    """The catalog of an opened data set, as of the last listing."""
 
     def __init__(
         self,
@@ -149,7 +155,7 @@ class Catalog(SharedState):
         options: ReadOptions,
         listing: Mapping[str, pafs.FileInfo] | None = None,
     ) -> None:
-        """``root`` is the data set's folder; ``listing`` what was seen in it just now, by path."""
+        """Takes the data set's folder and, if the caller has it, a new listing by path."""
         self.root = root.rstrip("/")
         self._filesystem, self._options = filesystem, options
         self._listing: dict[str, Identity] | None = None
@@ -170,32 +176,35 @@ class Catalog(SharedState):
         return list_folder(self._filesystem, self.root, infos)[0]
 
     def _list(self) -> dict[str, Identity]:
-        """The listing; that of the opening serves those who ask first, as long as it is new."""
-        found, self._listing = self._listing, None
+        """Lists the folder. The first call reuses the listing of the opening while it is new."""
+        listing, self._listing = self._listing, None
         is_new = time.monotonic() < self._listed_until
-        return found if found is not None and is_new else self._identities()
+        return listing if listing is not None and is_new else self._identities()
 
     def opened(self) -> None:
-        """Who asks from now on may do so at any time: the listing of the opening is no longer new,
-        or of far storage not for long.
+        """Ends the opening of the data set.
+
+        The opening's listing expires now for local folders, and after
+        ``_REMOTE_LISTING_SECONDS`` for remote storage.
         """
         is_local = isinstance(self._filesystem, pafs.LocalFileSystem)
-        self._listed_until = time.monotonic() + (0 if is_local else _NEW_SECONDS)
+        self._listed_until = time.monotonic() + (0 if is_local else _REMOTE_LISTING_SECONDS)
 
     def first(self, path: str) -> OpenedFile | None:
-        """The file at ``path``, of which only the end is there, as long as it is the first one.
+        """Returns the data set's first file, to read its schema. Only its end can be read.
 
-        For its schema. None where the catalog knows none, or another one.
+        Returns None if the catalog does not have the file at ``path`` as its first, or if the
+        file was changed.
         """
         try:
             if self._listing is None:
                 return None
-            known = read_pointer(self._filesystem, self.root).first
-            below = path.removeprefix(f"{self.root}/")
-            if known is None or not _is_same(known, below, self._listing.get(below)):
+            first = read_pointer(self._filesystem, self.root).first
+            path_below = path.removeprefix(f"{self.root}/")
+            if first is None or not _is_same(first, path_below, self._listing.get(path_below)):
                 return None
-            source = EndSource(known.size, memoryview(known.tail))
-            return OpenedFile(source, path, len(known.tail), options=self._options)
+            source = EndSource(first.size, memoryview(first.tail))
+            return OpenedFile(source, path, len(first.tail), options=self._options)
         except Exception as error:  # noqa: BLE001 # a catalog only ever saves work
             self._ignore(error, (self._listing or {}).get(f"{SIDECAR_FOLDER}/{POINTER}"))
             return None
@@ -203,127 +212,142 @@ class Catalog(SharedState):
     # --- which files ----------------------------------------------------------------------------
 
     def left(self, files: Iterable[F], request: Request) -> list[F]:
-        """Those of ``files``, paths and what their folders fix, that might hold matching rows."""
-        wanted = list(files)
+        """Returns the ``files`` that might hold matching rows.
+
+        Each is a path with its partition values. If the catalog cannot be used, all are returned.
+        """
+        candidates = list(files)
         try:
             listing = self._list()
         except OSError:
-            return wanted
+            return candidates
         with self._lock:
             identity = listing.get(f"{SIDECAR_FOLDER}/{POINTER}")
             if identity is None or identity == self._ignored:
                 self._state = None
-                return wanted
-            for attempt in range(_ATTEMPTS):
+                return candidates
+            for attempt in range(_MAX_ATTEMPTS):
                 try:
-                    self._state = self._known(listing, identity, anew=attempt > 0)
-                    return self._left(self._state, wanted, request)
-                except PathError as error:  # another generation has taken its place meanwhile
+                    self._state = self._current_state(listing, identity, anew=attempt > 0)
+                    return self._prune(self._state, candidates, request)
+                except PathError as error:  # another generation may have replaced it meanwhile
                     problem: Exception = error
                 except Exception as error:  # noqa: BLE001 # a catalog only ever saves work
                     problem = error
                     break
             self._state = None
-            _KEPT.forget(self.root)
+            _CATALOG_CACHE.forget(self.root)
             self._ignore(problem, identity)
-            return wanted
+            return candidates
 
     def _ignore(self, problem: Exception, identity: Identity | None) -> None:
         if identity is None or identity != self._ignored:
-            message = f"{self.root}: its catalog is ignored: {problem}"
+            message = f"{self.root}: the catalog is ignored: {problem}"
             warn(message)
         self._ignored = identity
 
-    def _known(self, listing: dict[str, Identity], identity: Identity, anew: bool) -> _State:
+    def _current_state(
+        self, listing: dict[str, Identity], identity: Identity, anew: bool
+    ) -> _State:
         state = self._state
         if state is not None and state.identity == identity and not anew:
             segments = state.segments
         else:
             segments = self._segments(listing, anew)
-        return _State(identity, segments, self._places(segments, listing))
+        return _State(identity, segments, self._locate_files(segments, listing))
 
     def _segments(self, listing: dict[str, Identity], anew: bool) -> Sequence[SegmentReader]:
-        """Those of an earlier query, or the catalog's as it is now."""
+        """Returns the cached segments of an earlier query, or opens the current ones."""
         is_local = isinstance(self._filesystem, pafs.LocalFileSystem)
         own = _own_files(listing) if is_local and not anew else {}
-        found = _KEPT.find(self.root, self._options, own) if own else None
-        if found is not None:
-            return found
+        cached = _CATALOG_CACHE.find(self.root, self._options, own) if own else None
+        if cached is not None:
+            return cached
         pointer = read_pointer(self._filesystem, self.root)
         segments = open_segments(self._filesystem, self.root, pointer, self._options)
         if own:
-            _KEPT.keep(self.root, self._options, own, segments)
+            _CATALOG_CACHE.keep(self.root, self._options, own, segments)
         return segments
 
-    def _places(
+    def _locate_files(
         self, segments: Sequence[SegmentReader], listing: dict[str, Identity]
     ) -> dict[str, tuple[int, int]]:
         places: dict[str, tuple[int, int]] = {}
         outside: list[str] = []
-        for at, segment in enumerate(segments):
+        for segment_number, segment in enumerate(segments):
             listed = segment.listed
             identities = zip(listed.sizes.tolist(), listed.mtimes.tolist(), strict=True)
-            for number, (path, known) in enumerate(zip(listed.paths, identities, strict=True)):
-                if listing.get(path) == known:
-                    places[path] = at, number
+            for number, (path, identity) in enumerate(zip(listed.paths, identities, strict=True)):
+                if listing.get(path) == identity:
+                    places[path] = segment_number, number
                 elif not is_inside(path):
                     outside.append(path)
         if outside:
             message = (
-                f"{self.root}: its catalog names {outside[0]!r}, which is not below the data set's "
-                "folder; that is ignored"
+                f"{self.root}: the catalog names {outside[0]!r}, which is outside the data set's "
+                "folder; this entry is ignored"
             )
             warn(message)
         return places
 
-    def _left(self, state: _State, wanted: list[F], request: Request) -> list[F]:
+    def _prune(self, state: _State, candidates: list[F], request: Request) -> list[F]:
         base = f"{self.root}/"
-        alike: dict[tuple[int, int, tuple[str, ...]], list[tuple[int, int]]] = {}
+        groups: dict[tuple[int, int, tuple[str, ...]], list[tuple[int, int]]] = {}
         forms = [segment.listed.forms.tolist() for segment in state.segments]
-        for at, (path, constants) in enumerate(wanted):
-            place = state.places.get(path.removeprefix(base))
-            if place is not None:
-                form = forms[place[0]][place[1]]
-                alike.setdefault((place[0], form, tuple(constants)), []).append((place[1], at))
-        cut: set[int] = set()
-        for (segment, form, _), members in alike.items():
+        for position, (path, constants) in enumerate(candidates):
+            location = state.places.get(path.removeprefix(base))
+            if location is not None:
+                form = forms[location[0]][location[1]]
+                groups.setdefault((location[0], form, tuple(constants)), []).append(
+                    (location[1], position)
+                )
+        pruned_positions: set[int] = set()
+        for (segment, form, _), members in groups.items():
             by_number = dict(members)
-            numbers, constants = in_order([*by_number]), wanted[members[0][1]][1]
-            left = state.segments[segment].might_match(numbers, form, constants, request)
-            cut.update(by_number[number] for number in by_number.keys() - {*left.tolist()})
-        return [file for at, file in enumerate(wanted) if at not in cut]
+            numbers, constants = in_order([*by_number]), candidates[members[0][1]][1]
+            matching = state.segments[segment].might_match(numbers, form, constants, request)
+            pruned_positions.update(
+                by_number[number] for number in by_number.keys() - {*matching.tolist()}
+            )
+        return [
+            file for position, file in enumerate(candidates) if position not in pruned_positions
+        ]
 
     def figures(self, files: Iterable[F]) -> Figures:
-        """What files hold that ``left`` has left out."""
+        """Returns how many row groups, rows and bytes the files have that ``left`` pruned."""
         state, base = self._state, f"{self.root}/"
         paths = [path.removeprefix(base) for path, _ in files]
         total = Figures()
-        for at, segment in enumerate(state.segments if state else ()):
-            found = (state.places.get(path) for path in paths) if state else ()
-            numbers = [place[1] for place in found if place is not None and place[0] == at]
+        for segment_number, segment in enumerate(state.segments if state else ()):
+            locations = (state.places.get(path) for path in paths) if state else ()
+            numbers = [
+                location[1]
+                for location in locations
+                if location is not None and location[0] == segment_number
+            ]
             listed = segment.listed
             groups, rows, sizes = (
-                Amount(0, int(of[numbers].sum()))
-                for of in (listed.row_groups, listed.rows, listed.sizes)
+                Amount(0, int(column[numbers].sum()))
+                for column in (listed.row_groups, listed.rows, listed.sizes)
             )
-            files_cut = Amount(0, len(numbers))
-            total += Figures(files=files_cut, row_groups=groups, rows=rows, bytes=sizes)
+            pruned_files = Amount(0, len(numbers))
+            total += Figures(files=pruned_files, row_groups=groups, rows=rows, bytes=sizes)
         return total
 
     # --- ends of files --------------------------------------------------------------------------
 
     def tail(self, source: FileSource) -> memoryview | None:
-        """The end of a file that was opened; None where the catalog does not know this version."""
+        """Returns the end of an opened file; None if the catalog does not have this version."""
         state = self._state
-        place = state and state.places.get(source.path.removeprefix(f"{self.root}/"))
-        if state is None or not place:
+        location = state and state.places.get(source.path.removeprefix(f"{self.root}/"))
+        if state is None or not location:
             return None
         try:
-            segment = state.segments[place[0]]
-            stamp, size = segment.listed.stamps[place[1]], segment.listed.sizes[place[1]]
+            segment = state.segments[location[0]]
+            stamp, size = segment.listed.stamps[location[1]], segment.listed.sizes[location[1]]
             if stamp is None or source.size != size or source.stamp != stamp:
                 return None
-            return memoryview(segment.tail(place[1])) or None
+            return memoryview(segment.tail(location[1])) or None
         except PathError:
             return None
         except Exception as error:  # noqa: BLE001 # a catalog only ever saves work
@@ -332,9 +356,9 @@ class Catalog(SharedState):
 
 
 def catalog_root(filesystem: pafs.FileSystem, path: Any, files: Sequence[str]) -> str | None:
-    """The folder at ``path``, which ``files`` are in, if it has a catalog.
+    """Returns the folder at ``path`` if ``files`` are all in it and it has a catalog, else None.
 
-    ``path`` is as ``resolve`` takes it.
+    ``path`` is any path that ``resolve`` accepts.
     """
     root = root_of(filesystem, path, files)
     infos = [] if root is None else infos_of(filesystem, [pointer_path(root)])
@@ -342,17 +366,20 @@ def catalog_root(filesystem: pafs.FileSystem, path: Any, files: Sequence[str]) -
 
 
 def root_of(filesystem: pafs.FileSystem, path: Any, files: Sequence[str]) -> str | None:
-    """The folder at ``path``, as ``resolve`` takes it, if ``files`` are all in it."""
+    """Returns the folder at ``path`` if ``files`` are all in it, else None.
+
+    ``path`` is any path that ``resolve`` accepts.
+    """
     if not isinstance(path, str | os.PathLike):
         return None
     by_uri = is_uri(path) and not is_fsspec(filesystem)
     root = resolve(path, None if by_uri else filesystem)[1].rstrip("/")
-    # What lies between two texts that begin alike does so as well.
+    # All strings between two strings with a common prefix have that prefix as well.
     return root if all(one.startswith(f"{root}/") for one in (min(files), max(files))) else None
 
 
-def _is_same(known: First, path: str, identity: Identity | None) -> bool:
-    return known.path == path and identity == (known.size, known.mtime)
+def _is_same(first: First, path: str, identity: Identity | None) -> bool:
+    return first.path == path and identity == (first.size, first.mtime)
 
 
 def catalog_of(
@@ -360,18 +387,19 @@ def catalog_of(
     root: str | None,
     options: ReadOptions,
     listing: Mapping[str, pafs.FileInfo],
-    wanted: Any,
+    catalog: Any,
 ) -> Catalog | None:
-    """The catalog that a listing of the folder ``root`` shows, as far as it is ``wanted``.
+    """Returns the catalog in a listing of the folder ``root``; None if it has none.
 
-    Raises ``PathError`` where it has to be there and is not.
+    ``catalog`` is the user's option. False returns None; True raises ``PathError`` if there is no
+    catalog.
     """
-    if wanted not in (True, False, "auto"):
-        raise ValueError(f"catalog is True, False or 'auto', not {wanted!r}")
-    if wanted is False:
+    if catalog not in (True, False, "auto"):
+        raise ValueError(f"catalog is True, False or 'auto', not {catalog!r}")
+    if catalog is False:
         return None
     if root is not None and pointer_path(root.rstrip("/")) in listing:
         return Catalog(filesystem, root, options, listing)
-    if wanted is True:
+    if catalog is True:
         raise PathError(f"{root or 'this data set'}: there is no catalog; build_catalog makes one")
     return None

@@ -1,4 +1,4 @@
-"""What a catalog holds, beside what there is now."""
+"""Describes a catalog, compared with the data set as it is now."""
 
 from __future__ import annotations
 
@@ -19,66 +19,99 @@ from intarsia.redaction import shown_redacted
 
 @dataclass(frozen=True, slots=True)
 class CatalogIndex:
-    """One index of a catalog: in how many files, how many entries, and their bytes."""
+    """One index in a catalog."""
 
     name: str
+    """The indexed column and the kind, for example ``trace_id:lookup``."""
     files: int
+    """Files that have the index."""
     keys: int
+    """Entries of the index in all files."""
     bytes: int
+    """Size of the tables with these entries."""
 
 
 @shown_redacted
 @dataclass(frozen=True, slots=True)
 class CatalogState:
-    """A catalog as it is, beside the data set as it is: files as ``CatalogReport`` counts them.
-
-    ``changed`` are new or were changed since; ``rows`` are those of the files that it knows.
-    """
+    """A catalog, compared with the data set as it is now."""
 
     path: str
+    """The data set's folder."""
     files: int
+    """Files in the catalog that are unchanged."""
     changed: int
+    """Files that are new or changed since the catalog was built."""
     gone: int
+    """Files in the catalog that were deleted or changed since."""
     rows: int
+    """Rows of the unchanged files."""
     segments: int
+    """Segments of the catalog."""
     bytes: int
+    """Size of all files of the catalog."""
     indexes: tuple[CatalogIndex, ...]
+    """The indexes whose keys the catalog holds."""
 
 
 @public
 @telling_storage
 def show_catalog(path: PathLike, *, filesystem: Any = None) -> CatalogState:
-    """What the catalog of the data set in the folder ``path`` holds.
+    """Describes the catalog of the data set in a folder.
 
-    Raises ``PathError`` where there is none, ``FormatError`` where it is damaged.
+    Parameters
+    ----------
+    path : str or path
+        The folder or URI of the data set.
+    filesystem : pyarrow or fsspec file system, optional
+        The file system of ``path``. By default it follows from ``path``.
+
+    Returns
+    -------
+    CatalogState
+        The content of the catalog, and how many files have changed since it was built.
+
+    Raises
+    ------
+    PathError
+        If ``path`` is no folder, or has no catalog.
+    FormatError
+        If the catalog is damaged.
+
+    Examples
+    --------
+    >>> _ = ia.build_catalog("lake")
+    >>> state = ia.show_catalog("lake")
+    >>> state.files, state.rows, state.changed
+    (2, 1000, 0)
     """
     target = Target.of(path, filesystem)
     if infos_of(target.filesystem, pointer_path(target.root)).type != pafs.FileType.File:
         raise PathError(f"{target.root}: there is no catalog; build_catalog makes one")
     pointer = read_pointer(target.filesystem, target.root)
-    known = look(target, refresh=True)
-    if len(known.alive) < len(pointer.segments):
+    listed = look(target, refresh=True)
+    if len(listed.alive) < len(pointer.segments):
         raise FormatError(f"{target.root}: some of the catalog's tables are missing or damaged")
-    rows = sum(int(reader.listed.rows[numbers].sum()) for reader, numbers in known.alive)
-    found: dict[str, CatalogIndex] = {}
-    for reader, _ in known.alive:
+    rows = sum(int(reader.listed.rows[numbers].sum()) for reader, numbers in listed.alive)
+    totals: dict[str, CatalogIndex] = {}
+    for reader, _ in listed.alive:
         for number, index in enumerate(reader.segment.keys):
             name = f"{index.on}:{index.kind}"
-            had = found.get(name, CatalogIndex(name, 0, 0, 0))
-            files = had.files + len(reader.covered(number).files)
-            keys = had.keys + sum(part.table.rows for part in index.parts)
-            size = had.bytes + sum(part.table.size for part in index.parts)
-            found[name] = CatalogIndex(name, files, keys, size)
+            total = totals.get(name, CatalogIndex(name, 0, 0, 0))
+            files = total.files + len(reader.covered(number).files)
+            keys = total.keys + sum(part.table.rows for part in index.parts)
+            size = total.bytes + sum(part.table.size for part in index.parts)
+            totals[name] = CatalogIndex(name, files, keys, size)
     size = sum(t.size for s in pointer.segments for t in s.tables) + len(encode_pointer(pointer))
-    held = sum(len(numbers) for _, numbers in known.alive)
-    changed = len(known.new) + known.young
+    num_known = sum(len(numbers) for _, numbers in listed.alive)
+    changed = len(listed.new) + listed.num_unsettled
     return CatalogState(
         target.root,
-        held,
+        num_known,
         changed,
-        known.gone,
+        listed.num_outdated,
         rows,
         len(pointer.segments),
         size,
-        tuple(found.values()),
+        tuple(totals.values()),
     )

@@ -1,4 +1,4 @@
-"""What a catalog keeps of a file: identity, end, bounds of its columns, keys of its indexes."""
+"""The facts that a catalog stores of a file: identity, end, column bounds and index keys."""
 
 from __future__ import annotations
 
@@ -29,17 +29,19 @@ from intarsia.parquet.statistics import UNKNOWN, Bounds
 from intarsia.parquet.value_order import ValueOrder
 from intarsia.row_ranges import UInt64Array
 
-_LONGEST_BOUND = 64
-_LONGEST_TAIL = 16 * 1024 * 1024
-_SCHEMA, _COLUMN_ORDERS = 2, 7
+_MAX_BOUND_BYTES = 64
+"""Longer bounds of strings are shortened, so that the table of bounds stays small."""
+_MAX_TAIL_BYTES = 16 * 1024 * 1024
+"""Longer ends are not stored; a query reads them from the files."""
+_SCHEMA_FIELD, _COLUMN_ORDERS_FIELD = 2, 7
+"""Thrift field numbers in ``FileMetaData``."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """One file: its path below the data set's folder, and what is known of it as a whole.
+    """One file: its path relative to the data set's folder, its identity and its counts.
 
-    ``size`` is in bytes, ``mtime`` in nanoseconds; ``form`` is a hash of what follows from its
-    schema alone.
+    ``size`` is in bytes, ``mtime`` in nanoseconds. ``form`` is the hash of its schema group.
     """
 
     path: str
@@ -53,7 +55,7 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class LeafBounds:
-    """Encoded bounds of one column of a file; counts are ``UNKNOWN`` (-1) where nobody counted."""
+    """Plain-encoded bounds of one column of a file. A count that is missing is ``UNKNOWN`` (-1)."""
 
     path: tuple[str, ...]
     low: bytes | None
@@ -65,7 +67,7 @@ class LeafBounds:
 
 @dataclass(frozen=True, slots=True)
 class KeySpec:
-    """What the keys of an index mean; ``params`` are JSON, without the size of granules."""
+    """The meaning of an index's keys. ``params`` is JSON without the size of granules."""
 
     kind: str
     kind_version: int
@@ -75,22 +77,22 @@ class KeySpec:
 
     @classmethod
     def of(cls, index: IndexEntry | KeyTable) -> KeySpec:
-        """Of an index of a file or of a catalog."""
+        """Returns the spec of an index of a file or of a catalog."""
         params = {name: v for name, v in index.params.items() if name != "granule_rows"}
         text = json.dumps(params, sort_keys=True)
         return cls(index.kind, index.kind_version, index.on, text, index.meaning)
 
     def table(self, form: int, parts: Any) -> KeyTable:
-        """The keys of this index as the pointer lists them."""
+        """Returns the entry of this index in the pointer."""
         params = json.loads(self.params)
         own = self.kind, self.kind_version, self.on, params, self.meaning
         return KeyTable(*own, form, tuple(parts))
 
 
 def form_of(file: OpenedFile) -> str:
-    """A hash of the schema, the columns' orders and the Arrow types: 32 hex digits."""
+    """Returns a hash of the schema, the column orders and the Arrow types: 32 hex digits."""
     digest = hashlib.blake2b(digest_size=16)
-    for number in (_SCHEMA, _COLUMN_ORDERS):
+    for number in (_SCHEMA_FIELD, _COLUMN_ORDERS_FIELD):
         value = field_value(file.footer, number)
         digest.update(b"-" if value is None else b"+%d:" % len(value) + value)
     digest.update(file.schema_arrow.remove_metadata().serialize())
@@ -98,23 +100,26 @@ def form_of(file: OpenedFile) -> str:
 
 
 def tail_of(file: OpenedFile) -> bytes:
-    """The file's end from its directory, or else its footer, on; nothing where that is too long."""
+    """Returns the end of the file, from its index directory or else from its footer.
+
+    Returns ``b""`` if even the footer is longer than ``_MAX_TAIL_BYTES``.
+    """
     start, size = file.footer_offset, file.source.size
     if file.directory is not None:
         try:
             start = min(start, int(json.loads(file.metadata.key_value(FOOTER_KEY) or "")["offset"]))
         except (ValueError, KeyError, TypeError):
             start = file.footer_offset
-    if size - start > _LONGEST_TAIL:
+    if size - start > _MAX_TAIL_BYTES:
         start = file.footer_offset
-    if size - start > _LONGEST_TAIL:
+    if size - start > _MAX_TAIL_BYTES:
         return b""
     return bytes(file.source.read([(start, size - start)])[0])
 
 
 def bounds_of(file: OpenedFile) -> list[LeafBounds]:
-    """Bounds of all columns without repeated values, as far as the row groups' statistics tell."""
-    found = []
+    """Returns bounds of the columns without repeated values, from row-group statistics."""
+    column_bounds = []
     for leaf in file.schema.leaves:
         order = file.order(leaf.index)
         if leaf.max_repetition_level or not has_bounds(order):
@@ -123,14 +128,14 @@ def bounds_of(file: OpenedFile) -> list[LeafBounds]:
             bounds = file.row_group_bounds(leaf.index)
         except FormatError:
             continue
-        one = _joined(leaf, order, bounds)
-        if one.low is not None or one.all_null or one.nulls != UNKNOWN:
-            found.append(one)
-    return found
+        joined = _joined(leaf, order, bounds)
+        if joined.low is not None or joined.all_null or joined.nulls != UNKNOWN:
+            column_bounds.append(joined)
+    return column_bounds
 
 
 def _joined(leaf: Leaf, order: ValueOrder, bounds: Bounds) -> LeafBounds:
-    """The bounds of all row groups as one."""
+    """Merges the bounds of all row groups into one."""
     has_values = ~bounds.all_null
     low: bytes | None = None
     high: bytes | None = None
@@ -138,9 +143,9 @@ def _joined(leaf: Leaf, order: ValueOrder, bounds: Bounds) -> LeafBounds:
         low = order.plain(min(bounds.low[has_values]))
         high = order.plain(max(bounds.high[has_values]))
         if may_shorten(leaf.element, order):
-            text = is_text(leaf.element)
-            low = shortened_low(low, _LONGEST_BOUND, text=text)
-            high = shortened_high(high, _LONGEST_BOUND, text=text)
+            is_string = is_text(leaf.element)
+            low = shortened_low(low, _MAX_BOUND_BYTES, text=is_string)
+            high = shortened_high(high, _MAX_BOUND_BYTES, text=is_string)
     all_null = bool(len(bounds)) and not has_values.any()
     counts = (_sum(bounds.null_counts), _sum(bounds.nan_counts))
     return LeafBounds(leaf.path, low, high, all_null, *counts)
@@ -153,30 +158,30 @@ def _sum(counts: np.ndarray[Any, Any]) -> int:
 def keys_of(
     file: OpenedFile, *, with_keys: bool = True
 ) -> Iterator[tuple[KeySpec, int, UInt64Array]]:
-    """Of each index of fingerprints: what it is, how many granules it has, its ``packed`` entries.
+    """Yields the meaning, number of granules and ``packed`` entries of each fingerprint index.
 
-    Damaged ones are left out: their files are asked themselves. Without ``with_keys`` entries are
-    neither read nor given.
+    Damaged indexes are left out; a query then opens the file. Without ``with_keys`` no entries are
+    read, and the arrays are empty.
     """
-    done = set()
+    seen_specs = set()
     for entry in file.sections.entries:
-        found, spec = file.sections.resolved(entry), KeySpec.of(entry)
-        if found is None or spec in done or not has_fingerprints(found.kind):
+        index, spec = file.sections.resolved(entry), KeySpec.of(entry)
+        if index is None or spec in seen_specs or not has_fingerprints(index.kind):
             continue
-        section = file.sections.section(found)
+        section = file.sections.section(index)
         if not isinstance(section, InvertedSection):
             continue
         try:
             entries = section.entries() if with_keys else np.empty(0, np.uint64)
         except (FormatError, PathError):
             continue
-        done.add(spec)
+        seen_specs.add(spec)
         yield spec, section.num_granules, entries
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that a catalog keeps of one file."""
+    """Everything that a catalog stores of one file."""
 
     entry: FileEntry
     tail: bytes
@@ -187,9 +192,9 @@ class Facts:
 def facts_of(
     file: OpenedFile, path: str, size: int, mtime: int, *, with_keys: bool = True
 ) -> Facts | None:
-    """What to keep of a file that a listing shows as ``path``, with this length and time.
+    """Returns the facts of a file listed as ``path`` with this size and time of change.
 
-    None where that is not the file that was opened, or it cannot be read.
+    Returns None if the opened file has another size, or cannot be read.
     """
     try:
         if file.source.size != size:

@@ -1,4 +1,4 @@
-"""Where the catalog of a data set is written: one folder, and the files of it."""
+"""The folder that holds the catalog of a data set: its files are written and removed here."""
 
 from __future__ import annotations
 
@@ -39,28 +39,29 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A data set's folder; picklable."""
+    """The folder of a data set. Picklable."""
 
     filesystem: pafs.FileSystem
     root: str
 
     @classmethod
     def of(cls, path: PathLike, filesystem: Any = None) -> Target:
-        """Raises ``PathError`` where there is no folder."""
-        found, at = resolve(path, filesystem)
-        if infos_of(found, at).type != pafs.FileType.Directory:
-            raise PathError(f"{at}: a catalog is of a folder, and here is none")
-        return cls(found, at.rstrip("/"))
+        """Returns the target for the folder ``path``. Raises ``PathError`` if it is no folder."""
+        storage, root = resolve(path, filesystem)
+        if infos_of(storage, root).type != pafs.FileType.Directory:
+            raise PathError(f"{root}: a catalog needs a folder, and this is not one")
+        return cls(storage, root.rstrip("/"))
 
     @property
     def folder(self) -> str:
-        """The folder the catalog is in."""
+        """The folder that holds the catalog's files."""
         return f"{self.root}/{SIDECAR_FOLDER}"
 
     def put(self, name: str, data: memoryview | bytes, since: Version = None) -> None:
-        """Write a file of the catalog, which appears whole. Raises ``PathError``.
+        """Writes a file of the catalog atomically.
 
-        It does so, too, if there is another file than the version ``since``, unless that is None.
+        Raises ``PathError`` if the file cannot be written. If ``since`` is not None, also raises
+        it if the file there is no longer that version.
         """
         path = f"{self.folder}/{name}"
         check_may_write(self.filesystem, path)
@@ -71,40 +72,40 @@ class Target:
                 with replacing(path, self.filesystem, check=check) as create, create() as out:
                     out.write(data)
                 return
-            what = Composed(0, (memoryview(data),))
-            if not replaced_by_store(path, BufferSource(b""), what, self.filesystem, since):
+            parts = Composed(0, (memoryview(data),))
+            if not replaced_by_store(path, BufferSource(b""), parts, self.filesystem, since):
                 check_unchanged(path, self.filesystem, since)
                 upload(BufferSource(data), path, self.filesystem)
         except OSError as error:
             raise PathError(f"{path}: cannot be written: {error}") from error
 
     def put_table(self, built: BuiltTable) -> None:
-        """Write a table."""
+        """Writes a table."""
         self.put(built.table.name, built.data)
 
     def remove(self, names: Iterable[str]) -> None:
-        """Delete tables, as far as they are there."""
+        """Deletes files by name; files that are missing or cannot be deleted are skipped."""
         for name in names:
             with contextlib.suppress(OSError):
                 remove_file(f"{self.folder}/{name}", self.filesystem)
 
     def points_to(self, generation: str) -> bool:
-        """Is that the generation in use? Raises what reading the pointer does."""
+        """True if the pointer names this generation. Raises the same errors as ``read_pointer``."""
         info = infos_of(self.filesystem, pointer_path(self.root))
-        is_there = info.type == pafs.FileType.File
-        return is_there and read_pointer(self.filesystem, self.root).generation == generation
+        exists = info.type == pafs.FileType.File
+        return exists and read_pointer(self.filesystem, self.root).generation == generation
 
     def remove_of(self, generation: str, besides: Iterable[str] = ()) -> None:
-        """Delete the tables of a generation that was not published, or that it does not use."""
-        made = {name for name in self.tables() if name.startswith(f"catalog-{generation}-")}
-        self.remove(made - set(besides))
+        """Deletes the tables of a generation, except those named in ``besides``."""
+        built = {name for name in self.tables() if name.startswith(f"catalog-{generation}-")}
+        self.remove(built - set(besides))
 
     def tables(self) -> dict[str, pafs.FileInfo]:
-        """All files in the folder that might be tables of a catalog, whether in use or not."""
+        """Returns all files named like catalog tables, in use or not, by name."""
         return {name: info for name, info in self._files().items() if is_table_name(name)}
 
     def unfinished(self) -> dict[str, pafs.FileInfo]:
-        """Files of a catalog that are being written, or that a killed process has left."""
+        """Returns temporary files of catalog writers, running or killed, by name."""
         return {name: info for name, info in self._files().items() if _UNFINISHED.fullmatch(name)}
 
     def _files(self) -> dict[str, pafs.FileInfo]:
@@ -114,10 +115,10 @@ class Target:
 
 
 def telling_storage(function: Callable[P, T]) -> Callable[P, T]:
-    """``function``, whose errors of storage are ``PathError``s."""
+    """Wraps ``function`` so that an ``OSError`` becomes a ``PathError`` naming the path."""
 
     @functools.wraps(function)
-    def told(*args: P.args, **kwargs: P.kwargs) -> T:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return function(*args, **kwargs)
         except PathError:
@@ -125,4 +126,4 @@ def telling_storage(function: Callable[P, T]) -> Callable[P, T]:
         except OSError as error:
             raise PathError(f"{args[0] if args else kwargs['path']}: {error}") from error
 
-    return told
+    return wrapper

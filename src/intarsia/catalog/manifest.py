@@ -1,14 +1,14 @@
-"""The pointer: one small file that says which tables the catalog of a data set is made of.
+"""The pointer: one small file that lists the tables of a data set's catalog.
 
 ::
 
     lake/_intarsia/catalog.json                               replaced at once, by renaming
     lake/_intarsia/catalog-<16 digits>-<table>-<8>.table      never changed; named by the pointer
 
-A catalog is a list of segments, each of which is about a number of files and made at one time.
-A first line holds the version, and length and CRC of the JSON document that follows. Everything
-read here is checked before it is believed; any failure is a ``FormatError``, which callers take to
-mean that there is no catalog.
+A catalog is a list of segments. Each segment describes the files that one build read. The pointer's
+first line holds the version, and the length and CRC of the JSON document that follows. Everything
+is checked before use. Any failure raises ``FormatError``; callers then ignore the catalog.
+The names of the dataclasses' fields are the keys of the JSON document.
 """
 
 from __future__ import annotations
@@ -27,16 +27,21 @@ from intarsia.index.directory import integer_of, json_object, text_in
 
 T = TypeVar("T")
 POINTER = "catalog.json"
-_VERSION = 1
-_NAME = re.compile(r"catalog-[0-9a-f]{16}-[a-z]+-[0-9a-f]{8}\.(table|parquet)")
-"""Tables ended in ``.parquet`` once, which ``**/*.parquet`` took for data."""
-_LONGEST_LINE = 200
-_MOST_FILES = 1 << 32
+_POINTER_VERSION = 1
+_TABLE_NAME = re.compile(r"catalog-[0-9a-f]{16}-[a-z]+-[0-9a-f]{8}\.(table|parquet)")
+"""The suffix is not ``.parquet``, because ``**/*.parquet`` would read tables as data. Old ones have
+that suffix.
+"""
+_MAX_HEADER_BYTES = 200
+_MAX_SEGMENT_FILES = 1 << 32
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A page-indexed Parquet file: its name, and what has to be known to check it. Bytes, rows."""
+    """A table of the catalog, a Parquet file with a page index: its name and how to check it.
+
+    ``size`` and ``meta_length`` are in bytes.
+    """
 
     name: str
     size: int
@@ -47,7 +52,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class TailPart:
-    """Ends of the files from number ``first`` on, a row each."""
+    """A table with the ends of consecutive files, one row each, from file number ``first``."""
 
     first: int
     table: Table
@@ -55,7 +60,10 @@ class TailPart:
 
 @dataclass(frozen=True, slots=True)
 class KeyPart:
-    """Entries from key ``low`` to key ``high``; both may be in its neighbours as well."""
+    """A table with index entries from key ``low`` to key ``high``, both included.
+
+    Entries of these two keys may also be in the parts before and after.
+    """
 
     low: int
     high: int
@@ -64,7 +72,7 @@ class KeyPart:
 
 @dataclass(frozen=True, slots=True)
 class KeyTable:
-    """All keys of one index, of those files of a segment that have it and are of one form."""
+    """All keys of one index, from those files of one schema group that have the index."""
 
     kind: str
     kind_version: int
@@ -77,7 +85,7 @@ class KeyTable:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What files of one schema have in common, as a hash; the ``exemplar`` is one such file."""
+    """A schema group: files whose schemas have the same hash. ``exemplar`` is one file's number."""
 
     hash: str
     exemplar: int
@@ -85,12 +93,12 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Files that were looked at together; they are numbered from 0."""
+    """Files that one build read together, numbered from 0."""
 
     num_files: int
     forms: tuple[Form, ...]
     leaves: tuple[tuple[str, ...], ...]
-    """Columns that bounds are about, by their paths."""
+    """Paths of the columns with bounds."""
     files: Table
     bounds: Table
     covers: Table
@@ -99,16 +107,16 @@ class Segment:
 
     @property
     def tables(self) -> list[Table]:
-        """All of its tables."""
+        """All tables of the segment."""
         parts = [part.table for index in self.keys for part in index.parts]
         return [self.files, self.bounds, self.covers, *(t.table for t in self.tails), *parts]
 
 
 @dataclass(frozen=True, slots=True)
 class First:
-    """The file that the data set has its schema of: identity and end, so that it need not be read.
+    """The data set's first file, which gives the schema: its identity and its end.
 
-    ``path`` is below the data set's folder, ``mtime`` in nanoseconds.
+    ``path`` is relative to the data set's folder, ``size`` is in bytes, ``mtime`` in nanoseconds.
     """
 
     path: str
@@ -119,7 +127,10 @@ class First:
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """A generation of the catalog. ``retired`` are tables that only the generation before has."""
+    """One generation of the catalog.
+
+    ``retired`` names tables that only the generation before uses.
+    """
 
     generation: str
     segments: tuple[Segment, ...]
@@ -128,32 +139,32 @@ class Pointer:
 
     @property
     def names(self) -> list[str]:
-        """The files that all of its tables are in."""
+        """File names of all tables of the generation."""
         return [table.name for segment in self.segments for table in segment.tables]
 
 
 def is_table_name(name: str) -> bool:
-    """Might a file of this name be a table of a catalog?"""
-    return _NAME.fullmatch(name) is not None
+    """True if the name has the pattern of a catalog table."""
+    return _TABLE_NAME.fullmatch(name) is not None
 
 
 def encode_pointer(pointer: Pointer) -> bytes:
-    """The bytes of the pointer's file."""
+    """Returns the content of the pointer's file."""
     document = dataclasses.asdict(pointer)
     if pointer.first is not None:
         document["first"]["tail"] = base64.b64encode(pointer.first.tail).decode()
     body = json.dumps(document).encode()
-    head = {"version": _VERSION, "length": len(body), "crc32": zlib.crc32(body)}
+    head = {"version": _POINTER_VERSION, "length": len(body), "crc32": zlib.crc32(body)}
     return json.dumps(head).encode() + b"\n" + body
 
 
 def decode_pointer(data: bytes) -> Pointer:
-    """The pointer of a file's bytes. Raises ``FormatError`` where it is damaged or not known."""
+    """Parses the pointer. Raises ``FormatError`` if it is damaged or of an unknown version."""
     line, _, body = data.partition(b"\n")
-    if len(line) > _LONGEST_LINE:
+    if len(line) > _MAX_HEADER_BYTES:
         raise FormatError("the catalog's pointer does not begin as one")
     head = json_object(line)
-    if head.get("version") != _VERSION:
+    if head.get("version") != _POINTER_VERSION:
         raise FormatError(f"catalog version {head.get('version')!r} is not known here")
     if integer_of(head, "length") != len(body) or integer_of(head, "crc32") != zlib.crc32(body):
         raise FormatError("the catalog's pointer does not match its checksum")
@@ -169,10 +180,10 @@ def decode_pointer(data: bytes) -> Pointer:
 
 def _segment(value: dict[str, Any]) -> Segment:
     num_files = integer_of(value, "num_files")
-    if num_files >= _MOST_FILES:
+    if num_files >= _MAX_SEGMENT_FILES:
         raise FormatError(f"{num_files:,} files cannot be numbered")
     forms = _list(value, "forms", _form)
-    made = Segment(
+    segment = Segment(
         num_files,
         forms,
         tuple(_path(path) for path in _items(value, "leaves")),
@@ -184,16 +195,16 @@ def _segment(value: dict[str, Any]) -> Segment:
     )
     if any(form.exemplar >= num_files for form in forms):
         raise FormatError("the catalog has a form of a file that it does not have")
-    if any(index.form >= len(forms) for index in made.keys):
+    if any(index.form >= len(forms) for index in segment.keys):
         raise FormatError("the catalog has keys of a form that it does not have")
-    stops = [part.first + part.table.rows for part in made.tails]
-    if [part.first for part in made.tails] != [0, *stops][: len(stops)] or (
+    stops = [part.first + part.table.rows for part in segment.tails]
+    if [part.first for part in segment.tails] != [0, *stops][: len(stops)] or (
         stops[-1:] != [num_files] and num_files
     ):
         raise FormatError("the catalog lacks the ends of some files")
-    if made.files.rows != num_files:
+    if segment.files.rows != num_files:
         raise FormatError("the catalog does not list all of its files")
-    return made
+    return segment
 
 
 def _form(value: dict[str, Any]) -> Form:
@@ -235,10 +246,10 @@ def _first(value: dict[str, Any]) -> First:
 
 
 def _moment(value: dict[str, Any]) -> int:
-    found = value.get("mtime")
-    if not isinstance(found, int) or isinstance(found, bool):
-        raise FormatError(f"{found!r} is not a time")
-    return found
+    mtime = value.get("mtime")
+    if not isinstance(mtime, int) or isinstance(mtime, bool):
+        raise FormatError(f"{mtime!r} is not a time")
+    return mtime
 
 
 def _name(value: Any) -> str:
@@ -254,10 +265,10 @@ def _path(value: Any) -> tuple[str, ...]:
 
 
 def _items(value: dict[str, Any], name: str) -> list[Any]:
-    found = value.get(name)
-    if not isinstance(found, list):
+    items = value.get(name)
+    if not isinstance(items, list):
         raise FormatError(f"the catalog has no list of {name}")
-    return found
+    return items
 
 
 def _object(value: Any) -> dict[str, Any]:

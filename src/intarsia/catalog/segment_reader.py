@@ -1,7 +1,7 @@
-"""Which files of one segment of a catalog might match, told without opening any of them.
+"""Prunes the files of one catalog segment without opening them.
 
-Bounds come first, then the tables of keys. What a file's own footer would say of a test is asked of
-an *exemplar*, a file of the same schema whose end the catalog holds.
+Bounds are compared first, then the tables of keys are probed. Facts that depend only on the schema
+come from an *exemplar*: one file of the schema group, whose footer the catalog stores.
 """
 
 from __future__ import annotations
@@ -47,14 +47,18 @@ from intarsia.scan.file_planner import leaf_of, missing_columns, values_agree
 from intarsia.scan.request import Request
 
 BoolArray = NDArray[np.bool_]
-_MOST_PROBED = 32 * 1024 * 1024
-"""Bytes of keys that one test may have read; where it takes more, files are asked themselves."""
-_KEPT_PAGES, _KEPT_PARTS = 8, 64
+_MAX_PROBED_BYTES = 32 * 1024 * 1024
+"""Bytes of keys that one predicate may read. Beyond that, the files' own indexes are used."""
+_MAX_CACHED_TAIL_PAGES, _MAX_CACHED_KEY_PARTS = 8, 64
+"""Pages and tables cached for each segment, so that memory stays bounded."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Listed:
-    """The files of a segment; every array has shape ``(n,)``. ``mtimes`` are in nanoseconds."""
+    """The ``n`` files of a segment. Every array has shape ``(n,)``.
+
+    ``sizes`` are in bytes, ``mtimes`` in nanoseconds. ``forms`` are numbers of schema groups.
+    """
 
     paths: list[str]
     sizes: Int64Array
@@ -67,7 +71,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Covered:
-    """The ``c`` files that have an index, and where the granules of each end: shape ``(c,)``."""
+    """The ``c`` files that have an index, and the end of each file's granules: shape ``(c,)``."""
 
     files: Int64Array
     stops: Int64Array
@@ -77,14 +81,14 @@ class Covered:
         return int(self.stops[-1]) if len(self.stops) else 0
 
     def files_of(self, granules: GranuleMask) -> Int64Array:
-        """The files that the granules meant are in, sorted and distinct."""
+        """Returns the files with any granule in the mask, sorted and distinct."""
         return np.unique(
             self.files[np.searchsorted(self.stops, np.flatnonzero(granules), side="right")]
         )
 
 
 class SegmentReader:
-    """An opened segment. All methods raise ``FormatError`` or ``PathError`` for damaged tables."""
+    """An opened segment. Methods raise ``FormatError`` or ``PathError`` if tables are damaged."""
 
     def __init__(
         self, segment: Segment, source_of: Callable[[Table], Source], options: ReadOptions
@@ -107,16 +111,16 @@ class SegmentReader:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of the tables that are held in memory once they are read, as they are stored.
+        """Stored bytes of the tables that stay in memory once they are read.
 
-        That is without the few pages of ends of files, and of keys the metadata.
+        Tables of keys count with their metadata only. Cached pages of file ends do not count.
         """
         segment = self.segment
         keys = sum(part.table.meta_length for index in segment.keys for part in index.parts)
         return segment.files.size + segment.bounds.size + segment.covers.size + keys
 
     def rest(self) -> None:
-        """Let go of handles until something is read again."""
+        """Closes file handles. The next read opens them again."""
         for source in list(self._sources.values()):
             if isinstance(source, FileSource):
                 source.rest()
@@ -132,10 +136,10 @@ class SegmentReader:
 
     @cached_property
     def listed(self) -> Listed:
-        """Its files."""
+        """The files of the segment."""
         table = self._table(self.segment.files, FILES).columns_of(FILES.names)
         if any(table.column(name).null_count for name in FILES.names if name != "stamp"):
-            raise FormatError("the catalog does not say all of a file")
+            raise FormatError("the catalog's list of files is incomplete")
         forms = table.column("form").to_numpy().astype(np.int64)
         if len(forms) and forms.max() >= len(self.segment.forms):
             raise FormatError("the catalog has a file of a form that it does not have")
@@ -153,32 +157,32 @@ class SegmentReader:
     # --- ends of files --------------------------------------------------------------------------
 
     def tail(self, number: int) -> bytes:
-        """The end of a file, its footer included; nothing where that was too long to keep."""
-        tails = self.segment.tails
-        at = int(np.searchsorted([part.first for part in tails], number, side="right")) - 1
-        rows = self._table(tails[at].table, TAILS)
-        row = np.array([number - tails[at].first], dtype=np.int64)
+        """Returns the end of a file with its footer; ``b""`` if it was too long to store."""
+        parts = self.segment.tails
+        index = int(np.searchsorted([part.first for part in parts], number, side="right")) - 1
+        rows = self._table(parts[index].table, TAILS)
+        row = np.array([number - parts[index].first], dtype=np.int64)
         (page,) = rows.pages_with(row).tolist()
-        id_ = at, page
+        page_key = index, page
         with self._lock:
-            found = self._pages.get(id_)
-        if found is None:
-            found = rows.columns_of(["tail"], np.array([page])).column("tail").to_pylist()
+            tails_on_page = self._pages.get(page_key)
+        if tails_on_page is None:
+            tails_on_page = rows.columns_of(["tail"], np.array([page])).column("tail").to_pylist()
             with self._lock:
-                self._pages[id_] = found
-                while len(self._pages) > _KEPT_PAGES:
+                self._pages[page_key] = tails_on_page
+                while len(self._pages) > _MAX_CACHED_TAIL_PAGES:
                     self._pages.popitem(last=False)
         first = int(rows.rows_on(np.array([page]))[0])
-        return found[int(row[0]) - first] or b""
+        return tails_on_page[int(row[0]) - first] or b""
 
     def exemplar(self, form: int) -> OpenedFile:
-        """A file of that form, of which there is no more than its end."""
+        """Returns one file of the schema group ``form``. Only its end can be read."""
         if form not in self._exemplars:
             number = self.segment.forms[form].exemplar
             tail, size = self.tail(number), int(self.listed.sizes[number])
             source = EndSource(size, memoryview(tail))
-            made = OpenedFile(source, "the catalog", len(tail), options=self._options)
-            self._exemplars[form] = made
+            file = OpenedFile(source, "the catalog", len(tail), options=self._options)
+            self._exemplars[form] = file
         return self._exemplars[form]
 
     # --- pruning --------------------------------------------------------------------------------
@@ -186,75 +190,79 @@ class SegmentReader:
     def might_match(
         self, numbers: Int64Array, form: int, constants: Constants, request: Request
     ) -> Int64Array:
-        """Those of the files ``numbers``, ascending and of one form, that might hold matching rows.
+        """Returns the files among ``numbers`` that might hold matching rows.
 
-        ``constants`` are the columns that folders fix; only their names count.
+        ``numbers`` are ascending and of schema group ``form``. ``constants`` are the partition
+        values; only their names count.
         """
-        question = _Question(self, form, constants, request)
-        files = rows_left(request.pruning, RowRanges.from_rows(numbers), question.by_bounds)
+        pruned = _PrunedFiles(self, form, constants, request)
+        files = rows_left(request.pruning, RowRanges.from_rows(numbers), pruned.by_bounds)
         if files.num_rows > 1:
-            files = rows_left(request.pruning, files, question.by_keys)
+            files = rows_left(request.pruning, files, pruned.by_keys)
         return files.rows()
 
     def bounds_verdict(self, test: Test, path: tuple[str, ...], form: int) -> BoolArray:
-        """For each file: might a row pass, as far as its bounds tell? True for other forms."""
-        might = np.ones(self.num_files, dtype=np.bool_)
+        """Returns a mask of the files whose bounds allow a row to pass ``test``.
+
+        Files of other schema groups are True.
+        """
+        might_match = np.ones(self.num_files, dtype=np.bool_)
         if path not in self.segment.leaves:
-            return might
+            return might_match
         if (path, form) not in self._bounds:
             self._bounds[path, form] = self._bounds_in(path, form)
         files, bounds = self._bounds[path, form]
-        might[files] = rows_might_match(test, bounds)
-        return might
+        might_match[files] = rows_might_match(test, bounds)
+        return might_match
 
     def _bounds_in(self, path: tuple[str, ...], form: int) -> tuple[Int64Array, Bounds]:
-        """Files of one form, and the bounds of a column in them."""
-        found = self.bounds_of(self.segment.leaves.index(path))
-        files = found.column("file").to_numpy().astype(np.int64)
+        """Returns the files of one schema group that have bounds of a column, and the bounds."""
+        rows = self.bounds_of(self.segment.leaves.index(path))
+        files = rows.column("file").to_numpy().astype(np.int64)
         if len(files) and files.max() >= self.num_files:
             raise FormatError("the catalog has bounds of a file that it does not have")
-        mine = self.listed.forms[files] == form
-        found, files = found.filter(pa.array(mine)), files[mine]
+        in_form = self.listed.forms[files] == form
+        rows, files = rows.filter(pa.array(in_form)), files[in_form]
         order = self.exemplar(form).order(self._leaf_number(path, form))
-        low, low_usable = order.keys(found.column("low").to_pylist())
-        high, high_usable = order.keys(found.column("high").to_pylist())
+        low, low_usable = order.keys(rows.column("low").to_pylist())
+        high, high_usable = order.keys(rows.column("high").to_pylist())
         bounded = low_usable & high_usable & np.asarray(low <= high, dtype=np.bool_)
-        rest = (found.column(name).to_numpy() for name in ("all_null", "nulls", "nans"))
-        return files, Bounds(order, low, high, bounded, *rest)
+        flags_and_counts = (rows.column(name).to_numpy() for name in ("all_null", "nulls", "nans"))
+        return files, Bounds(order, low, high, bounded, *flags_and_counts)
 
     def _leaf_number(self, path: tuple[str, ...], form: int) -> int:
         leaves = self.exemplar(form).schema.leaves
         return next(leaf.index for leaf in leaves if leaf.path == path)
 
     def bounds_of(self, leaf: int) -> pa.Table:
-        """The rows of a column, by its number, without that."""
+        """Returns the rows of the ``bounds`` table for column number ``leaf``."""
         if leaf not in self._columns:
             names = BOUNDS.names[1:]
-            found = self._table(self.segment.bounds, BOUNDS).where("leaf", leaf, names)
-            if any(found.column(n).null_count for n in ("file", "all_null", "nulls", "nans")):
+            rows = self._table(self.segment.bounds, BOUNDS).where("leaf", leaf, names)
+            if any(rows.column(n).null_count for n in ("file", "all_null", "nulls", "nans")):
                 raise FormatError("the catalog's bounds are incomplete")
-            self._columns[leaf] = found
+            self._columns[leaf] = rows
         return self._columns[leaf]
 
     def kind(self, number: int) -> tuple[Inverted, Subject] | None:
-        """What an index is, and what it is on; None where it cannot be used here."""
+        """Returns the kind and the subject of an index; None if it cannot be used here."""
         if number not in self._kinds:
             index = self.segment.keys[number]
             self._kinds[number] = None
             if known_version(index.kind) == index.kind_version:
                 kind = make(index.kind, index.on, index.params)
                 if has_fingerprints(kind):
-                    of = subject_of(self.exemplar(index.form).columns, kind, index.meaning)
-                    self._kinds[number] = kind, of
+                    subject = subject_of(self.exemplar(index.form).columns, kind, index.meaning)
+                    self._kinds[number] = kind, subject
         return self._kinds[number]
 
     def covered(self, number: int) -> Covered:
-        """The files that have an index, by its number."""
+        """Returns the files that have the index with this number."""
         if number not in self._covered:
             rows = self._table(self.segment.covers, COVERS)
-            found = rows.where("index", number, COVERS.names[1:])
-            files = found.column("file").to_numpy().astype(np.int64)
-            counts = found.column("granules").to_numpy()
+            cover_rows = rows.where("index", number, COVERS.names[1:])
+            files = cover_rows.column("file").to_numpy().astype(np.int64)
+            counts = cover_rows.column("granules").to_numpy()
             stops = np.cumsum(counts)
             if len(files) and (
                 files.max() >= self.num_files or counts.min() < 0 or stops[-1] >= 1 << 32
@@ -264,72 +272,76 @@ class SegmentReader:
         return self._covered[number]
 
     def keys_verdict(self, number: int, formula: Formula) -> BoolArray | None:
-        """For each file: does it hold the keys of ``formula``, or lack the index?
+        """Returns a mask of the files whose keys satisfy ``formula``, or that lack the index.
 
-        None where that cannot be told, or takes more reading than it may save.
+        Returns None if ``formula`` has parts other than keys, or if probing would read more than
+        ``_MAX_PROBED_BYTES``.
         """
-        asked = leaves_of(formula)
-        if not all(isinstance(leaf, Keys) for leaf in asked):
+        leaves = leaves_of(formula)
+        if not all(isinstance(leaf, Keys) for leaf in leaves):
             return None
         covered, index = self.covered(number), self.segment.keys[number]
-        wanted = distinct(
+        requested_keys = distinct(
             np.concatenate(
-                [np.empty(0, np.uint32), *(x.keys for x in asked if isinstance(x, Keys))]
+                [np.empty(0, np.uint32), *(each.keys for each in leaves if isinstance(each, Keys))]
             )
         )
-        found = self._entries(index, wanted, covered.num_granules)
-        if found is None:
+        matching = self._entries(index, requested_keys, covered.num_granules)
+        if matching is None:
             return None
-        keys, granules = found
+        keys, granules = matching
 
-        def held(leaf: Keys) -> GranuleMask:
-            found = np.zeros(covered.num_granules, dtype=np.bool_)
-            found[granules[np.isin(keys, leaf.keys)]] = True
-            return found
+        def mask_of(leaf: Keys) -> GranuleMask:
+            matching = np.zeros(covered.num_granules, dtype=np.bool_)
+            matching[granules[np.isin(keys, leaf.keys)]] = True
+            return matching
 
-        might = np.ones(self.num_files, dtype=np.bool_)
-        might[covered.files] = False
-        passed = granules_of(formula, held, covered.num_granules)
-        might[covered.files_of(passed)] = True
-        return might
+        might_match = np.ones(self.num_files, dtype=np.bool_)
+        might_match[covered.files] = False
+        passed = granules_of(formula, mask_of, covered.num_granules)
+        might_match[covered.files_of(passed)] = True
+        return might_match
 
     def _entries(
-        self, index: KeyTable, wanted: FingerprintArray, num_granules: int
+        self, index: KeyTable, requested_keys: FingerprintArray, num_granules: int
     ) -> tuple[FingerprintArray, Granules] | None:
         low = np.array([part.low for part in index.parts], dtype=np.int64)
         high = np.array([part.high for part in index.parts], dtype=np.int64)
         if (low > high).any() or (high[:-1] > low[1:]).any():
             raise FormatError("the catalog's parts of keys are not sorted")
-        chosen = [index.parts[i].table for i in hit(low, high, wanted)] if len(low) else []
-        parts = [self.part(table, num_granules) for table in chosen]
-        if sum(part.bytes_for(wanted) for part in parts) > _MOST_PROBED:
+        tables = [index.parts[i].table for i in hit(low, high, requested_keys)] if len(low) else []
+        parts = [self.part(table, num_granules) for table in tables]
+        if sum(part.bytes_for(requested_keys) for part in parts) > _MAX_PROBED_BYTES:
             return None
-        found = [part.holding(wanted) for part in parts]
-        none = np.empty(0, np.uint32)
-        keys = np.concatenate([none, *(keys for keys, _ in found)])
-        return keys, np.concatenate([none, *(granules for _, granules in found)])
+        matching = [part.holding(requested_keys) for part in parts]
+        no_entries = np.empty(0, np.uint32)
+        keys = np.concatenate([no_entries, *(keys for keys, _ in matching)])
+        return keys, np.concatenate([no_entries, *(granules for _, granules in matching)])
 
     def part(self, table: Table, num_granules: int) -> KeyRows:
-        """One part of the keys of an index that has so many granules."""
-        found = self._key_rows.get(table.name)
-        if found is None:
-            found = KeyRows(self._source_of(table), table, num_granules)
+        """Returns an opened ``keys`` table of an index with ``num_granules`` granules."""
+        rows = self._key_rows.get(table.name)
+        if rows is None:
+            rows = KeyRows(self._source_of(table), table, num_granules)
             with self._lock:
-                if len(self._key_rows) >= _KEPT_PARTS:
+                if len(self._key_rows) >= _MAX_CACHED_KEY_PARTS:
                     for name in self._key_rows:
                         self._sources.pop(name, None)
                     self._key_rows.clear()
-                self._key_rows[table.name] = found
-        return found
+                self._key_rows[table.name] = rows
+        return rows
 
 
 def has_fingerprints(kind: object) -> TypeGuard[Inverted]:
-    """Is it of a kind whose keys a catalog gathers: fingerprints, each of which tells much?"""
+    """True if a catalog stores the keys of this kind: selective fingerprints."""
     return isinstance(kind, Inverted) and not kind.exact and kind.reading_share is None
 
 
-class _Question:
-    """A query over files of one form, in folders of the same keys."""
+class _PrunedFiles:
+    """The files of a segment that might match each predicate, for one schema group.
+
+    All files have the same partition keys. Results are cached.
+    """
 
     def __init__(
         self, reader: SegmentReader, form: int, constants: Constants, request: Request
@@ -339,50 +351,54 @@ class _Question:
         self._missing = missing_columns(file, request.pruning, constants, request.schema)
         self._constants = {**constants, **self._missing}
         self._all = RowRanges.all(reader.num_files)
-        self._known: dict[tuple[Predicate, bool], RowRanges] = {}
+        self._results: dict[tuple[Predicate, bool], RowRanges] = {}
 
-    def by_bounds(self, test: Predicate) -> RowRanges:
-        """The files in which a row might pass, as far as schema and bounds tell."""
-        return self._once(test, False)
+    def by_bounds(self, predicate: Predicate) -> RowRanges:
+        """Returns the files in which a row might pass, by schema and bounds."""
+        return self._cached(predicate, False)
 
-    def by_keys(self, test: Predicate) -> RowRanges:
-        """Likewise, as far as keys tell as well."""
-        return self._once(test, True)
+    def by_keys(self, predicate: Predicate) -> RowRanges:
+        """Returns the files in which a row might pass, by schema, bounds and keys."""
+        return self._cached(predicate, True)
 
-    def _once(self, test: Predicate, with_keys: bool) -> RowRanges:
-        id_ = test, with_keys
-        if id_ not in self._known:
-            found = self._by_bounds(test)
-            if with_keys and found:
-                found &= self._by_keys(test)
-            self._known[id_] = found
-        return self._known[id_]
+    def _cached(self, predicate: Predicate, with_keys: bool) -> RowRanges:
+        key = predicate, with_keys
+        if key not in self._results:
+            files = self._by_bounds(predicate)
+            if with_keys and files:
+                files &= self._by_keys(predicate)
+            self._results[key] = files
+        return self._results[key]
 
-    def _by_bounds(self, test: Predicate) -> RowRanges:
+    def _by_bounds(self, predicate: Predicate) -> RowRanges:
         file = self._reader.exemplar(self._form)
-        if not constants_might_match(test, self._missing):
+        if not constants_might_match(predicate, self._missing):
             return RowRanges.none()
-        leaf = leaf_of(file, test, self._constants, self._schema)
-        if leaf is None or not isinstance(test, Test):
+        leaf = leaf_of(file, predicate, self._constants, self._schema)
+        if leaf is None or not isinstance(predicate, Test):
             return self._all
-        return RowRanges.from_mask(self._reader.bounds_verdict(test, leaf.path, self._form))
+        return RowRanges.from_mask(self._reader.bounds_verdict(predicate, leaf.path, self._form))
 
-    def _by_keys(self, test: Predicate) -> RowRanges:
+    def _by_keys(self, predicate: Predicate) -> RowRanges:
         reader, file = self._reader, self._reader.exemplar(self._form)
         files = self._all
         for number, index in enumerate(reader.segment.keys):
             known = reader.kind(number) if index.form == self._form else None
-            if known is None or known[1].term != test.term or not may_answer(*known, test):
+            if (
+                known is None
+                or known[1].term != predicate.term
+                or not may_answer(*known, predicate)
+            ):
                 continue
-            if not values_agree(file, test.term, self._constants, self._schema):
+            if not values_agree(file, predicate.term, self._constants, self._schema):
                 continue
-            formula = known[0].keys_for(test, known[1])
-            might = None if formula is None else reader.keys_verdict(number, formula)
-            if might is not None:
-                files &= RowRanges.from_mask(might)
+            formula = known[0].keys_for(predicate, known[1])
+            might_match = None if formula is None else reader.keys_verdict(number, formula)
+            if might_match is not None:
+                files &= RowRanges.from_mask(might_match)
         return files
 
 
 def in_order(numbers: Sequence[int]) -> Int64Array:
-    """File numbers as ``might_match`` takes them."""
+    """Returns file numbers in ascending order, as ``might_match`` needs them."""
     return np.sort(np.array(numbers, dtype=np.int64))

@@ -1,4 +1,4 @@
-"""Writing a segment of a catalog: facts of files in, tables out, in bounded memory."""
+"""Writes a segment of a catalog from the facts of files, in bounded memory."""
 
 from __future__ import annotations
 
@@ -26,18 +26,21 @@ from intarsia.io.external_sort import Runs, Workspace
 from intarsia.row_ranges import Int64Array, UInt64Array
 
 Put = Callable[[BuiltTable], None]
-"""Writes a table where it is to be."""
+"""Stores a table that was built."""
 
 PART_ENTRIES = 1 << 22
-"""Keys a file."""
-_TAIL_FILES, _TAIL_BYTES = 4096, 64 * 1024 * 1024
-_KEY_BITS = np.uint64(32)
-_MOST_GRANULES = 1 << 32
+"""Entries in one ``keys`` table, so that sorted parts fit in memory."""
+_MAX_TAIL_FILES, _MAX_TAIL_BYTES = 4096, 64 * 1024 * 1024
+"""At either of these limits a ``tails`` table is written, so that memory stays bounded."""
+_KEY_SHIFT = np.uint64(32)
+"""Bits of the granule in a packed entry; the key is above them."""
+_MAX_GRANULES = 1 << 32
+"""Granules are numbered in 32 bits. An index with this many is left out."""
 
 
 @dataclass(slots=True)
 class Index:
-    """One index on its way into a segment: the files that have it, and how many granules each."""
+    """An index of a segment being written: the files that have it, and their granule counts."""
 
     spec: KeySpec
     form: str
@@ -46,7 +49,7 @@ class Index:
     num_granules: int = 0
 
     def cover(self, file: int, granules: int) -> int:
-        """Count a file in; returns the number of its first granule."""
+        """Adds a file and returns the number of its first granule."""
         start = self.num_granules
         self.files.append(file)
         self.counts.append(granules)
@@ -55,7 +58,7 @@ class Index:
 
 
 class SegmentTables:
-    """All of a segment but its keys: files are numbered as they are added."""
+    """All tables of a segment except keys. Files are numbered in the order they are added."""
 
     def __init__(self, put: Put, generation: str) -> None:
         self._put, self.generation = put, generation
@@ -67,27 +70,30 @@ class SegmentTables:
         self.indexes: dict[tuple[KeySpec, str], Index] = {}
 
     def add(self, entry: FileEntry, bounds: Iterable[LeafBounds], tail: bytes | None = None) -> int:
-        """Take a file; returns its number. A ``tail`` of None is in a part that ``parts`` has."""
+        """Adds a file and returns its number.
+
+        If ``tail`` is None, the caller passes the part with the file's end to ``finish``.
+        """
         number = len(self._entries)
         self._entries.append(entry)
-        for one in bounds:
-            self._bounds.setdefault(one.path, []).append((number, one))
+        for leaf_bounds in bounds:
+            self._bounds.setdefault(leaf_bounds.path, []).append((number, leaf_bounds))
         if tail is not None:
             self._tails.append(tail)
             self._tail_bytes += len(tail)
-            if len(self._tails) >= _TAIL_FILES or self._tail_bytes >= _TAIL_BYTES:
+            if len(self._tails) >= _MAX_TAIL_FILES or self._tail_bytes >= _MAX_TAIL_BYTES:
                 self._flush()
         return number
 
     def index(self, spec: KeySpec, form: str) -> Index:
-        """The index of that meaning, on files of that form."""
+        """Returns the index with this meaning for files of this schema group."""
         return self.indexes.setdefault((spec, form), Index(spec, form))
 
-    def built(self, what: str, schema: pa.Schema, rows: pa.Table, **options: int) -> BuiltTable:
-        """A table that was written."""
-        made = build_table(new_name(self.generation, what), schema, [rows], **options)
-        self._put(made)
-        return made
+    def built(self, table: str, schema: pa.Schema, rows: pa.Table, **options: int) -> BuiltTable:
+        """Builds, stores and returns a table."""
+        table_file = build_table(new_name(self.generation, table), schema, [rows], **options)
+        self._put(table_file)
+        return table_file
 
     def _flush(self) -> None:
         if self._tails:
@@ -102,21 +108,24 @@ class SegmentTables:
         keys_of: Callable[[Index], Sequence[KeyPart] | None],
         parts: Sequence[TailPart] | None = None,
     ) -> Segment:
-        """Write what is left. ``keys_of`` gives an index's keys; None where it is left out."""
+        """Writes the remaining tables and returns the segment.
+
+        ``keys_of`` returns the parts with an index's keys, or None to leave the index out.
+        """
         self._flush()
         forms = list(dict.fromkeys(entry.form for entry in self._entries))
         numbers = {form: number for number, form in enumerate(forms)}
-        first = {entry.form: n for n, entry in reversed(list(enumerate(self._entries)))}
+        exemplars = {entry.form: n for n, entry in reversed(list(enumerate(self._entries)))}
         indexes: list[Index] = []
         keys: list[KeyTable] = []
         for index in self.indexes.values():
-            found = keys_of(index) if index.num_granules < _MOST_GRANULES else None
-            if found is not None:
+            parts_of_keys = keys_of(index) if index.num_granules < _MAX_GRANULES else None
+            if parts_of_keys is not None:
                 indexes.append(index)
-                keys.append(index.spec.table(numbers[index.form], found))
+                keys.append(index.spec.table(numbers[index.form], parts_of_keys))
         return Segment(
             len(self._entries),
-            tuple(Form(form, first[form]) for form in forms),
+            tuple(Form(form, exemplars[form]) for form in forms),
             tuple(self._bounds),
             self.built("files", FILES, self._files(numbers)).table,
             self.built("bounds", BOUNDS, self._bounds_rows()).table,
@@ -134,9 +143,9 @@ class SegmentTables:
 
     def _bounds_rows(self) -> pa.Table:
         rows = [
-            (leaf, number, b.low, b.high, b.all_null, b.nulls, b.nans)
-            for leaf, held in enumerate(self._bounds.values())
-            for number, b in held
+            (leaf, number, bounds.low, bounds.high, bounds.all_null, bounds.nulls, bounds.nans)
+            for leaf, file_bounds in enumerate(self._bounds.values())
+            for number, bounds in file_bounds
         ]
         return _table(rows, BOUNDS)
 
@@ -157,14 +166,14 @@ def _covers(indexes: Sequence[Index]) -> pa.Table:
 
 
 class SegmentWriter:
-    """A segment written on one machine: keys are sorted in runs, on disk where they are many."""
+    """Writer of a segment on one machine. Keys are sorted externally, on disk if there are many."""
 
     def __init__(self, put: Put, generation: str, work: Workspace) -> None:
         self.tables, self._work = SegmentTables(put, generation), work
         self._runs: dict[tuple[KeySpec, str], Runs] = {}
 
     def add(self, facts: Facts) -> None:
-        """Take a file."""
+        """Adds a file."""
         number = self.tables.add(facts.entry, facts.bounds, facts.tail)
         for spec, granules, entries in facts.keys:
             index = self.tables.index(spec, facts.entry.form)
@@ -172,11 +181,11 @@ class SegmentWriter:
 
     def _push(self, index: Index, entries: UInt64Array) -> None:
         id_ = index.spec, index.form
-        if index.num_granules < _MOST_GRANULES:
+        if index.num_granules < _MAX_GRANULES:
             self._runs.setdefault(id_, Runs(self._work)).add(entries)
 
     def absorb(self, old: SegmentReader, numbers: Int64Array) -> None:
-        """Take the files ``numbers``, ascending, of a segment there is, of which none is opened."""
+        """Copies the files ``numbers``, ascending, from another segment without opening them."""
         renumbered = np.full(old.num_files, -1, dtype=np.int64)
         bounds: dict[int, list[LeafBounds]] = {}
         for leaf, path in enumerate(old.segment.leaves):
@@ -197,7 +206,7 @@ class SegmentWriter:
         for number, table in enumerate(old.segment.keys):
             covered = old.covered(number)
             if (renumbered[covered.files] < 0).all():
-                continue  # nor is there a file of its schema, perhaps
+                continue  # perhaps no file of its schema group is left either
             index = self.tables.index(KeySpec.of(table), forms[table.form].hash)
             counts = np.diff(covered.stops, prepend=0)
             starts = np.full(len(covered.files), -1, dtype=np.int64)
@@ -209,41 +218,41 @@ class SegmentWriter:
                 self._push(index, _moved(entries, covered.stops, starts))
 
     def finish(self) -> Segment:
-        """Write what is left."""
+        """Writes the remaining tables and returns the segment."""
         return self.tables.finish(lambda index: list(self._keys(index)))
 
     def _keys(self, index: Index) -> Iterator[KeyPart]:
         runs = self._runs.get((index.spec, index.form))
         for entries in _parts(runs.blocks() if runs else ()):
             built = self.tables.built("keys", STEP_SCHEMA, entry_table(entries))
-            low, high = (int(entries[at] >> _KEY_BITS) for at in (0, -1))
+            low, high = (int(entries[at] >> _KEY_SHIFT) for at in (0, -1))
             yield KeyPart(low, high, built.table)
 
 
 def _moved(entries: UInt64Array, stops: Int64Array, starts: Int64Array) -> UInt64Array:
-    """Entries whose granules are numbered anew; those of files whose start is -1 are left out.
+    """Returns entries with new granule numbers, without the files whose start is -1.
 
-    ``stops`` and ``starts`` are where the granules of each file ended, and where they begin now.
+    ``stops`` are the old ends of each file's granules, ``starts`` their new first granules.
     """
     granules = (entries & np.uint64(0xFFFFFFFF)).astype(np.int64)
-    file = np.searchsorted(stops, granules, side="right")
-    before = np.concatenate(([0], stops[:-1])) if len(stops) else stops
-    kept = starts[file] >= 0
-    moved = (granules - before[file] + starts[file])[kept].astype(np.uint64)
-    keys: UInt64Array = entries[kept] >> _KEY_BITS << _KEY_BITS
+    file_numbers = np.searchsorted(stops, granules, side="right")
+    old_starts = np.concatenate(([0], stops[:-1])) if len(stops) else stops
+    stays = starts[file_numbers] >= 0
+    moved = (granules - old_starts[file_numbers] + starts[file_numbers])[stays].astype(np.uint64)
+    keys: UInt64Array = entries[stays] >> _KEY_SHIFT << _KEY_SHIFT
     return keys | moved
 
 
 def _parts(blocks: Iterable[UInt64Array]) -> Iterator[UInt64Array]:
-    """Blocks joined, and divided, into parts of about ``PART_ENTRIES``."""
-    held: list[UInt64Array] = []
-    count = 0
+    """Regroups blocks into parts of at least ``PART_ENTRIES``, fewer than twice as many."""
+    pending: list[UInt64Array] = []
+    num_entries = 0
     for block in blocks:
-        for at in range(0, len(block), PART_ENTRIES):
-            held.append(block[at : at + PART_ENTRIES])
-            count += len(held[-1])
-            if count >= PART_ENTRIES:
-                yield np.concatenate(held)
-                held, count = [], 0
-    if count:
-        yield np.concatenate(held)
+        for start in range(0, len(block), PART_ENTRIES):
+            pending.append(block[start : start + PART_ENTRIES])
+            num_entries += len(pending[-1])
+            if num_entries >= PART_ENTRIES:
+                yield np.concatenate(pending)
+                pending, num_entries = [], 0
+    if num_entries:
+        yield np.concatenate(pending)

@@ -1,4 +1,4 @@
-"""The tables of a catalog: Parquet files with page indexes, read as sections are.
+"""The tables of a catalog: Parquet files with page indexes, in the format of index sections.
 
 =======  =============================================================  ==================
 table    a row is                                                       sorted by
@@ -7,12 +7,13 @@ files    a file: name, identity, rows, row groups, form                 number
 bounds   a column of a file: least and greatest value, NULLs, NaNs      column, file
 covers   an index of a file: its granules                               index, file
 tails    the end of a file, from its directory or footer on             number
-keys     an entry of one index in all files: key, step from the         key, granule
-         granule before (``section_write``); granules are numbered
-         through all files that have the index
+
+keys     an entry of one index in all files: key, granule step          key, granule
 =======  =============================================================  ==================
 
-Metadata has a CRC that the pointer knows, pages have their own; a table repeats its name.
+Granules are numbered across all files that have the index. The step is the difference to the
+granule before (``index.section.writer``). The pointer holds the CRC of a table's metadata; each
+page has a CRC of its own. A table contains its own name.
 """
 
 from __future__ import annotations
@@ -58,10 +59,10 @@ BOUNDS = pa.schema(
 COVERS = pa.schema([("index", pa.uint32()), ("file", pa.uint32()), ("granules", pa.int64())])
 TAILS = pa.schema([("tail", pa.binary())])
 TAIL_ROWS = 8
-"""Ends of files on a page."""
+"""Rows on a page of the ``tails`` table. Few, because the end of a file may be long."""
 
-_STARTS = np.array([0, 1], dtype=np.int64)
-"""Of the one granule that a section has to have."""
+_SINGLE_GRANULE = np.array([0, 1], dtype=np.int64)
+"""Granule boundaries: a section needs at least one granule, and a table has no use for more."""
 _MAGIC_BYTES = 4
 
 
@@ -74,14 +75,14 @@ class BuiltTable:
 
 
 def new_name(generation: str, what: str) -> str:
-    """A name for a table that no other will have."""
+    """Returns a unique name for a table."""
     return f"catalog-{generation}-{what}-{secrets.token_hex(4)}.table"
 
 
 def build_table(
     name: str, schema: pa.Schema, blocks: Iterable[pa.Table], page_rows: int = PAGE_ROWS
 ) -> BuiltTable:
-    """A table of ``blocks`` of rows, in order."""
+    """Returns a table with the rows of ``blocks``, in order."""
     out, rows = pa.BufferOutputStream(), 0
 
     def counted() -> Iterable[pa.Table]:
@@ -90,7 +91,7 @@ def build_table(
             rows += len(block)
             yield block
 
-    write_section(out, schema, counted(), _STARTS, name, page_rows)
+    write_section(out, schema, counted(), _SINGLE_GRANULE, name, page_rows)
     data = memoryview(out.getvalue())
     built = BuiltSection.of(data)
     return BuiltTable(Table(name, len(data), built.meta_length, built.meta_crc32, rows), data)
@@ -103,10 +104,10 @@ def _window(source: Source, table: Table) -> Source:
 
 
 class Rows(Section):
-    """An opened table of rows."""
+    """An opened table of rows, except those of keys."""
 
     def __init__(self, source: Source, table: Table, schema: pa.Schema) -> None:
-        """Raises ``FormatError`` where it is damaged, or not the one the pointer means."""
+        """Raises ``FormatError`` if the table is damaged, or not the one in the pointer."""
         window = _window(source, table)
         super().__init__(window, table.meta_length, table.meta_crc32, table.name, 1)
         if self.num_entries != table.rows or list(self.columns) != schema.names:
@@ -114,34 +115,37 @@ class Rows(Section):
         self._schema = schema
 
     def columns_of(self, names: Iterable[str], pages: Int64Array | None = None) -> pa.Table:
-        """Some columns of the rows on ``pages``, by default all. Raises ``FormatError``."""
+        """Returns the columns ``names`` of the rows on ``pages``; None means all pages.
+
+        Raises ``FormatError`` if a page is damaged.
+        """
         names = list(names)
-        wanted = np.arange(self.num_pages) if pages is None else pages
+        page_numbers = np.arange(self.num_pages) if pages is None else pages
         schema = pa.schema([self._schema.field(name) for name in names])
-        if not len(wanted):
+        if not len(page_numbers):
             return schema.empty_table()
-        found = self.read(names, wanted)
-        if [column.type for column in found] != schema.types:
+        arrays = self.read(names, page_numbers)
+        if [column.type for column in arrays] != schema.types:
             raise FormatError("a table of the catalog has columns of other types")
-        return pa.Table.from_arrays(found, schema=schema)
+        return pa.Table.from_arrays(arrays, schema=schema)
 
     def where(self, name: str, number: int, names: Iterable[str]) -> pa.Table:
-        """The rows whose column ``name``, by which they are sorted, is ``number``."""
+        """Returns the rows whose column ``name`` equals ``number``. Rows are sorted by it."""
         bounds = self.columns[name].bounds if self.num_pages else None
         if bounds is None:
             pages = np.arange(self.num_pages)
         else:
-            held = ~bounds.bounded | ((bounds.low <= number) & (bounds.high >= number))
-            pages = np.flatnonzero(held)
-        found = self.columns_of([name, *names], pages)
-        return found.filter(np.asarray(found.column(name)) == number).drop_columns([name])
+            might_hold = ~bounds.bounded | ((bounds.low <= number) & (bounds.high >= number))
+            pages = np.flatnonzero(might_hold)
+        rows = self.columns_of([name, *names], pages)
+        return rows.filter(np.asarray(rows.column(name)) == number).drop_columns([name])
 
 
 class KeyRows(InvertedSection):
-    """An opened part of a table of keys; its granules are those of ``num_granules``."""
+    """An opened ``keys`` table of an index that has ``num_granules`` granules in all files."""
 
     def __init__(self, source: Source, table: Table, num_granules: int) -> None:
-        """Raises ``FormatError`` as ``Rows`` does."""
+        """Raises ``FormatError`` if the table is damaged, or not the one in the pointer."""
         self._num_granules = num_granules
         window = _window(source, table)
         super().__init__(window, table.meta_length, table.meta_crc32, table.name, 1)
@@ -153,24 +157,27 @@ class KeyRows(InvertedSection):
         return self._num_granules
 
     def bytes_for(self, keys: FingerprintArray) -> int:
-        """Bytes of the pages that ``keys``, distinct and sorted, might be on."""
+        """Returns the bytes of the pages that might hold ``keys``, distinct and sorted."""
         pages = self._pages_of(keys)
         return int(sum(column.pages[pages, 1].sum() for column in self.columns.values()))
 
     def holding(self, keys: FingerprintArray) -> tuple[FingerprintArray, Granules]:
-        """Entries of which those of ``keys``, distinct and sorted, are all there are."""
-        known, granules = self._entries(self._pages_of(keys))
-        if (known[1:] < known[:-1]).any():
+        """Returns all entries of ``keys``, distinct and sorted: the keys and their granules."""
+        page_keys, granules = self._entries(self._pages_of(keys))
+        if (page_keys[1:] < page_keys[:-1]).any():
             raise FormatError("the keys are not sorted")
-        is_wanted = np.isin(known, keys)
-        return known[is_wanted], granules[is_wanted]
+        is_requested = np.isin(page_keys, keys)
+        return page_keys[is_requested], granules[is_requested]
 
     def all(self) -> UInt64Array:
-        """All entries, as ``packed``. Raises ``FormatError`` where a page is damaged."""
-        known, granules = self._entries(np.arange(self.num_pages))
-        return packed([(known, granules)])
+        """Returns all entries as ``packed`` does. Raises ``FormatError`` if a page is damaged."""
+        keys, granules = self._entries(np.arange(self.num_pages))
+        return packed([(keys, granules)])
 
 
 def hit(low: Int64Array, high: Int64Array, keys: FingerprintArray) -> Int64Array:
-    """Which parts, from ``low`` to ``high``, any of ``keys``, distinct and sorted, might be in."""
+    """Returns which parts, with keys from ``low`` to ``high``, might hold any of ``keys``.
+
+    ``keys`` are distinct and sorted.
+    """
     return pages_with_keys(low, high, keys)

@@ -91,7 +91,7 @@ def build_catalog(
     target = Target.of(path, filesystem)
     known = look(target, refresh=refresh, table_format=table_format)
     with generation_of(target) as generation:
-        kept = known.kept
+        kept = known.reusable_segments
         if known.is_worn:
             try:
                 kept = [_merged(target, known, generation)]
