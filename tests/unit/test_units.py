@@ -110,7 +110,7 @@ def test_texts_that_no_dictionary_holds_count_as_such(tmp_path, monkeypatch):
 def test_units_are_larger_where_each_decodes_a_large_dictionary(coded, monkeypatch):
     monkeypatch.setattr(units, "UNIT_BYTES", 1_000_000)
     many = num_units(coded, "t")
-    monkeypatch.setattr(units, "_LARGEST", 1)
+    monkeypatch.setattr(units, "_MAX_SCALE", 1)
     assert 2.5 < num_units(coded, "t") / many < 4.5
 
 
@@ -120,7 +120,7 @@ def test_units_of_many_columns_are_larger(tmp_path):
     file = open_file(path)
     assert units._scale(file, 0, range(4)) == 1
     assert units._scale(file, 0, range(512)) == 2
-    assert units._LARGEST == 4
+    assert units._MAX_SCALE == 4
     assert units._scale(file, 0, [*range(600)] * 4) == 4
 
 
@@ -148,7 +148,7 @@ def test_rows_are_as_heavy_as_the_pages_that_hold_them(path, monkeypatch):
     assert list(units.units_of(file, rows, _roots(file, ["i"]))) == [rows]
     apart = RowRanges.from_rows(np.array([5, 6, 95, 105, 295]))  # of four pages
     assert list(units.units_of(file, apart, _roots(file, ["i", "t"]))) == [apart]
-    monkeypatch.setattr(units, "_FEW_RANGES", 0)
+    monkeypatch.setattr(units, "_MAX_FEW_RANGES", 0)
     monkeypatch.setattr(units, "UNIT_BYTES", 210_000)  # two pages
     parts = list(units.units_of(file, apart, _roots(file, ["i", "t"])))
     assert parts == [RowRanges.of((5, 7), (95, 96)), RowRanges.of((105, 106), (295, 296))]

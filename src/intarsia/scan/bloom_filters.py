@@ -1,4 +1,4 @@
-"""Bloom filters of a file's chunks: which might hold one of a few values."""
+"""Probes the bloom filters of a file's chunks."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from intarsia.row_ranges import UInt64Array
 
 
 def has_bloom_filters(file: OpenedFile, leaf: int, groups: Sequence[int]) -> bool:
-    """Has the chunk of any of these row groups a bloom filter?"""
+    """True if the leaf's chunk in any of these row groups has a bloom filter."""
     return any(file.chunk(group, leaf).bloom_filter_offset is not None for group in groups)
 
 
 def might_contain(
     file: OpenedFile, leaf: int, groups: Sequence[int], hashes: UInt64Array
 ) -> list[bool] | None:
-    """For each row group: might its chunk hold a value of one of ``hashes``?
+    """Returns for each row group whether its chunk might hold a value with one of ``hashes``.
 
-    None where none of the chunks has a bloom filter, or one is damaged; or where damage is
-    looked for: filters have no checksum.
+    Returns None if no chunk has a bloom filter or one is damaged. Also returns None if the file is
+    checked for damage, because bloom filters have no checksum.
     """
     if file.options.looks_for_damage:
         return None
     chunks = [file.chunk(group, leaf) for group in groups]
-    places = [
+    filter_ranges = [
         (chunk.bloom_filter_offset, chunk.bloom_filter_length)
         for chunk in chunks
         if chunk.bloom_filter_offset is not None
     ]
-    if not places:
+    if not filter_ranges:
         return None
     try:
-        found = iter(filters_might_contain(file.source, places, hashes))
+        might_hold = iter(filters_might_contain(file.source, filter_ranges, hashes))
     except FormatError as error:
         where = Where(column=file.schema.leaves[leaf].name)
         file.warn(f"bloom filters are ignored: {error.at(where)}")
         return None
-    return [chunk.bloom_filter_offset is None or next(found) for chunk in chunks]
+    return [chunk.bloom_filter_offset is None or next(might_hold) for chunk in chunks]

@@ -1,4 +1,4 @@
-"""Counting the rows that match, without reading where metadata and indexes prove it."""
+"""Counts matching rows. Rows that metadata or indexes prove to match are not read."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from intarsia.threads import in_order
 def count_rows(
     parts: Iterable[Part], request: Request, *, use_threads: bool = True, is_far: bool = False
 ) -> int:
-    """How many rows of ``parts`` match the request's filter.
+    """Returns how many rows of ``parts`` match the request's filter.
 
-    Rows that can match and cannot fail to, by statistics and page indexes, are not read.
+    Rows that must match by statistics or page indexes are not read.
     """
     # With a memory limit, the units of a local file are read ahead, not those of several files.
     ahead = files_ahead(is_far) if use_threads and (is_far or not has_limit()) else 0
@@ -31,13 +31,13 @@ def count_rows(
     counts = (partial(count, part) for part in parts)
 
     def is_little(task: partial[int]) -> bool:
-        return is_settled(task) or _are_all(task.args[0], request)
+        return is_settled(task) or _all_rows_match(task.args[0], request)
 
     return sum(in_order(counts, ahead, is_far=is_far, is_little=is_little))
 
 
-def _are_all(part: Part, request: Request) -> bool:
-    """Do all rows of a part match, whatever they are, by what its folder fixes?"""
+def _all_rows_match(part: Part, request: Request) -> bool:
+    """True if all rows of a part match because of its partition values."""
     if request.filter is None or not part.constants:
         return False
     return not folder_might_match(request.filter.escapes, part.constants)
@@ -48,33 +48,36 @@ def _count(part: Part, request: Request, use_threads: bool, trend: Trend) -> int
         if part.get().is_current():
             return part.matching.rows.num_rows
         part = replace(part, matching=None)
-    counted = partial(_counted, part, request, use_threads, trend)
-    return of_one_version(part.get, counted)
+    count_in_file = partial(_counted, part, request, use_threads, trend)
+    return of_one_version(part.get, count_in_file)
 
 
 def _counted(
     part: Part, request: Request, use_threads: bool, trend: Trend, file: OpenedFile
 ) -> int:
-    def found_in(part: Part) -> int:
+    def count_matching(part: Part) -> int:
         tables = scan([part], request, use_threads=use_threads, trend=trend)
         return sum(table.num_rows for table in tables)
 
-    if file.options.skips_corrupt:  # what can be read is counted, as reading would give it
-        rest = replace(part, get=partial(lease_of, file))
-        return found_in(rest)
-    if _are_all(part, request):
+    if file.options.skips_corrupt:  # rows in damaged pages are not counted, as in a read
+        rest_of_part = replace(part, get=partial(lease_of, file))
+        return count_matching(rest_of_part)
+    if _all_rows_match(part, request):
         return file.num_rows
     while True:
         distrusted = file.page_indexes.distrusted
         proven, unsure = _proven(file, part.constants, request)
-        rest = replace(part, get=partial(lease_of, file), rows=unsure, planned=unsure)
-        found = found_in(rest)
-        if file.page_indexes.distrusted == distrusted:  # else what was proven may be wrong as well
-            return int(proven + found)
+        rest_of_part = replace(part, get=partial(lease_of, file), rows=unsure, planned=unsure)
+        num_matching = count_matching(rest_of_part)
+        if file.page_indexes.distrusted == distrusted:  # else the proven rows may be wrong too
+            return int(proven + num_matching)
 
 
 def _proven(file: OpenedFile, constants: Constants, request: Request) -> tuple[int, RowRanges]:
-    """How many rows match for certain, and which others might: by the footer, then by indexes."""
+    """Returns how many rows certainly match, and which other rows might.
+
+    The footer is used first, then indexes.
+    """
     escapes = Maybe() if request.filter is None else request.filter.escapes
     proven, rows = 0, RowRanges.all(file.num_rows)
     for by_footer in (True, False):

@@ -1,4 +1,4 @@
-"""The order in which a filter's conditions are evaluated: cheap and selective ones first."""
+"""Orders a filter's conditions for evaluation: cheap and selective ones first."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from intarsia.scan.request import Conjunct, Request
 from intarsia.scan.schema_adapter import roots_of
 
 STAGED_ROWS = 64 * 1024
-"""Fewer candidates than this are filtered in one go: a further stage costs more than it saves."""
+"""Below this number of candidate rows all conditions are one stage; more stages cost more time."""
 
-_LEAST = 0.01
+_MIN_FAIL_SHARE = 0.01
 
 
 class Stage(NamedTuple):
-    """A condition and the columns it needs."""
+    """A condition and the columns that it needs."""
 
     condition: Condition
     columns: tuple[str, ...]
 
     def takes_codes(self, path: tuple[str, ...], *, is_map: bool) -> bool:
-        """Can it be told where the texts at ``path``, of a column or a struct's field, are codes?
+        """True if the condition can be evaluated on dictionary indices at ``path``.
 
-        It can where it compares texts, or a column of them is all that it is about; where keys of
-        maps are, if all that it asks of maps are the values of keys.
+        That is if the condition is a comparison, or uses only this column. For keys of a map, it
+        is if the condition only looks up values by key.
         """
         if is_map:
             return self.condition.takes_coded_keys
@@ -42,47 +42,47 @@ class Stage(NamedTuple):
 
 
 def stages(file: OpenedFile, request: Request, rows: RowRanges) -> list[Stage]:
-    """Conditions to evaluate one after the other on what the ones before left of ``rows``.
+    """Returns conditions to evaluate in order, each on the rows that passed the ones before.
 
-    Together they are the request's filter; conditions on the same columns are one stage. A stage
-    that costs bytes ``c`` a row and lets a share ``p`` pass goes first where ``c / (1 - p)`` is
-    least, which is least in all if the conditions are independent of each other.
+    Together they are the request's filter. Conditions on the same columns are one stage. Stages are
+    in order of ``c / (1 - p)``: ``c`` is their bytes per row, ``p`` the share of rows that pass.
+    This order is cheapest if conditions are independent.
     """
-    wanted = request.filter
-    if wanted is None:
+    filter_ = request.filter
+    if filter_ is None:
         return []
-    if rows.num_rows < STAGED_ROWS or not wanted.conjuncts:
-        return [Stage(wanted.condition, request.filter_columns)]
-    same: dict[tuple[str, ...], list[Conjunct]] = {}
-    for part in wanted.conjuncts:
-        same.setdefault(part.columns, []).append(part)
+    if rows.num_rows < STAGED_ROWS or not filter_.conjuncts:
+        return [Stage(filter_.condition, request.filter_columns)]
+    by_columns: dict[tuple[str, ...], list[Conjunct]] = {}
+    for conjunct in filter_.conjuncts:
+        by_columns.setdefault(conjunct.columns, []).append(conjunct)
     group = groups_of(file, rows)[0]
 
-    def rank(parts: Iterable[Conjunct]) -> float:
+    def rank(conjuncts: Iterable[Conjunct]) -> float:
         passing = 1.0
         names: tuple[str, ...] = ()
-        for part in parts:
-            passing *= part.passing
-            names = part.columns
+        for conjunct in conjuncts:
+            passing *= conjunct.passing
+            names = conjunct.columns
         leaves = [leaf for root in roots_of(file, names, request.schema) for leaf in root.leaves]
         cost = sum(file.chunk(group, leaf).total_uncompressed_size for leaf in leaves)
-        return cost / max(1 - passing, _LEAST)
+        return cost / max(1 - passing, _MIN_FAIL_SHARE)
 
-    ordered = sorted(same.items(), key=lambda item: rank(item[1]))
+    ordered = sorted(by_columns.items(), key=lambda item: rank(item[1]))
     return [
-        Stage(Condition.all_of([part.condition for part in parts]), columns)
-        for columns, parts in ordered
+        Stage(Condition.all_of([conjunct.condition for conjunct in conjuncts]), columns)
+        for columns, conjuncts in ordered
     ]
 
 
 def coded_paths(
     file: OpenedFile,
     request: Request,
-    found: Sequence[Stage],
+    stages: Sequence[Stage],
     constants: Constants,
     rows: RowRanges,
 ) -> list[tuple[str, ...]]:
-    """The paths of texts that are few, so that reading codes of them is quicker for ``found``."""
+    """Returns the paths of strings that the stages evaluate faster on dictionary indices."""
     if request.filter is None or rows.num_rows < STAGED_ROWS:
         return []
     groups, paths = groups_of(file, rows), []
@@ -91,18 +91,18 @@ def coded_paths(
         if kind is None or coded_form(kind) is None or leaf is None or path[0] in constants:
             continue
         is_map = pa.types.is_map(kind)
-        if is_map and not _has_text_keys(file, path):
+        if is_map and not _has_string_keys(file, path):
             continue
-        about = [stage for stage in found if path[0] in stage.columns]
-        if not all(stage.takes_codes(path, is_map=is_map) for stage in about):
+        stages_on_column = [stage for stage in stages if path[0] in stage.columns]
+        if not all(stage.takes_codes(path, is_map=is_map) for stage in stages_on_column):
             continue
         if may_be_coded(file, groups, leaf.index) and are_few(file, groups, leaf.index):
             paths.append(path)
     return paths
 
 
-def _has_text_keys(file: OpenedFile, path: tuple[str, ...]) -> bool:
-    """Are the keys of maps at ``path`` texts in the file as well? They may be cast to texts."""
+def _has_string_keys(file: OpenedFile, path: tuple[str, ...]) -> bool:
+    """True if the file stores the keys of the map at ``path`` as strings."""
     root = file.schema.root(path[0])
     stored = None if root is None else type_at([pa.field(root.name, file.arrow_type(root))], path)
     return stored is not None and pa.types.is_map(stored) and coded_form(stored) is not None

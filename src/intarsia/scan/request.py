@@ -1,4 +1,4 @@
-"""What is asked of every file of a scan: columns, and a filter made ready for pruning."""
+"""The request of a scan: output columns, and a filter prepared for pruning and evaluation."""
 
 from __future__ import annotations
 
@@ -31,11 +31,14 @@ ROW_NUMBER = "__row_number"
 """The column of each row's number in its file, from 0."""
 PSEUDO_COLUMNS = pa.schema([(FILENAME, pa.string()), (ROW_NUMBER, pa.int64())])
 FilterLike: TypeAlias = pc.Expression | str | list[Any] | None
-"""An Expression, a SQL condition as ``parse_where`` reads it, or tuples in a list, or in lists of
-alternatives, as ``pyarrow.parquet.read_table`` takes them for ``filters``; None for all rows."""
+"""A filter as users write it; None keeps all rows.
 
-_ROW = "__intarsia_row"
-_PASSING = {
+It is an Expression, a SQL condition (see ``parse_where``) or a list of tuples. Lists of lists of
+tuples are alternatives, as in the argument ``filters`` of ``pyarrow.parquet.read_table``.
+"""
+
+_ROW_COLUMN = "__intarsia_row"
+_PASS_SHARES = {
     Op.EQ: 0.01,
     Op.IN: 0.05,
     Op.NONE: 0.1,
@@ -43,15 +46,16 @@ _PASSING = {
     Op.NOT_IN: 0.9,
     Op.ANY: 0.9,
 }
-_PASSING_RANGE = 0.3
-_PASSING_UNKNOWN = 0.5
+"""Estimated shares of rows that pass a comparison. Only the order of evaluation depends on them."""
+_RANGE_PASS_SHARE = 0.3
+_UNKNOWN_PASS_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Conjunct:
     """One of the conditions that a filter joins by AND.
 
-    ``passing`` is a guess at the share of rows for which it holds.
+    ``passing`` estimates the share of rows that pass, from 0 to 1.
     """
 
     condition: Condition
@@ -61,10 +65,10 @@ class Conjunct:
 
 @dataclass(frozen=True)
 class Filter:
-    """A filter, of columns of ``schema``, and what is known of it.
+    """A filter on columns of ``schema``, with what planning and reading need.
 
-    ``pruning`` tells where it can be true. ``columns`` are those it needs, None where that is
-    unknown; of those in ``pruned`` it needs a part only.
+    ``pruning`` decides where the filter can be true. ``columns`` are the columns it reads, None if
+    unknown. It reads only some fields of the columns in ``pruned``.
     """
 
     condition: Condition
@@ -76,46 +80,46 @@ class Filter:
 
     @cached_property
     def paths(self) -> set[tuple[str, ...]] | None:
-        """Those of the columns and fields it needs, None where that is unknown."""
+        """Paths of the columns and fields that the filter reads; None if unknown."""
         return field_paths(self.node)
 
     @cached_property
     def escapes(self) -> Pruning:
-        """Where it can be anything but true."""
+        """The predicates that decide where the filter can be FALSE or NULL."""
         return escapes_of(self.node)
 
     @cached_property
     def conjuncts(self) -> tuple[Conjunct, ...]:
-        """Its parts, where it has several and their columns are known."""
+        """The conditions joined by AND; empty if there is only one or columns are unknown."""
         is_and = isinstance(self.node, Call) and self.node.function in ANDS
-        known = is_and and self.columns is not None
-        return _conjuncts(self.condition.expression, self.schema) if known else ()
+        is_usable = is_and and self.columns is not None
+        return _conjuncts(self.condition.expression, self.schema) if is_usable else ()
 
     @classmethod
     def of(cls, expression: pc.Expression, schema: pa.Schema) -> Filter:
-        """Checks ``expression`` against ``schema``, which becomes its ``filterable_schema``.
+        """Checks ``expression`` against ``schema`` and prepares it.
 
-        Raises ``PredicateError``.
+        The result's schema is ``filterable_schema(schema)``. Raises ``PredicateError``.
         """
         expression = with_comparable_constants(expression, schema)
         schema = filterable_schema(schema)
         node = read_expression(expression)
         paths = field_paths(node)
         check_paths(schema, paths or ())
-        given = node
-        expression, node = without_periods(expression, given, schema)
+        written = node
+        expression, node = without_periods(expression, written, schema)
         columns = _columns(node)
         condition = Condition.of(expression, node, schema)
         if condition.comparison is None and condition.contained is None:
-            # Some types are found not to compare only where there is a row, be it of NULLs.
+            # pyarrow rejects some comparisons only when there is a row, even one of NULLs.
             fields = [schema.field(name) for name in (schema.names if columns is None else columns)]
             nulls = [pa.nulls(1, field.type) for field in fields] or [pa.nulls(1)]
-            names = [field.name for field in fields] or [_ROW]
+            names = [field.name for field in fields] or [_ROW_COLUMN]
             evaluate(expression, pa.table(nulls, names))
         pruned = pruned_to_fields(schema, paths or ())
         pruning = pruning_of(node)
-        if given is not node:  # of which there may be indexes
-            pruning = all_of(pruning, pruning_of(given))
+        if written is not node:  # there may be indexes for the filter as it was written
+            pruning = all_of(pruning, pruning_of(written))
         return cls(condition, node, schema, pruning, columns, pruned)
 
 
@@ -125,32 +129,32 @@ def _columns(node: Node) -> tuple[str, ...] | None:
 
 
 def _conjuncts(expression: pc.Expression, schema: pa.Schema) -> tuple[Conjunct, ...]:
-    found = []
+    parts = []
     for part in conjuncts(expression):
         node = read_expression(part)
         condition = Condition.of(part, node, schema)
-        found.append(Conjunct(condition, _columns(node) or (), _passing(pruning_of(node))))
-    return tuple(found) if len(found) > 1 else ()
+        parts.append(Conjunct(condition, _columns(node) or (), _pass_share(pruning_of(node))))
+    return tuple(parts) if len(parts) > 1 else ()
 
 
-def _passing(pruning: Pruning) -> float:
+def _pass_share(pruning: Pruning) -> float:
     match pruning:
         case Test(op=op):
-            return _PASSING.get(op, _PASSING_RANGE)
+            return _PASS_SHARES.get(op, _RANGE_PASS_SHARE)
         case And(parts):
-            return min(map(_passing, parts))
+            return min(map(_pass_share, parts))
         case Or(parts):
-            return min(sum(map(_passing, parts)), 1.0)
+            return min(sum(map(_pass_share, parts)), 1.0)
         case _:
-            return _PASSING_UNKNOWN
+            return _UNKNOWN_PASS_SHARE
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked of every file: output columns and their types, and a filter.
+    """The output columns, their types and the filter, for every file of a scan.
 
-    ``schema`` is the data set's; a file that lacks a column gives NULLs, one that has it in another
-    type is cast. Output columns in ``pruned`` are wanted in part only.
+    ``schema`` is the data set's. A column that a file lacks is read as NULLs, and one of another
+    type is cast. Output columns in ``pruned`` are read with some of their fields only.
     """
 
     schema: pa.Schema
@@ -164,14 +168,14 @@ class Request:
 
     @cached_property
     def filter_columns(self) -> tuple[str, ...]:
-        """Columns read to evaluate the filter."""
+        """Columns that are read to evaluate the filter."""
         if self.filter is None:
             return ()
         return tuple(self.schema.names) if self.filter.columns is None else self.filter.columns
 
     @cached_property
     def all_columns(self) -> tuple[str, ...]:
-        """Output columns, then those only the filter needs."""
+        """Output columns, then columns that only the filter reads."""
         return tuple(dict.fromkeys((*self.columns, *self.filter_columns)))
 
     @property
@@ -180,10 +184,10 @@ class Request:
 
 
 def expression_of(filter_: object, schema: pa.Schema) -> pc.Expression | None:
-    """The Expression that a filter is, or is in SQL, of columns of ``schema``.
+    """Converts a filter of any form (see ``FilterLike``) to an Expression.
 
-    Raises ``PredicateError`` as ``parse_where`` does and for tuples that are no condition,
-    ``TypeError`` for whatever else a filter might be thought to be.
+    Raises ``PredicateError`` if SQL or tuples are no valid condition, ``TypeError`` for any other
+    type of filter.
     """
     if isinstance(filter_, str):
         return parse_where(filter_, schema)
@@ -205,26 +209,34 @@ def expression_of(filter_: object, schema: pa.Schema) -> pc.Expression | None:
 
 
 def _check_members(conditions: list[Any]) -> None:
-    """Raise ``PredicateError`` for membership of a text, which pyarrow takes for its letters."""
-    for one in conditions:
-        match one:
+    """Raises ``PredicateError`` for ``in`` with a string, which pyarrow reads as its letters."""
+    for condition in conditions:
+        match condition:
             case list():
-                _check_members(one)
-            case (_, "in" | "not in", str() | bytes() as text):
-                raise PredicateError(f"{one!r}: what it is to be among is a list, not {text!r}")
+                _check_members(condition)
+            case (_, "in" | "not in", str() | bytes() as value):
+                raise PredicateError(f"{condition!r}: the values are a list, not {value!r}")
 
 
 def pruned_schema(schema: pa.Schema, columns: Sequence[str], pruned: Projection) -> pa.Schema:
-    """``columns`` of ``schema``, some of them pruned."""
+    """Returns ``columns`` of ``schema``, with the pruned types of columns in ``pruned``."""
     fields = [schema.field(name) for name in columns]
-    return pa.schema([f.with_type(pruned[f.name].type) if f.name in pruned else f for f in fields])
+    return pa.schema(
+        [
+            field.with_type(pruned[field.name].type) if field.name in pruned else field
+            for field in fields
+        ]
+    )
 
 
 def without_rows(schema: pa.Schema) -> pa.Table:
-    """A table of no rows; ``Schema.empty_table`` knows no extensions within structs or lists."""
+    """Returns a table of no rows.
+
+    ``Schema.empty_table`` does not support extension types within structs or lists.
+    """
     return pa.Table.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 def without_columns(num_rows: int) -> pa.Table:
-    """A table that has rows and no columns, as counting needs it."""
-    return pa.table({_ROW: pa.nulls(num_rows)}).select([])
+    """Returns a table with rows and no columns, for counting."""
+    return pa.table({_ROW_COLUMN: pa.nulls(num_rows)}).select([])

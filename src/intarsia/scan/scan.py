@@ -1,6 +1,6 @@
-"""Scanning files: each is planned, divided into units of bounded size, and read a unit at a time.
+"""Scans files: each is planned, divided into units of bounded size, and read unit by unit.
 
-Units are read in threads and given in order; what is read of one, and when, ``matching`` says.
+Threads read units ahead, and results come in order. ``unit_reader`` reads one unit.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ from intarsia.threads import in_order, one_thread
 
 
 class Matching(NamedTuple):
-    """The rows of a file that match, where that is known, and what reads them.
+    """The matching rows of a file, if they are known before the scan.
 
-    That is for one use, and gives None where it fails; there may be none.
+    ``read`` returns them as a table. It can be called once, returns None on failure, and may be
+    absent.
     """
 
     rows: RowRanges
@@ -44,10 +45,10 @@ class Matching(NamedTuple):
 class Part:
     """One file's part of a scan.
 
-    ``get`` gives the file, as often as it turns out to have been replaced. ``rows`` restricts the
-    scan to these. ``planned`` are the candidates where they are known already, as ``plan_rows``
-    would find them; they are found again if pages belie the index they came from. ``matching`` is
-    of the file that ``get`` gives first.
+    ``get`` returns a handle of the file's current version; it is called again after the file is
+    replaced. ``rows`` restricts the scan. ``planned`` are candidate rows from an earlier
+    ``plan_rows``; they are planned again if pages contradict the index. ``matching`` belongs to the
+    version that the first call of ``get`` returns.
     """
 
     get: Callable[[], Lease]
@@ -64,7 +65,7 @@ def scan_file(
     rows: RowRanges | None = None,
     planned: RowRanges | None = None,
 ) -> Generator[pa.Table]:
-    """The matching rows of one opened file; see ``Part``."""
+    """Yields the matching rows of one opened file. Parameters are the fields of ``Part``."""
     return scan([Part(lambda: lease_of(file), constants, rows, planned)], request)
 
 
@@ -77,24 +78,24 @@ def scan(
     is_far: bool = False,
     trend: Trend | None = None,
 ) -> Generator[pa.Table]:
-    """The matching rows of all ``parts``, in their order, as tables of the requested columns.
+    """Yields the matching rows of all ``parts``, in order, as tables of the requested columns.
 
-    Ends when ``limit`` rows are found: then units are small at first. ``use_threads`` uses as many
-    cores as pyarrow does; units under way hold some 50 MB each. Of files that are far, as many are
-    under way as pyarrow has threads for waiting, as long as they are small. Scans of the same
-    request may share a ``trend``.
+    Stops after ``limit`` rows; the first units are small then. ``use_threads`` uses as many cores
+    as pyarrow; each unit in progress takes some 50 MB. ``is_far`` means remote storage: then as
+    many units are read ahead as pyarrow has I/O threads. Scans of the same request may share a
+    ``trend``.
     """
-    found = _scan(parts, request, limit is not None, use_threads, is_far, trend or Trend())
-    yield from found if limit is None else limited(found, limit)
+    tables = _scan(parts, request, limit is not None, use_threads, is_far, trend or Trend())
+    yield from tables if limit is None else limited(tables, limit)
 
 
 def limited(tables: Iterable[pa.Table], limit: int) -> Generator[pa.Table]:
-    """The first ``limit`` rows of ``tables``, of which no more are taken than that needs."""
+    """Yields the first ``limit`` rows of ``tables``, and then stops pulling tables."""
     for table in tables if limit > 0 else ():
-        # A slice of a table without columns has as many rows as it was asked for.
-        found = table if table.num_rows <= limit else table.slice(0, limit)
-        limit -= found.num_rows
-        yield found
+        # pyarrow's slice of a table without columns always has the requested length.
+        part = table if table.num_rows <= limit else table.slice(0, limit)
+        limit -= part.num_rows
+        yield part
         if limit <= 0:
             return
 
@@ -107,41 +108,41 @@ def _scan(
     is_far: bool,
     trend: Trend,
 ) -> Generator[pa.Table]:
-    in_advance = use_threads and not (small_first and request.filter is None)
-    ahead = files_ahead(is_far) if in_advance else 0
+    reads_ahead = use_threads and not (small_first and request.filter is None)
+    ahead = files_ahead(is_far) if reads_ahead else 0
     attempts = (partial(_Attempt, part, request, use_threads, trend) for part in parts)
-    begun = in_order(attempts, ahead, is_far=is_far, is_little=is_settled)
-    units = (_Unit(a, *unit) for a in begun for unit in a.units(small_first))
-    for found in in_order(
+    attempts_in_order = in_order(attempts, ahead, is_far=is_far, is_little=is_settled)
+    units = (_Unit(a, *unit) for a in attempts_in_order for unit in a.units(small_first))
+    for result in in_order(
         units, ahead, is_far=is_far, weigh=_Unit.weight, is_little=_Unit.is_little
     ):
-        attempt = found.attempt
-        if attempt.is_spoiled:
+        attempt = result.attempt
+        if attempt.is_failed:
             continue
-        if found.table is None or not attempt.holds():
-            attempt.is_spoiled = True
-            yield from attempt.again(found.is_replaced)
+        if result.table is None or not attempt.is_plan_valid():
+            attempt.is_failed = True
+            yield from attempt.replan(result.is_replaced)
             continue
-        attempt.given = found.stop
-        if found.table.num_rows:
-            yield found.table
+        attempt.next_row = result.stop
+        if result.table.num_rows:
+            yield result.table
 
 
 def files_ahead(is_far: bool) -> int:
-    """How many files are worked on besides the one whose turn it is."""
+    """Returns how many files or units are read ahead of the current one."""
     return int(pa.io_thread_count() if is_far else pa.cpu_count())
 
 
 def is_settled(task: partial[Any]) -> bool:
-    """Is the part, which a task begins with, one of which the matching rows are known?"""
+    """True if the matching rows of the task's part are known already."""
     part: Part = task.args[0]
     return part.matching is not None
 
 
-class _Found(NamedTuple):
-    """What became of a unit: its matching rows, up to row ``stop`` of the file.
+class _UnitResult(NamedTuple):
+    """The result of a unit: its matching rows, up to row ``stop`` of the file, not included.
 
-    None where its pages belie the index it was planned by, or belong to another file by now.
+    ``table`` is None if pages contradict the index of the plan, or if the file was replaced.
     """
 
     attempt: _Attempt
@@ -151,10 +152,10 @@ class _Found(NamedTuple):
 
 
 class _Attempt:
-    """A part as it was planned.
+    """The scan of one part by its current plan.
 
-    Where its pages belie the plan, the rest of it is planned again. Where the file turns out to
-    have been replaced, it is begun anew, as long as nothing has been given.
+    If pages contradict the plan, the remaining rows are planned again. If the file was replaced,
+    the scan starts again, unless rows were returned already.
     """
 
     def __init__(self, part: Part, request: Request, use_threads: bool, trend: Trend) -> None:
@@ -162,21 +163,21 @@ class _Attempt:
         self._trend = trend
         self._file, self._answer = part.get()
         self._distrusted = self._file.page_indexes.distrusted
-        self.given = 0
-        """Rows before this one have been given: another attempt goes on from there."""
-        self.is_spoiled = False
+        self.next_row = 0
+        """Rows before this one were returned. A new plan starts at this row."""
+        self.is_failed = False
         self._read: Callable[[], pa.Table | None] | None = None
         self._tries = 1
         self._pin: object = None
-        """Keeps the handle of a file that is read in several units open from the first one on."""
+        """Keeps the file handle open from the first to the last of several units."""
         if part.matching is not None:
             self._rows, self._read = self._within(part.matching.rows), part.matching.read
             all_rows = replace(request, filter=None)
             self._reader = UnitReader(self._file, all_rows, part.constants, trend)
         elif part.planned is not None:
             self._rows = self._within(part.planned)
-            tested = roots_of(self._file, request.filter_columns, request.schema)
-            leaves = [i for root in tested for i in root.leaves]
+            filter_roots = roots_of(self._file, request.filter_columns, request.schema)
+            leaves = [i for root in filter_roots for i in root.leaves]
             try:
                 know_page_indexes(self._file, self._rows, leaves)
                 self._reader = UnitReader(self._file, request, part.constants, trend)
@@ -187,8 +188,8 @@ class _Attempt:
             self._plan()
 
     @property
-    def is_at_hand(self) -> bool:
-        """Are all rows read along with those of other files?"""
+    def is_in_batch(self) -> bool:
+        """True if this file is read in a multi-file batch."""
         return self._read is not None
 
     def _plan(self) -> None:
@@ -203,7 +204,7 @@ class _Attempt:
 
     @property
     def leaves(self) -> list[int]:
-        """The leaves that are read."""
+        """Leaves that the scan reads."""
         roots = roots_to_read(self._file, self._request, self._part.constants)
         return [leaf for root in roots for leaf in root.leaves]
 
@@ -213,13 +214,13 @@ class _Attempt:
         roots = roots_to_read(file, request, constants) if file.request_bytes else ()
         leaves = [leaf for root in roots for leaf in root.leaves]
         with placed(Where(file.name)), file.profile.during(Activity.PLANNING):
-            found = plan_rows(file, request.pruning, constants, request.schema, leaves)
-        self._reader = UnitReader(file, request, constants, self._trend, found.are_likely)
+            plan = plan_rows(file, request.pruning, constants, request.schema, leaves)
+        self._reader = UnitReader(file, request, constants, self._trend, plan.are_likely)
         del pinned
-        return self._within(found.rows).clip(self.given, max(self._file.num_rows, self.given))
+        return self._within(plan.rows).clip(self.next_row, max(self._file.num_rows, self.next_row))
 
     def _within(self, rows: RowRanges) -> RowRanges:
-        """``rows`` without those that nobody asks for, and those known to be damaged."""
+        """Returns ``rows`` restricted to the part's rows, without rows known to be damaged."""
         file, constants = self._file, self._part.constants
         if file.damage.found:
             roots = roots_to_read(file, self._request, constants)
@@ -227,37 +228,38 @@ class _Attempt:
         return rows if self._part.rows is None else rows & self._part.rows
 
     def _renew(self) -> None:
-        """Take the file that is at the path now.
+        """Opens the file's current version.
 
-        Raises ``FileReplaced`` where it is too late, ``ChangesTooOften``.
+        Raises ``FileReplaced`` if rows of the old version were returned, ``ChangesTooOften`` after
+        ``MAX_TRIES`` versions.
         """
         self._tries += 1
         if self._tries > MAX_TRIES:
             raise ChangesTooOften(self._file.name)
         file, self._answer = self._part.get()
-        if self.given or file is self._file:
+        if self.next_row or file is self._file:
             raise FileReplaced(file.name)
         self._file, self._pin = file, None
 
-    def holds(self) -> bool:
-        """Are the plan's indexes still trusted, and is the file still the one at its path?
+    def is_plan_valid(self) -> bool:
+        """True if the plan's indexes are still trusted and the file was not replaced.
 
-        Once rows were given, it is enough that it was.
+        Replacement is ignored once rows were returned. Otherwise the new file is opened.
         """
         return self._file.page_indexes.distrusted == self._distrusted and self._is_current()
 
     def _is_current(self) -> bool:
-        if self.given or self._answer():
+        if self.next_row or self._answer():
             return True
         self._renew()
         return False
 
     def units(self, small_first: bool) -> Iterator[tuple[UnitReader, RowRanges]]:
-        """What ``run`` is to be given, one after the other."""
+        """Yields the arguments of ``run`` for each unit."""
         while not self._rows and not self._is_current():
             self._plan()
         reader, file, rows, stop = self._reader, self._file, self._rows, 0
-        if self.is_at_hand:
+        if self.is_in_batch:
             yield reader, rows
             return
         try:
@@ -268,10 +270,10 @@ class _Attempt:
                 yield reader, unit
                 stop = int(unit.stops[-1])
         except FileReplaced:
-            yield reader, rows.clip(stop, file.num_rows)  # to fail likewise, when its turn comes
+            yield reader, rows.clip(stop, file.num_rows)  # reading it fails again, in order
 
-    def run(self, reader: UnitReader, unit: RowRanges) -> _Found:
-        """The matching rows of ``unit``."""
+    def run(self, reader: UnitReader, unit: RowRanges) -> _UnitResult:
+        """Reads the matching rows of ``unit``."""
         stop = int(unit.stops[-1])
         try:
             pinned = reader.file.pin()
@@ -280,49 +282,49 @@ class _Attempt:
                 table = None if self._read is None else self._read()
                 table = reader.matching(unit) if table is None else table
             del pinned
-            return _Found(self, stop, table)
+            return _UnitResult(self, stop, table)
         except PageIndexMistrust:
-            return _Found(self, stop, None)
+            return _UnitResult(self, stop, None)
         except FileReplaced:
-            return _Found(self, stop, None, is_replaced=True)
+            return _UnitResult(self, stop, None, is_replaced=True)
 
-    def again(self, is_replaced: bool) -> Iterator[pa.Table]:
-        """What has not been given yet, planned as often as the plan turns out to be wrong."""
+    def replan(self, is_replaced: bool) -> Iterator[pa.Table]:
+        """Plans and reads the remaining rows, again whenever the plan turns out to be wrong."""
         while True:
             if is_replaced:
                 self._renew()
             self._plan()
             for unit in self.units(small_first=False):
-                found = self.run(*unit)
-                is_replaced = found.is_replaced
-                if found.table is None or not self.holds():
+                result = self.run(*unit)
+                is_replaced = result.is_replaced
+                if result.table is None or not self.is_plan_valid():
                     break
-                self.given = found.stop
-                if found.table.num_rows:
-                    yield found.table
+                self.next_row = result.stop
+                if result.table.num_rows:
+                    yield result.table
             else:
                 return
 
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """What ``attempt`` is to run."""
+    """A task: one unit of an attempt."""
 
     attempt: _Attempt
     reader: UnitReader
     rows: RowRanges
 
-    def __call__(self) -> _Found:
+    def __call__(self) -> _UnitResult:
         return self.attempt.run(self.reader, self.rows)
 
     def is_little(self) -> bool:
-        """Is it read along with other files?"""
-        return self.attempt.is_at_hand
+        """True if the unit's file is read in a multi-file batch."""
+        return self.attempt.is_in_batch
 
     def weight(self) -> float:
-        """At most so many bytes are read for it, in whatever columns.
+        """Returns about the most bytes that the unit reads from storage.
 
-        With a memory limit, about as many bytes as are decoded for it.
+        With a memory limit, returns the estimated decoded bytes.
         """
         file = self.reader.file
         if has_limit():

@@ -1,4 +1,4 @@
-"""Columns of one file as the data set has them: read, cast, filled in."""
+"""Adapts the columns of one file to the data set's schema: reads, casts and fills them in."""
 
 from __future__ import annotations
 
@@ -28,24 +28,23 @@ from intarsia.scan.nested_projection import Projection, root_of_type
 from intarsia.scan.page_selection import groups_of, ranges_of, select
 from intarsia.scan.request import FILENAME, ROW_NUMBER, Request, pruned_schema, without_columns
 
-_LEAST_ROWS = 1024
-"""Of fewer, texts are decoded as they are: to make these of codes takes about as long."""
+_MIN_CODED_ROWS = 1024
+"""Below this row count strings are decoded directly; decoding by dictionary saves no time."""
 
 
 def roots_of(
     file: OpenedFile, columns: Sequence[str], schema: pa.Schema, pruned: Projection | None = None
 ) -> list[Root]:
-    """Those of ``columns`` that the file has, with the leaves that are wanted of them.
+    """Returns the ``columns`` that the file has, each with the leaves to read.
 
-    These are all that ``schema``, the data set's, has of them, but for columns that are ``pruned``.
-    A group without leaves has no values: pyarrow's data sets have NULLs there, as where there is no
-    such column.
+    These are the leaves that ``schema``, the data set's, has, or those of ``pruned``. A group
+    without leaves counts as missing and is read as NULLs, as in pyarrow's data sets.
     """
-    part = pruned or {}
+    pruned_columns = pruned or {}
     roots = (file.schema.root(name) for name in columns)
     return [
-        part[root.name].root_in(file.schema, root)
-        if root.name in part
+        pruned_columns[root.name].root_in(file.schema, root)
+        if root.name in pruned_columns
         else root_of_type(file, root, schema.field(root.name).type)
         for root in roots
         if root is not None and root.all_leaves
@@ -53,27 +52,30 @@ def roots_of(
 
 
 def roots_to_read(file: OpenedFile, request: Request, constants: Constants) -> list[Root]:
-    """What a request reads of the file: the leaves of its output, then those of its filter."""
+    """Returns the columns that a request reads of the file, with the leaves of each.
+
+    Columns of the output come first, then those of the filter.
+    """
     schema, filter_pruned = request.schema, request.filter.pruned if request.filter else {}
     if not request.pruned and not filter_pruned:
         read = [name for name in request.all_columns if name not in constants]
         return roots_of(file, read, schema)
     output = roots_of(file, request.columns, schema, request.pruned)
-    found: dict[str, Root] = {}
+    roots: dict[str, Root] = {}
     for root in [*output, *roots_of(file, request.filter_columns, schema, filter_pruned)]:
         if root.name not in constants:
-            leaves = {*root.leaves, *(found[root.name].leaves if root.name in found else ())}
-            found[root.name] = root.pruned(sorted(leaves))
-    return list(found.values())
+            leaves = {*root.leaves, *(roots[root.name].leaves if root.name in roots else ())}
+            roots[root.name] = root.pruned(sorted(leaves))
+    return list(roots.values())
 
 
 def expect_columns(
     file: OpenedFile, request: Request, rows: RowRanges, source: AheadSource
 ) -> bool:
-    """Have ``source`` fetch all columns at ``rows`` at once, or say that it is not worth it.
+    """Lets ``source`` fetch all columns at ``rows`` together, if that pays. True if it does.
 
-    It is where those that the filter does not need, and that may turn out not to be needed at all,
-    take no more than a request of their own would cost.
+    It pays if the columns that the filter does not need have fewer bytes than one more request
+    costs.
     """
     if not file.request_bytes:
         return False
@@ -96,29 +98,29 @@ def read_columns(
     pruned: Projection,
     source: Source | None = None,
 ) -> pa.Table:
-    """``columns`` of ``file`` at ``rows``, in the types of ``schema``, some of them ``pruned``.
+    """Reads ``columns`` of ``file`` at ``rows`` in the types of ``schema``, some ``pruned``.
 
-    ``source`` is what the file is read through, where that is not its own.
+    ``source`` replaces the file's own source.
     """
-    wanted = [name for name in columns if name not in constants]
+    stored_names = [name for name in columns if name not in constants]
     output = pruned_schema(schema, columns, pruned)
-    roots = roots_of(file, wanted, schema, pruned)
-    groups, are_many = groups_of(file, rows), rows.num_rows >= _LEAST_ROWS
+    roots = roots_of(file, stored_names, schema, pruned)
+    groups, are_many = groups_of(file, rows), rows.num_rows >= _MIN_CODED_ROWS
     coded = [
-        _coded(file, root, output.field(root.name).type, groups, are_many=are_many)
+        _as_codes(file, root, output.field(root.name).type, groups, are_many=are_many)
         for root in roots
     ]
     try:
-        found = read_rows(file, coded, rows, source=source)
+        arrays_read = read_rows(file, coded, rows, source=source)
     except NotCodedError:
-        found = read_rows(file, roots, rows, source=source)
-    decoded = dict(zip((root.name for root in roots), found, strict=True))
-    if ROW_NUMBER in wanted and ROW_NUMBER not in decoded:
+        arrays_read = read_rows(file, roots, rows, source=source)
+    decoded = dict(zip((root.name for root in roots), arrays_read, strict=True))
+    if ROW_NUMBER in stored_names and ROW_NUMBER not in decoded:
         decoded[ROW_NUMBER] = pa.chunked_array([rows.rows()])
-    if FILENAME in wanted and FILENAME not in decoded:
+    if FILENAME in stored_names and FILENAME not in decoded:
         constants = {**constants, FILENAME: pa.scalar(file.name)}
     arrays = [
-        _typed(file, field, decoded.get(field.name), constants.get(field.name), rows.num_rows)
+        _adapt(file, field, decoded.get(field.name), constants.get(field.name), rows.num_rows)
         for field in output
     ]
     if not arrays:
@@ -126,31 +128,34 @@ def read_columns(
     return pa.Table.from_arrays(arrays, schema=output)
 
 
-def _coded(
+def _as_codes(
     file: OpenedFile, root: Root, kind: pa.DataType, groups: Sequence[int], *, are_many: bool
 ) -> Root:
-    """A file's root, of which texts are to come as codes that are dictionaries in ``kind``.
+    """Returns a file's root, with the strings marked that are decoded as dictionary indices.
 
-    So are others that are few, where rows ``are_many``: they are sooner made texts again than
-    pyarrow decodes them. ``groups`` are the row groups that are read.
+    These are the strings that are dictionaries in ``kind``. If rows ``are_many``, a single leaf
+    with few distinct strings is marked as well: casting it back is faster than decoding strings.
+    ``groups`` are the row groups that are read.
     """
     if not (pa.types.is_nested(kind) or pa.types.is_dictionary(kind) or coded_type(kind)):
         return root
     stored = file.arrow_type(root)
-    paths = list(_coded_in(kind, stored, root.name))
+    paths = list(_coded_paths_in(kind, stored, root.name))
     if not paths and are_many:
-        lone = _lone_text(file, root, kind, stored)
-        paths = [lone.path] if lone is not None and are_few(file, groups, lone.index) else []
+        single = _single_string_leaf(file, root, kind, stored)
+        paths = [single.path] if single is not None and are_few(file, groups, single.index) else []
     if not paths:
         return root
-    found = [coded_leaf(file.schema, path) for path in paths]
-    leaves = [leaf for leaf in found if leaf and may_be_coded(file, groups, leaf.index)]
+    leaf_of_path = [coded_leaf(file.schema, path) for path in paths]
+    leaves = [leaf for leaf in leaf_of_path if leaf and may_be_coded(file, groups, leaf.index)]
     are_coded = len(leaves) == len(paths)
     return root.with_codes([leaf.path for leaf in leaves]) if are_coded else root
 
 
-def _lone_text(file: OpenedFile, root: Root, kind: pa.DataType, stored: pa.DataType) -> Leaf | None:
-    """The only leaf that is wanted of a root, if it holds texts, and texts are wanted."""
+def _single_string_leaf(
+    file: OpenedFile, root: Root, kind: pa.DataType, stored: pa.DataType
+) -> Leaf | None:
+    """Returns the only leaf that is read of a root, if both types have strings there."""
     if len(root.leaves) != 1:
         return None
     leaf = file.schema.leaves[root.leaves[0]]
@@ -158,9 +163,12 @@ def _lone_text(file: OpenedFile, root: Root, kind: pa.DataType, stored: pa.DataT
     return leaf if all(own is not None and coded_type(own) is not None for own in types) else None
 
 
-def _coded_in(kind: pa.DataType, stored: pa.DataType, *path: str) -> Iterator[tuple[str, ...]]:
-    """The paths of texts, and of maps with keys, that are dictionaries in ``kind``, by itself or
-    within its structs.
+def _coded_paths_in(
+    kind: pa.DataType, stored: pa.DataType, *path: str
+) -> Iterator[tuple[str, ...]]:
+    """Yields the paths of strings, and of maps with keys, that are dictionaries in ``kind``.
+
+    Fields of structs are included.
     """
     if (is_coded(kind) and coded_type(stored) is not None) or _has_coded_keys(kind, stored):
         yield path
@@ -168,7 +176,7 @@ def _coded_in(kind: pa.DataType, stored: pa.DataType, *path: str) -> Iterator[tu
         types = {field.name: field.type for field in stored}
         for field in kind:
             if field.name in types:
-                yield from _coded_in(field.type, types[field.name], *path, field.name)
+                yield from _coded_paths_in(field.type, types[field.name], *path, field.name)
 
 
 def _has_coded_keys(kind: pa.DataType, stored: pa.DataType) -> bool:
@@ -176,7 +184,7 @@ def _has_coded_keys(kind: pa.DataType, stored: pa.DataType) -> bool:
     return are_maps and is_coded(kind.key_type) and coded_type(stored.key_type) is not None
 
 
-def _typed(
+def _adapt(
     file: OpenedFile,
     field: pa.Field,
     values: pa.ChunkedArray | None,
@@ -199,24 +207,24 @@ def _typed(
 
 
 def as_type(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """``values`` cast to a type. Raises ``pa.ArrowException`` where that cannot be done."""
+    """Casts ``values`` to a type. Raises ``pa.ArrowException`` if that is impossible."""
     if values.type == kind:
         return values
     values = whole_maps(values)
-    if is_json(kind) and is_json(values.type):  # of which pyarrow casts no form to another
+    if is_json(kind) and is_json(values.type):  # pyarrow has no cast between JSON types
         parts = [part.storage.cast(kind.storage_type) for part in values.chunks]
         return pa.chunked_array([pa.ExtensionArray.from_storage(kind, p) for p in parts], kind)
     if has_dictionary(kind):
-        return values.cast(_before_codes(kind, values.type)).cast(kind)
+        return values.cast(_type_before_codes(kind, values.type)).cast(kind)
     return texts_of(values, kind) if has_dictionary(values.type) else values.cast(kind)
 
 
-def _before_codes(kind: pa.DataType, stored: pa.DataType) -> pa.DataType:
-    """What to cast to first: of numbers, pyarrow makes no dictionary of texts."""
+def _type_before_codes(kind: pa.DataType, stored: pa.DataType) -> pa.DataType:
+    """Returns the type for a first cast: pyarrow cannot cast numbers to dictionaries directly."""
     if pa.types.is_dictionary(kind) and not pa.types.is_dictionary(stored):
         return kind.value_type
     if not pa.types.is_struct(kind) or not pa.types.is_struct(stored):
         return kind
     types = {field.name: field.type for field in stored}
-    fields = (f.with_type(_before_codes(f.type, types.get(f.name, f.type))) for f in kind)
+    fields = (f.with_type(_type_before_codes(f.type, types.get(f.name, f.type))) for f in kind)
     return pa.struct(list(fields))

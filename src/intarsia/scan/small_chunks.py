@@ -1,7 +1,7 @@
-"""Chunks in order, of which small ones are decoded many at a time.
+"""Yields chunks in order; small ones are decoded many at a time.
 
-Opening a spliced file takes longer than decoding a few values, so chunks of columns that have one
-physical type become the row groups of one such file.
+Opening a spliced file takes longer than decoding a few values. Chunks with the same physical type
+therefore become row groups of one spliced file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from intarsia.file.page_index_cache import ChunkId
 from intarsia.parquet.metadata import Type
 from intarsia.parquet.page_header import PageAt
 
-_MAX_BATCH = 256  # chunks; opening a file then takes a hundredth of the time
+_MAX_BATCH_CHUNKS = 256  # chunks; opening a file then takes a hundredth of the time
 _MAX_STORED_BYTES = 64 * 1024  # of a chunk; a larger one takes longer to decode than to open
 _MAX_DECODED_BYTES = 128 * 1024  # of a chunk, at worst: a batch takes 32 MiB at most
 
@@ -32,35 +32,35 @@ def chunks_of(
     chunks are then decoded ahead.
     """
     batch: list[Chunk | FormatError] = []
-    kinds: dict[Hashable, list[tuple[Chunk, list[PageAt]]]] = defaultdict(list)
-    for id_, has_values in ids:
+    chunks_by_kind: dict[Hashable, list[tuple[Chunk, list[PageAt]]]] = defaultdict(list)
+    for chunk_id, has_values in ids:
         try:
-            found: Chunk | FormatError = Chunk(file, *id_)
+            chunk: Chunk | FormatError = Chunk(file, *chunk_id)
         except FormatError as error:
-            found = error
-        batch.append(found)
-        if has_values and isinstance(found, Chunk):
-            pages = _pages_of_small(found)
+            chunk = error
+        batch.append(chunk)
+        if has_values and isinstance(chunk, Chunk):
+            pages = _pages_of_small(chunk)
             if pages:
-                kinds[_kind_of(found)].append((found, pages))
-        if len(batch) == _MAX_BATCH:
-            _decode(kinds.values())
+                chunks_by_kind[_kind_of(chunk)].append((chunk, pages))
+        if len(batch) == _MAX_BATCH_CHUNKS:
+            _decode(chunks_by_kind.values())
             yield from batch
             batch.clear()
-            kinds.clear()
-    _decode(kinds.values())
+            chunks_by_kind.clear()
+    _decode(chunks_by_kind.values())
     yield from batch
 
 
 def _kind_of(chunk: Chunk) -> Hashable:
-    """Chunks of one kind can be decoded as row groups of one column."""
+    """Returns a key; chunks with the same key can be decoded as row groups of one column."""
     leaf, elements = chunk.leaf, chunk.file.schema.elements
     nesting = tuple(elements[at].repetition_type for at in leaf.elements)
     return leaf.element.type, leaf.element.type_length, nesting
 
 
 def _pages_of_small(chunk: Chunk) -> list[PageAt]:
-    """The pages of a small, sound chunk, whose bytes are loaded; none of any other chunk."""
+    """Loads a small chunk and returns its pages; returns none if it is large or damaged."""
     metadata, element = chunk.metadata, chunk.leaf.element
     is_small = metadata.num_values and metadata.total_compressed_size <= _MAX_STORED_BYTES
     if not is_small or metadata.type != element.type:
@@ -69,7 +69,7 @@ def _pages_of_small(chunk: Chunk) -> list[PageAt]:
         chunk.load()
         pages = list(chunk.pages())
         chunk.check(pages)
-    except FormatError:  # whoever decodes the chunk by itself reports it
+    except FormatError:  # decoding the chunk by itself reports it
         return []
     size = sum(page.header.uncompressed_page_size for page in pages)
     width = value_bytes(element) + (size if element.type == Type.BYTE_ARRAY else 0)
@@ -80,21 +80,21 @@ def _pages_of_small(chunk: Chunk) -> list[PageAt]:
     return pages if all(page.num_values for page in pages[first:]) else []
 
 
-def _decode(kinds: Iterable[Sequence[tuple[Chunk, list[PageAt]]]]) -> None:
-    """Have the chunks of each kind hold their values, if pyarrow can decode all of them."""
-    for members in kinds:
-        first = members[0][0]
+def _decode(chunks_by_kind: Iterable[Sequence[tuple[Chunk, list[PageAt]]]]) -> None:
+    """Decodes the chunks of each kind together, if pyarrow can decode all of them."""
+    for chunks in chunks_by_kind:
+        first_chunk = chunks[0][0]
         groups = []
-        for chunk, pages in members:
+        for chunk, pages in chunks:
             values = sum(page.num_values or 0 for page in pages)
             data = ChunkBytes(chunk.metadata, None, [chunk.bytes_of(pages)], values)
             groups.append(RowGroupBytes(chunk.num_rows, [data]))
-        template = first.file.templates.physical(first.file.schema, first.leaf)
+        template = first_chunk.file.templates.physical(first_chunk.file.schema, first_chunk.leaf)
         try:
             rows = decode_root(template, groups)
-        except (FormatError, MemoryError):  # of which chunk, decoding each by itself tells
+        except (FormatError, MemoryError):  # decoding each chunk by itself reports the error
             continue
-        at = 0
-        for chunk, pages in members:
-            chunk.hold(pages, leaf_array(rows.slice(at, chunk.num_rows).combine_chunks()))
-            at += chunk.num_rows
+        row = 0
+        for chunk, pages in chunks:
+            chunk.hold(pages, leaf_array(rows.slice(row, chunk.num_rows).combine_chunks()))
+            row += chunk.num_rows

@@ -1,4 +1,4 @@
-"""A unit of a scan: the filter's columns, the rows that match, the other columns at those rows."""
+"""Reads a unit of a scan: first the filter's columns, then the others at the matching rows."""
 
 from __future__ import annotations
 
@@ -35,54 +35,54 @@ from intarsia.scan.predicate_order import STAGED_ROWS, Stage, coded_paths, stage
 from intarsia.scan.request import Request, without_columns, without_rows
 from intarsia.scan.schema_adapter import expect_columns, read_columns, roots_of
 
-_SMALL_FILE = 64 * 1024
-"""Of a file of so many bytes, reading some columns first saves less than it takes."""
+_MAX_SMALL_FILE_BYTES = 64 * 1024
+"""Up to this size, reading all columns at once is faster than reading the filter's first."""
 
 
-class _Held(NamedTuple):
-    """What was read of a unit: columns at ``rows``. Those pass that ``mask`` is TRUE of."""
+class _ReadRows(NamedTuple):
+    """Columns of a unit at ``rows``. Rows where ``mask`` is true pass; None means all pass."""
 
-    found: pa.Table
+    table: pa.Table
     rows: RowRanges
     mask: pa.ChunkedArray | None = None
 
     @property
     def num_rows(self) -> int:
-        """How many rows pass."""
+        """Number of rows that pass."""
         return self.rows.num_rows if self.mask is None else num_true(self.mask)
 
     def also(self, stage: Stage) -> pa.ChunkedArray | None:
-        """For each row whether it passes, and a stage's condition holds for it.
+        """Returns a mask of the rows that pass and meet the stage's condition.
 
-        None where that is neither a comparison, nor about a column that is coded alone.
+        Returns None unless the condition is a comparison, or on one dictionary-encoded column.
         """
         condition = stage.condition
         if condition.comparison is not None:
-            found = holds(condition.comparison, self.found)
-        elif len(stage.columns) == 1 and is_coded(self.found.column(stage.columns[0]).type):
-            found = told_by_code(condition, stage.columns[0], self.found)
+            table = holds(condition.comparison, self.table)
+        elif len(stage.columns) == 1 and is_coded(self.table.column(stage.columns[0]).type):
+            table = told_by_code(condition, stage.columns[0], self.table)
         else:
             return None
-        return found if self.mask is None else pc.and_kleene(self.mask, found)
+        return table if self.mask is None else pc.and_kleene(self.mask, table)
 
 
 @dataclass(slots=True)
 class Trend:
-    """What the last unit of a scan was like, by which the next is read.
+    """Statistics of a scan's units so far. They decide how the next unit is read.
 
-    It decides which pages are read, not which rows are found in them.
+    They affect which pages are read, never which rows match.
     """
 
     are_many: bool = False
-    """Have many of the rows that it looked at passed?"""
+    """True if many candidate rows of the last unit passed the filter."""
     tallies: dict[Contained, Tally] = field(default_factory=dict)
-    """How many pages were without the texts that were looked for, in all files so far."""
+    """For each string searched: pages searched and pages skipped, in all files so far."""
 
 
 class UnitReader:
-    """Finds the matching rows of one file, a unit at a time; threads may share it.
+    """Reader of the matching rows of one file, unit by unit. Threads may share it.
 
-    ``are_likely`` says that most pages of the candidate rows hold a row that matches.
+    ``are_likely`` means that most pages of the candidate rows hold a matching row.
     """
 
     def __init__(
@@ -95,97 +95,106 @@ class UnitReader:
     ) -> None:
         self.file = file
         self._request, self._constants = request, constants
-        self._are_pointed_at = are_likely
+        self._are_likely = are_likely
         self._trend = trend
-        self._have = request.filter.pruned if request.filter else {}
-        # Of a column that is asked for, the filter may need other leaves.
+        self._filter_pruned = request.filter.pruned if request.filter else {}
+        # The filter may need other leaves of an output column than the output does.
         self._reads_again = any(
-            self._have.get(name) != request.pruned.get(name)
+            self._filter_pruned.get(name) != request.pruned.get(name)
             for name in request.filter_columns
             if name in request.columns
         )
-        self._sieves: dict[Contained, Sieve] = {}
+        self._page_filters: dict[Contained, Sieve] = {}
 
     @cached_property
-    def _may_be_at_once(self) -> bool:
-        return _may_be_read_at_once(self.file, self._request, self._constants)
+    def _allows_one_pass(self) -> bool:
+        return _allows_reading_at_once(self.file, self._request, self._constants)
 
     def matching(self, rows: RowRanges) -> pa.Table:
-        """The requested columns of those of ``rows`` that match."""
+        """Returns the requested columns of the matching rows among ``rows``."""
         request, source = self._request, AheadSource(self.file.source)
         columns_from: Source = RereadSource(source) if self._reads_again else source
-        held, looked_at = _Held(pa.table([]), rows), rows.num_rows
-        conditions = self._stages(rows, source)
-        schema, pruned = self._column_types(conditions, rows)
-        for number, stage in enumerate(conditions, start=1):
-            if not held.found.num_columns:
-                held = _Held(held.found, self._sieved(stage, rows, source))
-            if held.rows:
-                known = set(held.found.column_names)
-                new = [name for name in stage.columns if name not in known]
-                found = self._read(new, held.rows, pruned, columns_from, schema)
-                held = held._replace(found=_beside(found, held.found))
-                held = self._passing(stage, held, conditions[number:])
-            if not held.rows:
-                self._note(0, looked_at)
+        current, num_candidates = _ReadRows(pa.table([]), rows), rows.num_rows
+        stages_left = self._stages(rows, source)
+        schema, pruned = self._column_types(stages_left, rows)
+        for number, stage in enumerate(stages_left, start=1):
+            if not current.table.num_columns:
+                current = _ReadRows(current.table, self._without_skipped_pages(stage, rows, source))
+            if current.rows:
+                names = set(current.table.column_names)
+                new = [name for name in stage.columns if name not in names]
+                columns = self._read(new, current.rows, pruned, columns_from, schema)
+                current = current._replace(found=_with_columns(columns, current.table))
+                current = self._apply_stage(stage, current, stages_left[number:])
+            if not current.rows:
+                self._record(0, num_candidates)
                 return without_rows(request.output)
-        self._note(held.num_rows, looked_at)
+        self._record(current.num_rows, num_candidates)
         if not request.columns:
-            return without_columns(held.num_rows)
-        kept = self._whole(held.found)
-        rest = [name for name in dict.fromkeys(request.columns) if name not in kept]
-        other = self._read(rest, held.rows, request.pruned, columns_from) if rest else held.found
-        read = {**columns_by_name(held.found), **columns_by_name(other)}
-        arrays = [read[name] for name in request.columns]
+            return without_columns(current.num_rows)
+        complete = self._complete_columns(current.table)
+        late_names = [name for name in dict.fromkeys(request.columns) if name not in complete]
+        late_columns = (
+            self._read(late_names, current.rows, request.pruned, columns_from)
+            if late_names
+            else current.table
+        )
+        by_name = {**columns_by_name(current.table), **columns_by_name(late_columns)}
+        arrays = [by_name[name] for name in request.columns]
         table = pa.Table.from_arrays(arrays, list(request.columns))
-        if held.mask is not None:
+        if current.mask is not None:
             with self.file.profile.during(Activity.FILTERING):
-                table = where(held.mask, table)
+                table = where(current.mask, table)
         return with_texts(table, request.output)
 
     def _stages(self, rows: RowRanges, source: AheadSource) -> list[Stage]:
-        """The filter's conditions, with the columns that are read for them.
+        """Returns the filter's conditions in order, with the columns read for each.
 
-        Where most pages will be needed, or there is little to read, and it costs no request of its
-        own, that is all columns: a second round takes longer than what it saves. So it does where
-        many rows of the unit before have passed.
+        All columns are read at once if a second read would cost more than it saves. That is if many
+        rows of the last unit passed, or most pages are needed, or the file is small, and if it
+        costs no extra request.
         """
         request, file = self._request, self.file
         if request.filter is None:
             return []
         columns, expected = request.all_columns, expect_columns(file, request, rows, source)
-        if self._trend.are_many and self._may_be_at_once:
+        if self._trend.are_many and self._allows_one_pass:
             return [Stage(request.filter.condition, tuple(columns))]
-        found = stages(file, request, rows)
+        stage_list = stages(file, request, rows)
         is_free = expected or not file.request_bytes
-        is_little = self._are_pointed_at or file.source.size <= _SMALL_FILE
-        if is_free and is_little and rows.num_rows < STAGED_ROWS and self._may_be_at_once:
-            return [stage._replace(columns=columns) for stage in found]
-        return found
+        is_small = self._are_likely or file.source.size <= _MAX_SMALL_FILE_BYTES
+        if is_free and is_small and rows.num_rows < STAGED_ROWS and self._allows_one_pass:
+            return [stage._replace(columns=columns) for stage in stage_list]
+        return stage_list
 
-    def _sieved(self, stage: Stage, rows: RowRanges, source: AheadSource) -> RowRanges:
-        """``rows`` without those in pages that cannot hold the text that is needed."""
-        wanted = stage.condition.needed
-        if wanted is None or wanted.column in self._constants or rows.num_rows < STAGED_ROWS:
+    def _without_skipped_pages(
+        self, stage: Stage, rows: RowRanges, source: AheadSource
+    ) -> RowRanges:
+        """Returns ``rows`` without pages that cannot hold the string the condition requires."""
+        search = stage.condition.needed
+        if search is None or search.column in self._constants or rows.num_rows < STAGED_ROWS:
             return rows
-        tally = self._trend.tallies.setdefault(wanted, Tally())
-        sieve = self._sieves.setdefault(
-            wanted, Sieve(self.file, wanted, tally, are_likely=self._are_pointed_at)
+        tally = self._trend.tallies.setdefault(search, Tally())
+        page_filter = self._page_filters.setdefault(
+            search, Sieve(self.file, search, tally, are_likely=self._are_likely)
         )
         with self.file.profile.during(Activity.FILTERING):
-            return sieve.rows_left(rows, source)
+            return page_filter.rows_left(rows, source)
 
     def _column_types(
-        self, conditions: Sequence[Stage], rows: RowRanges
+        self, stages: Sequence[Stage], rows: RowRanges
     ) -> tuple[pa.Schema, Projection]:
-        """The types that the filter's columns are read in: of few texts, codes."""
-        request, have = self._request, self._have
-        paths = coded_paths(self.file, request, conditions, self._constants, rows)
+        """Returns the types in which the filter's columns are read.
+
+        Columns with few distinct strings are read as dictionaries.
+        """
+        request, filter_pruned = self._request, self._filter_pruned
+        paths = coded_paths(self.file, request, stages, self._constants, rows)
         if not paths:
-            return request.schema, have
+            return request.schema, filter_pruned
         pruned = {
             name: replace(column, type=coded_field(pa.field(name, column.type), paths).type)
-            for name, column in have.items()
+            for name, column in filter_pruned.items()
         }
         return pa.schema([coded_field(field, paths) for field in request.schema]), pruned
 
@@ -197,98 +206,104 @@ class UnitReader:
         source: Source,
         schema: pa.Schema | None = None,
     ) -> pa.Table:
-        """Columns in the types of ``schema``, by default the data set's."""
+        """Reads columns in the types of ``schema``, by default the data set's."""
         file, schema = self.file, schema or self._request.schema
         with file.profile.during(Activity.DECODING):
             return read_columns(file, schema, columns, self._constants, rows, pruned, source)
 
-    def _whole(self, held: pa.Table) -> set[str]:
-        """The columns that a filter's table has as they are asked for, and not in part."""
-        have, wanted = self._have, self._request.pruned
-        return {name for name in held.column_names if have.get(name) == wanted.get(name)}
+    def _complete_columns(self, table: pa.Table) -> set[str]:
+        """Returns the columns of the filter's table that have all fields the output needs."""
+        filter_pruned, pruned = self._filter_pruned, self._request.pruned
+        return {name for name in table.column_names if filter_pruned.get(name) == pruned.get(name)}
 
-    def _passing(self, stage: Stage, held: _Held, later: Sequence[Stage]) -> _Held:
-        """What passes a stage, of the columns that are needed yet: picked, or only marked where
-        nothing else is to be read, or hardly a page of it is without a row that passes.
+    def _apply_stage(self, stage: Stage, current: _ReadRows, later: Sequence[Stage]) -> _ReadRows:
+        """Applies a stage's condition, and keeps the columns that are still needed.
+
+        Rows that fail are removed, or only masked. They are masked if no column is left to read, or
+        if most pages of the columns left hold a passing row.
         """
-        profile, condition, found = self.file.profile, stage.condition, held.found
+        profile, condition, table = self.file.profile, stage.condition, current.table
         with profile.during(Activity.FILTERING):
-            mask = held.also(stage)
+            mask = current.also(stage)
             if mask is None:
-                assert held.mask is None  # which conditions have that are comparisons all
-                kept = _Held(*passing(condition, found, held.rows))
+                assert current.mask is None  # only filters made of comparisons have masks
+                passed = _ReadRows(*passing(condition, table, current.rows))
             else:
                 needed = {*self._request.columns, *(name for s in later for name in s.columns)}
-                unread = needed - self._whole(found)
-                found = _only(found, needed)
+                unread = needed - self._complete_columns(table)
+                table = _select(table, needed)
                 is_last = not later and not unread
-                if is_last or self._are_everywhere(mask, unread, held.rows):
-                    kept = _Held(found, held.rows, mask)
+                if is_last or self._reads_most_pages(mask, unread, current.rows):
+                    passed = _ReadRows(table, current.rows, mask)
                 else:
-                    kept = _Held(*picked(mask, found, held.rows))
-        profile.filtered(condition.expression, held.num_rows, kept.num_rows)
-        return kept
+                    passed = _ReadRows(*picked(mask, table, current.rows))
+        profile.filtered(condition.expression, current.num_rows, passed.num_rows)
+        return passed
 
-    def _are_everywhere(
+    def _reads_most_pages(
         self, mask: pa.ChunkedArray, others: Collection[str], rows: RowRanges
     ) -> bool:
-        """Would reading ``others`` at the rows that pass, of ``rows``, pass over hardly a page?"""
-        if not self._may_be_at_once:
+        """True if reading ``others`` at the passing rows would skip hardly any page."""
+        if not self._allows_one_pass:
             return False
         read = [name for name in others if name not in self._constants]
         roots = roots_of(self.file, read, self._request.schema)
         leaves = [leaf for root in roots for leaf in root.leaves]
         return are_everywhere(mask, page_rows(self.file, leaves, rows))
 
-    def _note(self, kept: int, looked_at: int) -> None:
-        """Of a unit of which ``looked_at`` rows were candidates, so many have passed."""
-        if self._may_be_at_once:
-            self._trend.are_many = kept > looked_at * MANY
+    def _record(self, num_passed: int, num_candidates: int) -> None:
+        """Records how many candidate rows of a unit passed."""
+        if self._allows_one_pass:
+            self._trend.are_many = num_passed > num_candidates * MANY
 
 
 def columns_by_name(table: pa.Table) -> dict[str, pa.ChunkedArray]:
-    """Returns the columns of a table, which finds each by its name in linear time."""
+    """Returns the columns of a table by name. Each lookup in a table takes linear time."""
     return dict(zip(table.column_names, table.columns, strict=True))
 
 
-def _only(found: pa.Table, names: Collection[str]) -> pa.Table:
-    """Those columns of ``found`` that are called so; one at least, which tells how many rows."""
-    wanted = [name for name in found.column_names if name in names]
-    return found.select(wanted or found.column_names[:1])
+def _select(table: pa.Table, names: Collection[str]) -> pa.Table:
+    """Returns the columns of ``table`` in ``names``; at least one, to keep the number of rows."""
+    selected = [name for name in table.column_names if name in names]
+    return table.select(selected or table.column_names[:1])
 
 
-def _beside(found: pa.Table, held: pa.Table) -> pa.Table:
-    for name in held.column_names:
-        found = found.append_column(name, held.column(name))
-    return found
+def _with_columns(table: pa.Table, others: pa.Table) -> pa.Table:
+    for name in others.column_names:
+        table = table.append_column(name, others.column(name))
+    return table
 
 
-def _may_be_read_at_once(file: OpenedFile, request: Request, constants: Constants) -> bool:
-    """Are the filter's conditions sure to evaluate, and all columns to be read of any row?
+def _allows_reading_at_once(file: OpenedFile, request: Request, constants: Constants) -> bool:
+    """True if reading all columns at all candidate rows cannot raise additional errors.
 
-    Not those of which a part is asked for, nor where values may not fit the data set's type. Where
-    damage is looked for, what is not read is not lost.
+    The filter must consist of comparisons, columns must be complete, and stored types must fit the
+    data set's types. False if the file is checked for damage: rows that fail the filter would count
+    as lost.
     """
-    wanted = request.filter
-    if wanted is None or wanted.condition.comparison is None or file.options.looks_for_damage:
+    filter_ = request.filter
+    if filter_ is None or filter_.condition.comparison is None or file.options.looks_for_damage:
         return False
-    if request.pruned or wanted.pruned:
+    if request.pruned or filter_.pruned:
         return False
     stored = file.schema_arrow
     for name in request.all_columns:
-        places = [] if name in constants else stored.get_all_field_indices(name)
+        positions = [] if name in constants else stored.get_all_field_indices(name)
         kind = request.schema.field(name).type
-        if not all(fits(stored.field(place).type, kind) for place in places):
+        if not all(fits(stored.field(place).type, kind) for place in positions):
             return False
     return True
 
 
 def fits(stored: pa.DataType, kind: pa.DataType) -> bool:
-    """Has ``kind`` a value for each of those stored? Structs may have fewer fields in it."""
+    """True if each value of type ``stored`` can be cast to ``kind``.
+
+    Structs may have fewer fields in ``kind``.
+    """
     if pa.types.is_struct(kind) and pa.types.is_struct(stored):
         return all(
-            len(places := stored.get_all_field_indices(field.name)) == 1
-            and fits(stored.field(places[0]).type, field.type)
+            len(positions := stored.get_all_field_indices(field.name)) == 1
+            and fits(stored.field(positions[0]).type, field.type)
             for field in kind
         )
     kind = kind.value_type if is_coded(kind) else kind

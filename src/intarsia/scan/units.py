@@ -1,4 +1,4 @@
-"""Dividing the rows of a file into units: what is read, filtered and held in memory at a time."""
+"""Divides the rows of a file into units. A unit is read, decoded and filtered in one step."""
 
 from __future__ import annotations
 
@@ -23,36 +23,39 @@ from intarsia.scan.page_selection import groups_of
 
 UNIT_ROWS = 1024 * 1024
 UNIT_BYTES = 32 * 1024 * 1024
-"""A unit's rows, and their bytes decoded, as a rule; row groups without page indexes are read
-whole."""
-_LARGEST, _SHARE = 4, 3
-"""Each unit decodes its dictionaries anew: its bytes are three times theirs, where that is more, up
-to four times the rule."""
+"""Usual size of a unit: rows, and bytes decoded. Row groups without page indexes are read whole."""
+_MAX_SCALE, _DICTIONARY_SHARE = 4, 3
+"""A unit decodes its dictionaries again. Units with large dictionaries are therefore larger.
+
+They have ``_DICTIONARY_SHARE`` times the dictionaries' bytes, and at most ``_MAX_SCALE`` times the
+usual size.
+"""
 _CUT_SHARE = 16
-"""And pages that a cut goes through are decoded on either side of it: so many times theirs."""
-_COLUMN_BYTES = 128 * 1024
-"""Each column takes some time by itself: of many, units are so large for each."""
-_CODE_BYTES = 4
-_FEW_GROUPS, _FEW_RANGES = 8, 16
-"""Rows of so few row groups that are in so few places are hardly in many pages."""
-_LARGE_ROWS, _LARGE_BYTES = 128 * 1024, 16 * 1024 * 1024
-_PART = 8
-"""One row in so many, at most, is worth looking for its pages where no index tells of them."""
+"""Pages at a boundary are decoded in both units. A unit has this many times their bytes."""
+_MIN_COLUMN_BYTES = 128 * 1024
+"""Minimum decoded bytes of a unit for each column, because each column has a fixed cost."""
+_DICTIONARY_INDEX_BYTES = 4
+_MAX_FEW_GROUPS, _MAX_FEW_RANGES = 8, 16
+"""Few rows in at most this many row groups and ranges become one unit, if their bytes fit."""
+_MIN_LARGE_ROWS, _MIN_LARGE_BYTES = 128 * 1024, 16 * 1024 * 1024
+"""A row group is large from this many rows, or bytes of the columns read."""
+_SPARSE_SHARE = 8
+"""At most one row in this many is selected: then pages without an offset index are located."""
 FIRST_ROWS = 16 * 1024
-"""Rows of the first unit where few rows are wanted; each unit after it may be twice as long."""
+"""Rows of the first unit of a query with a limit. Each later unit may be twice as long."""
 
 
 def units_of(
     file: OpenedFile, rows: RowRanges, roots: Sequence[Root], *, small_first: bool = False
 ) -> Iterator[RowRanges]:
-    """``rows`` in portions, in order; ``roots`` are what will be read of them.
+    """Divides ``rows`` into units, in order. ``roots`` are the columns to read.
 
-    With ``small_first`` the first ones are small. Then, and where ``rows`` are few of their row
-    group, headers tell where pages are that no index tells of.
+    With ``small_first`` the first units are small. Pages without an offset index are located by
+    their headers if ``small_first`` is set, or if ``rows`` are a small part of the row group.
     """
     groups = groups_of(file, rows)
     leaves = [leaf for root in roots for leaf in root.leaves]
-    are_few = len(rows.starts) <= _FEW_RANGES and len(groups) <= _FEW_GROUPS
+    are_few = len(rows.starts) <= _MAX_FEW_RANGES and len(groups) <= _MAX_FEW_GROUPS
     if rows and rows.num_rows <= FIRST_ROWS and are_few:
         for group in groups:
             _find_pages(file, group, leaves, rows)
@@ -69,23 +72,23 @@ def units_of(
         row_bytes, scale = _row_bytes(file, group, leaves), _scale(file, group, leaves)
         if not small_first and file.num_rows_in(group) * row_bytes > unit_bytes:
             cut = _CUT_SHARE * _cut_bytes(file, group, leaves)
-            scale = max(scale, min(cut / unit_bytes, _largest()))
+            scale = max(scale, min(cut / unit_bytes, _max_scale()))
         step = min(limit * scale, unit_bytes * scale / row_bytes)
-        for part, held in _parts_of(file, rows, group, leaves, step):
-            part_size = held * row_bytes / scale
-            if pending and (count + held / scale > limit or size + part_size > unit_bytes):
+        for part, decoded_rows in _parts_of(file, rows, group, leaves, step):
+            part_size = decoded_rows * row_bytes / scale
+            if pending and (count + decoded_rows / scale > limit or size + part_size > unit_bytes):
                 yield RowRanges.union(pending)
                 pending, count, size = [], 0.0, 0.0
                 limit = min(2 * limit, UNIT_ROWS)
             pending.append(part)
-            count += held / scale
+            count += decoded_rows / scale
             size += part_size
     if pending:
         yield RowRanges.union(pending)
 
 
 def decoded_rows_bytes(file: OpenedFile, rows: RowRanges, leaves: Sequence[int]) -> float:
-    """Returns about the bytes that ``leaves`` take at ``rows``, decoded."""
+    """Returns the estimated bytes of ``leaves`` at ``rows``, decoded."""
     starts = file.row_group_starts
     return sum(
         rows.clip(int(starts[g]), int(starts[g + 1])).num_rows * _row_bytes(file, g, leaves)
@@ -94,53 +97,55 @@ def decoded_rows_bytes(file: OpenedFile, rows: RowRanges, leaves: Sequence[int])
 
 
 def usual_bytes() -> int:
-    """Returns the bytes of a unit, decoded, as a rule: fewer with a memory limit."""
+    """Returns the usual decoded bytes of a unit, fewer with a memory limit."""
     return memory.share(UNIT_BYTES, 32)
 
 
 def _is_small(size: int) -> bool:
-    """Is a row group of so many bytes, if the footer says how many, no more than a small part of a
-    unit?
-    """
+    """True if a row group of this size, 0 if unknown, is a small part of a unit."""
     return 0 < size <= UNIT_BYTES // 32
 
 
 def _find_pages(
     file: OpenedFile, group: int, leaves: Sequence[int], rows: RowRanges, *, always: bool = False
 ) -> None:
-    """Look for the pages of a large row group that no index tells of, where ``rows`` are few of
-    its own; with a memory limit, if it is more than a unit.
+    """Locates the pages of a large row group without offset indexes, by their headers.
+
+    Does so if ``rows`` are a small part of it or ``always`` is set. With a memory limit it depends
+    only on whether the row group is larger than a unit.
     """
     if memory.has_limit():
         if file.num_rows_in(group) * _row_bytes(file, group, leaves) > usual_bytes():
             _page_starts(file, group, leaves, learns=True)
-    elif _is_large(file, group, leaves) and (always or _is_part(file, rows, group)):
+    elif _is_large(file, group, leaves) and (always or _is_sparse(file, rows, group)):
         walk_through(file, group, leaves)
 
 
-def _is_part(file: OpenedFile, rows: RowRanges, group: int) -> bool:
-    """Are ``rows`` a small part of a row group?"""
+def _is_sparse(file: OpenedFile, rows: RowRanges, group: int) -> bool:
+    """True if ``rows`` are a small part of a row group."""
     start, stop = file.row_group_starts[group : group + 2].tolist()
-    return bool(rows.clip(start, stop).num_rows * _PART <= stop - start)
+    return bool(rows.clip(start, stop).num_rows * _SPARSE_SHARE <= stop - start)
 
 
 def _is_large(file: OpenedFile, group: int, leaves: Sequence[int]) -> bool:
-    """Does it take so long to decode all of a row group that parts of it are worth looking for?"""
-    if file.num_rows_in(group) >= _LARGE_ROWS:
+    """True if decoding the whole row group takes longer than locating single pages."""
+    if file.num_rows_in(group) >= _MIN_LARGE_ROWS:
         return True
     if _is_small(file.metadata.row_groups[group].total_byte_size):
         return False
     chunks = file.outlines(group, leaves)
-    return sum(chunk.total_uncompressed_size for chunk in chunks) >= _LARGE_BYTES
+    return sum(chunk.total_uncompressed_size for chunk in chunks) >= _MIN_LARGE_BYTES
 
 
 def _row_bytes(file: OpenedFile, group: int, leaves: Sequence[int]) -> float:
-    """Bytes of a row, decoded, as far as the footer tells."""
-    coded = file.shape.kept(("coded", file.options.of_types), partial(_coded_leaves, file))
+    """Returns the estimated bytes of a decoded row, from the footer."""
+    dictionary_leaves = file.shape.kept(
+        ("coded", file.options.of_types), partial(_dictionary_leaves, file)
+    )
     size, is_limited = 0, memory.has_limit()
     for leaf, chunk in zip(leaves, file.outlines(group, leaves), strict=True):
-        if leaf in coded and has_codes_only(file.chunk(group, leaf)):
-            size += chunk.num_values * _CODE_BYTES
+        if leaf in dictionary_leaves and has_codes_only(file.chunk(group, leaf)):
+            size += chunk.num_values * _DICTIONARY_INDEX_BYTES
         elif is_limited:
             size += decoded_chunk_bytes(file, group, leaf)
         else:
@@ -148,34 +153,33 @@ def _row_bytes(file: OpenedFile, group: int, leaves: Sequence[int]) -> float:
     return max(size / file.num_rows_in(group), 1.0)
 
 
-def _coded_leaves(file: OpenedFile) -> frozenset[int]:
-    """The leaves that are read as Arrow dictionaries."""
+def _dictionary_leaves(file: OpenedFile) -> frozenset[int]:
+    """Returns the leaves that are read as Arrow dictionaries."""
     roots = (root for root in file.schema.roots if root.leaves)
     typed = zip(roots, file.schema_arrow.types, strict=True)
     stored = {root.leaves[0] for root, kind in typed if pa.types.is_dictionary(kind)}
-    asked = set(file.options.read_dictionary)
-    return frozenset(stored | {leaf.index for leaf in file.schema.leaves if leaf.name in asked})
+    requested = set(file.options.read_dictionary)
+    return frozenset(stored | {leaf.index for leaf in file.schema.leaves if leaf.name in requested})
 
 
 def _scale(file: OpenedFile, group: int, leaves: Sequence[int]) -> float:
-    """How much larger units are for the sake of dictionaries, which each of them decodes, or of
-    many columns, each of which takes some time by itself.
-    """
-    told = file.metadata.row_groups[group].total_byte_size
-    size = 0
-    if not _is_small(told):  # in which no dictionary is large
-        size = sum(_dictionary_bytes(file.chunk(group, leaf)) for leaf in leaves)
-    least = max(_SHARE * size, len(leaves) * _COLUMN_BYTES)
-    return min(max(least / UNIT_BYTES, 1.0), _largest())
+    """Returns the factor by which units are larger because of dictionaries or many columns."""
+    group_bytes = file.metadata.row_groups[group].total_byte_size
+    dictionary_bytes = 0
+    if not _is_small(group_bytes):  # small row groups have no large dictionaries
+        dictionary_bytes = sum(_dictionary_bytes(file.chunk(group, leaf)) for leaf in leaves)
+    unit_bytes = max(_DICTIONARY_SHARE * dictionary_bytes, len(leaves) * _MIN_COLUMN_BYTES)
+    return min(max(unit_bytes / UNIT_BYTES, 1.0), _max_scale())
 
 
-def _largest() -> int:
-    return 1 if memory.has_limit() else _LARGEST
+def _max_scale() -> int:
+    return 1 if memory.has_limit() else _MAX_SCALE
 
 
 def _cut_bytes(file: OpenedFile, group: int, leaves: Sequence[int]) -> float:
-    """Bytes, decoded, of the pages that a cut goes through on average: those of other columns than
-    the largest, whose pages it lies between.
+    """Returns the average decoded bytes of the pages that a boundary between units divides.
+
+    Boundaries are between pages of the largest column. They divide pages of the other columns.
     """
     edges = _page_starts(file, group, leaves)
     if edges is None:
@@ -190,9 +194,9 @@ def _cut_bytes(file: OpenedFile, group: int, leaves: Sequence[int]) -> float:
 
 
 def _dictionary_bytes(chunk: ColumnMetaData) -> int:
-    """What a chunk's dictionary takes, at most: as if compression made no codes smaller.
+    """Returns the maximum decoded bytes of a chunk's dictionary.
 
-    None where there are values besides.
+    Returns 0 if the chunk has no dictionary, or has pages with other encodings.
     """
     size = chunk.data_page_offset - chunk.start
     if not 0 < size < chunk.total_compressed_size or not has_codes_only(chunk):
@@ -201,20 +205,20 @@ def _dictionary_bytes(chunk: ColumnMetaData) -> int:
 
 
 def decoded_bytes(leaf: Leaf, chunk: Outline | ColumnMetaData) -> int:
-    """At least what is stored: dictionaries, and runs of one value, take far less than values do.
+    """Returns the estimated decoded bytes of a chunk, at least the uncompressed stored bytes.
 
-    Texts of a writer that leaves out size statistics count as they are stored.
+    Strings count by size statistics; without these, they count by their stored bytes.
     """
     sizes = chunk.size_statistics
-    texts = sizes.unencoded_byte_array_data_bytes if sizes else None
-    values = chunk.num_values * value_bytes(leaf.element) + (texts or 0)
+    string_bytes = sizes.unencoded_byte_array_data_bytes if sizes else None
+    values = chunk.num_values * value_bytes(leaf.element) + (string_bytes or 0)
     return max(chunk.total_uncompressed_size, values)
 
 
 def decoded_chunk_bytes(file: OpenedFile, group: int, leaf: int) -> int:
-    """About the bytes of a chunk's values, decoded: those of a dictionary as often as they occur.
+    """Returns the estimated decoded bytes of a chunk, each dictionary entry as often as it occurs.
 
-    Size statistics tell, and where a chunk has none, the mean of its dictionary.
+    Strings count by size statistics or by the mean length of dictionary entries, if that is more.
     """
     chunk, column = file.chunk(group, leaf), file.schema.leaves[leaf]
     size = decoded_bytes(column, chunk)
@@ -229,30 +233,30 @@ def decoded_chunk_bytes(file: OpenedFile, group: int, leaf: int) -> int:
 def _parts_of(
     file: OpenedFile, rows: RowRanges, group: int, leaves: Sequence[int], step: float
 ) -> Iterator[tuple[RowRanges, int]]:
-    """``rows`` of a row group, and how many have to be decoded for them: about ``step`` at a time.
+    """Yields parts of ``rows`` in a row group, and the number of rows decoded for each part.
 
-    Parts end where a page of the largest column does, and are as heavy as the pages that hold them.
+    Each part decodes about ``step`` rows. Parts end where a page of the largest column ends.
     """
     start, stop = file.row_group_starts[group : group + 2].tolist()
-    wanted = rows.clip(start, stop)
-    if wanted.num_rows == stop - start <= step:
-        yield wanted, stop - start
+    rows_in_group = rows.clip(start, stop)
+    if rows_in_group.num_rows == stop - start <= step:
+        yield rows_in_group, stop - start
         return
     edges = _page_starts(file, group, leaves)
     if edges is None:
-        yield wanted, stop - start
+        yield rows_in_group, stop - start
         return
     edges = np.append(edges, stop - start) + start
-    is_touched = wanted.covers(edges[:-1], edges[1:])
-    held = np.append(0, np.cumsum(np.where(is_touched, np.diff(edges), 0)))
-    at, pages = 0, len(is_touched)
-    while at < pages:
-        within = int(np.searchsorted(held, held[at] + step, side="right")) - 1
-        end = min(max(within, at + 1), pages)
-        part = wanted.clip(int(edges[at]), int(edges[end]))
+    is_touched = rows_in_group.covers(edges[:-1], edges[1:])
+    decoded_before = np.append(0, np.cumsum(np.where(is_touched, np.diff(edges), 0)))
+    page, num_pages = 0, len(is_touched)
+    while page < num_pages:
+        last = int(np.searchsorted(decoded_before, decoded_before[page] + step, side="right")) - 1
+        end = min(max(last, page + 1), num_pages)
+        part = rows_in_group.clip(int(edges[page]), int(edges[end]))
         if part:
-            yield part, int(held[end] - held[at])
-        at = end
+            yield part, int(decoded_before[end] - decoded_before[page])
+        page = end
 
 
 def _page_starts(
@@ -267,8 +271,8 @@ def page_starts(
 ) -> Int64Array | None:
     """Returns the first rows of the pages of the largest column. ``sizes`` are given by leaf.
 
-    None unless the pages of all columns can be told apart: by an offset index, or if ``learns`` by
-    their headers.
+    Returns None unless the page positions of all columns are known from an offset index. With
+    ``learns``, headers are read if there is no offset index.
     """
     if not sizes:
         return None

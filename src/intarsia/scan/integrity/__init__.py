@@ -1,4 +1,4 @@
-"""Damage met while a file is scanned: found, located, and kept from doing harm.
+"""Damage in a file that is scanned: pages are checked, and damaged rows are located and skipped.
 
 May import ``file``, ``plan`` and below. Start with ``page_guard``.
 """
