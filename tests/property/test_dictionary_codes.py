@@ -94,7 +94,7 @@ def written(path, columns, writer, large):
 def anyhow(request, always_coded, monkeypatch):
     """So are texts that are not compared, which are made texts again."""
     if request.param == "all":
-        monkeypatch.setattr(schema_adapter, "_LEAST_ROWS", 1)
+        monkeypatch.setattr(schema_adapter, "_MIN_CODED_ROWS", 1)
         monkeypatch.setattr(schema_adapter, "are_few", lambda *_: True)
 
 
@@ -235,7 +235,7 @@ def test_more_text_than_one_array_holds(monkeypatch):
             raise pa.ArrowInvalid("Take operation overflowed binary array capacity")
 
     texts = pa.array(["a", None, "b"] * 5)
-    monkeypatch.setattr(dictionary_codes, "_PART", 4)
+    monkeypatch.setattr(dictionary_codes, "_CAST_ROWS", 4)
     found = dictionary_codes.texts_of(
         Values([texts.dictionary_encode(), texts[:2].dictionary_encode()]), pa.string()
     )

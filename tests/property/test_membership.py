@@ -47,10 +47,10 @@ def test_values_are_among_constants_where_pyarrow_finds_them(chunks, wanted, kin
     constants = of_kind([0, *wanted], kind).slice(1)
     expected = pc.is_in(values, value_set=constants)
     with (
-        mock.patch.object(membership, "_MANY_ROWS", 0),
+        mock.patch.object(membership, "_MIN_ROWS", 0),
         mock.patch.object(membership, "_LEAST_BITS", bits),
         mock.patch.object(membership, "_SPARSE_BITS", 2),
-        mock.patch.object(membership, "_BLOCK", 7),
+        mock.patch.object(membership, "_BLOCK_ROWS", 7),
     ):
         assert is_among(values, constants).to_pylist() == expected.to_pylist()
 

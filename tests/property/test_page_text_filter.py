@@ -70,7 +70,7 @@ def test_answers_are_those_of_pyarrow(tmp_path_factory, data):
         condition = F == b"ab"
     with (
         mock.patch.object(unit_reader, "STAGED_ROWS", 0),
-        mock.patch.object(page_text_filter, "_TRIED", 1000),
+        mock.patch.object(page_text_filter, "_MIN_TRIED_PAGES", 1000),
     ):
         found = ds.to_table(filter=condition)
     assert found.equals(pads.dataset(path).to_table().filter(condition))
@@ -121,7 +121,7 @@ def test_a_frequent_text_is_soon_not_looked_for(large):
         page_text_filter.Sieve, "_holds", autospec=True, return_value=True
     ) as holds:
         assert ia.dataset(large).to_table(filter=F == "message 1").num_rows == 0
-    assert holds.call_count <= page_text_filter._TRIED + 4
+    assert holds.call_count <= page_text_filter._MIN_TRIED_PAGES + 4
 
 
 @pytest.mark.parametrize("use_dictionary", [False, True])
@@ -165,7 +165,7 @@ def test_what_was_frequent_in_other_files_is_looked_for_in_few_pages(tmp_path):
     ):
         assert data.to_table(filter=condition, use_threads=False).num_rows == 4 * count
     found = [looked.count(f"{number}.parquet") for number in range(6)]
-    assert found[:4] == [page_text_filter._TRIED, 2, 2, 2]
+    assert found[:4] == [page_text_filter._MIN_TRIED_PAGES, 2, 2, 2]
     assert found[4:] == [count // PAGE] * 2, "where the text is not, it is looked for all the same"
 
 

@@ -31,7 +31,7 @@ def test_the_rows_are_those_that_pyarrow_finds(chunks, text, kind, skipped):
     arrays = [pa.array(chunk, pa.string()).cast(kind).slice(skipped) for chunk in chunks]
     values = pa.chunked_array(arrays, type=kind)
     expected = pc.indices_nonzero(pc.match_substring(values, text.encode()))
-    with mock.patch.object(substring, "_FREE_HITS", 1000):
+    with mock.patch.object(substring, "_MIN_HITS_LIMIT", 1000):
         found = rows_containing(values, Contained("f", text.encode()))
     assert found.tolist() == expected.to_pylist()
 
@@ -46,7 +46,7 @@ def test_in_any_case_no_value_is_missed(texts, text, kind):
     strings = values.cast(pa.string())
     matches = pc.match_substring(strings, text, ignore_case=True)
     expected = pc.indices_nonzero(matches).to_pylist()
-    with mock.patch.object(substring, "_FREE_HITS", 1000):
+    with mock.patch.object(substring, "_MIN_HITS_LIMIT", 1000):
         found = rows_containing(values, Contained("f", text.encode(), any_case=True))
     assert set(found.tolist()) >= set(expected)
     if text.isalpha():

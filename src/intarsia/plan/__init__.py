@@ -1,5 +1,5 @@
-"""Plans: metadata and probes in, the rows and byte ranges that answer a query out.
+"""Query plans as data: the candidate rows of each file, the bytes to read, and their explanation.
 
-All of it is pure: no module here reads a byte. A plan is data, can be pickled, and is executed
-elsewhere.
+May import ``parquet``, ``io.source`` and below; no module here reads a file. ``scan`` makes and
+executes plans. Start with ``plan``.
 """

@@ -1,6 +1,6 @@
-"""An explanation as text: the figures of all files, then a tree with a branch for each of them.
+"""Prints an explanation as text: amounts of all files, then a tree with a branch for each file.
 
-Lines are made for 80 columns; only names and conditions can be longer.
+Lines fit 80 columns, except for long names and conditions.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from intarsia.plan.plan import Amount, ColumnPlan, Figures, Step
 from intarsia.redaction import redacted
 
 _WIDTH = 80
-_MARGIN = 9
-_SHOWN_FILES = 20
-_SHOWN_COLUMNS = 20
-_TIMED = "seconds, one file and one unit of rows after the other"
+_TITLE_WIDTH = 9
+_MAX_SHOWN_FILES = 20
+_MAX_SHOWN_COLUMNS = 20
+_SECONDS_TITLE = "seconds, one file and one unit of rows after the other"
 
 
 class Node(NamedTuple):
-    """A line of the tree, and what hangs from it."""
+    """A line of the tree, and the lines below it."""
 
     text: str
     under: Sequence[Node] = ()
@@ -36,19 +36,19 @@ def report(
     condition: str,
     columns: Sequence[str],
     reader: str,
-    heads: Mapping[str, Figures],
+    figures_by_title: Mapping[str, Figures],
     activities: Mapping[Activity, float] | None,
     files: Sequence[FileAccount],
 ) -> str:
-    """The whole text. ``heads`` are figures of all files, by their titles."""
-    texts = {"filter": condition, "columns": ", ".join(columns), "reader": reader}
-    lines = [line for title, text in texts.items() for line in _wrapped(title, text)]
-    for title, figures in heads.items():
+    """Returns the whole text. ``figures_by_title`` has the amounts of all files."""
+    paragraphs = {"filter": condition, "columns": ", ".join(columns), "reader": reader}
+    lines = [line for title, text in paragraphs.items() for line in _wrapped(title, text)]
+    for title, figures in figures_by_title.items():
         lines += [title, *_figures(figures)]
         if title == "read" and activities is not None:
             lines.append(f"  seconds     {sum(activities.values()):.4f}")
     if activities is not None:
-        lines += [_TIMED, *_activities(activities)]
+        lines += [_SECONDS_TITLE, *_activities(activities)]
     base = common_folder([redacted(file.plan.path) for file in files])
     return "\n".join([*lines, f"files in {clean(base)}", *_drawn(_files(files, base))])
 
@@ -57,8 +57,8 @@ def _wrapped(title: str, text: str) -> list[str]:
     return textwrap.wrap(
         clean(text),
         _WIDTH,
-        initial_indent=title.ljust(_MARGIN),
-        subsequent_indent=" " * _MARGIN,
+        initial_indent=title.ljust(_TITLE_WIDTH),
+        subsequent_indent=" " * _TITLE_WIDTH,
         break_long_words=False,
         break_on_hyphens=False,
     ) or [title]
@@ -73,10 +73,10 @@ def _figures(figures: Figures) -> list[str]:
 
 
 def _activities(seconds: Mapping[Activity, float]) -> list[str]:
-    whole = sum(seconds.values())
+    total = sum(seconds.values())
     return [
-        f"  {which.value:<11} {spent:.4f}" + (f" ({spent / whole:.1%})" if whole else "")
-        for which, spent in seconds.items()
+        f"  {which.value:<11} {part:.4f}" + (f" ({part / total:.1%})" if total else "")
+        for which, part in seconds.items()
     ]
 
 
@@ -84,11 +84,11 @@ def _activities(seconds: Mapping[Activity, float]) -> list[str]:
 
 
 def _files(files: Sequence[FileAccount], base: str) -> list[Node]:
-    left = [file for file in files if file.plan.rows]
-    nodes = [_file(file, base) for file in left[:_SHOWN_FILES]]
-    if len(left) > _SHOWN_FILES:
-        nodes.append(Node(f"… and {plural(len(left) - _SHOWN_FILES, 'more file')}"))
-    if len(left) < len(files):
+    candidate_files = [file for file in files if file.plan.rows]
+    nodes = [_file(file, base) for file in candidate_files[:_MAX_SHOWN_FILES]]
+    if len(candidate_files) > _MAX_SHOWN_FILES:
+        nodes.append(Node(f"… and {plural(len(candidate_files) - _MAX_SHOWN_FILES, 'more file')}"))
+    if len(candidate_files) < len(files):
         nodes.append(_without_rows([file for file in files if not file.plan.rows], base))
     return nodes
 
@@ -110,18 +110,18 @@ def _file(account: FileAccount, base: str) -> Node:
 
 
 def _steps(steps: Sequence[Step], rows: int) -> Node:
-    """Each step, with the share it left of what the one before it did."""
-    before = [rows, *(step.rows for step in steps)]
+    """Returns a line for each step, with the share of rows that it left of the step before."""
+    rows_before = [rows, *(step.rows for step in steps)]
     cells = [
         (
             clean(step.source),
             plural(step.rows, "row"),
-            f"{step.rows / had:.2%}" if had else "",
+            f"{step.rows / previous:.2%}" if previous else "",
             plural(step.row_groups, "row group"),
         )
-        for step, had in zip(steps, before, strict=False)
+        for step, previous in zip(steps, rows_before, strict=False)
     ]
-    return Node(f"{plural(before[-1], 'row')} might match", _aligned(cells))
+    return Node(f"{plural(rows_before[-1], 'row')} might match", _aligned(cells))
 
 
 def _stages(stages: Sequence[Stage]) -> Node:
@@ -137,9 +137,11 @@ def _stages(stages: Sequence[Stage]) -> Node:
 
 
 def _columns(columns: Sequence[ColumnPlan], figures: Figures) -> Node:
-    chosen = list(columns)
-    if len(columns) > _SHOWN_COLUMNS:
-        chosen = heapq.nlargest(_SHOWN_COLUMNS, columns, key=lambda column: column.bytes.selected)
+    shown = list(columns)
+    if len(columns) > _MAX_SHOWN_COLUMNS:
+        shown = heapq.nlargest(
+            _MAX_SHOWN_COLUMNS, columns, key=lambda column: column.bytes.selected
+        )
     nodes = _aligned(
         (
             clean(column.column),
@@ -147,46 +149,46 @@ def _columns(columns: Sequence[ColumnPlan], figures: Figures) -> Node:
             f"{of(column.bytes)} bytes",
             "no page index: whole chunks" if column.without_page_index else "",
         )
-        for column in chosen
+        for column in shown
     )
-    if len(chosen) < len(columns):
-        nodes.append(Node(f"… and {len(columns) - len(chosen):,} that take less"))
+    if len(shown) < len(columns):
+        nodes.append(Node(f"… and {len(columns) - len(shown):,} that take less"))
     requests = plural(figures.requests.selected, "request")
     return Node(f"to read: {of(figures.pages)} pages, {of(figures.bytes)} bytes, {requests}", nodes)
 
 
-def _read(read: FileRead, known: Sequence[str]) -> Node:
+def _read(read: FileRead, shown_remarks: Sequence[str]) -> Node:
     parts = [
         Node(f"{of(condition.rows)} rows passed {clean(condition.condition)}")
         for condition in read.conditions
     ]
-    whole = sum(read.seconds.values()) or 1.0
-    spent = [f"{which.value} {part / whole:.0%}" for which, part in read.seconds.items()]
-    parts += [Node(clean(remark)) for remark in read.remarks if remark not in known]
-    return Node(_read_line([read]), [*parts, Node(", ".join(spent))])
+    total = sum(read.seconds.values()) or 1.0
+    shares = [f"{which.value} {part / total:.0%}" for which, part in read.seconds.items()]
+    parts += [Node(clean(remark)) for remark in read.remarks if remark not in shown_remarks]
+    return Node(_read_line([read]), [*parts, Node(", ".join(shares))])
 
 
 def _read_line(reads: Sequence[FileRead]) -> str:
-    found = sum((read.figures for read in reads), Figures())
+    total = sum((read.figures for read in reads), Figures())
     seconds = sum(sum(read.seconds.values()) for read in reads)
     parts = [
-        plural(found.rows.selected, "row"),
-        plural(found.pages.selected, "page"),
-        plural(found.bytes.selected, "byte"),
-        plural(found.requests.selected, "request"),
+        plural(total.rows.selected, "row"),
+        plural(total.pages.selected, "page"),
+        plural(total.bytes.selected, "byte"),
+        plural(total.requests.selected, "request"),
     ]
     return f"was read: {', '.join(parts)}, {seconds:.4f} s"
 
 
 def _without_rows(files: Sequence[FileAccount], base: str) -> Node:
-    """Files of which nothing is left, by what left nothing of them."""
+    """Returns the pruned files, counted by the step that pruned them."""
     counts = Counter(file.plan.steps[-1].source for file in files)
     parts = _aligned(
         (f"by {clean(source)}", plural(count, "file"), "") for source, count in counts.items()
     )
     parts += [
         Node(clean(f"{_name(file, base)}: {remark}"))
-        for file in files[:_SHOWN_FILES]
+        for file in files[:_MAX_SHOWN_FILES]
         for remark in file.remarks
     ]
     reads = [file.read for file in files if file.read is not None]
@@ -201,7 +203,7 @@ def _name(account: FileAccount, base: str) -> str:
 
 
 def common_folder(paths: Sequence[str]) -> str:
-    """The folder all of ``paths`` are in."""
+    """Returns the deepest folder that contains all ``paths``."""
     return posixpath.commonpath([posixpath.dirname(path) for path in paths])
 
 
@@ -218,7 +220,7 @@ def _drawn(nodes: Sequence[Node]) -> list[str]:
 
 
 def _aligned(rows: Iterable[tuple[str, ...]]) -> list[Node]:
-    """Cells in columns, the first flush left, all others but the last flush right."""
+    """Aligns cells in columns: the first and the last to the left, the others to the right."""
     rows = list(rows)
     if not rows:
         return []
@@ -235,5 +237,5 @@ def _aligned(rows: Iterable[tuple[str, ...]]) -> list[Node]:
 
 
 def of(amount: Amount) -> str:
-    """So much of so much."""
+    """Formats an amount as "1 of 2"."""
     return f"{amount.selected:,} of {amount.total:,}"

@@ -1,4 +1,4 @@
-"""What a query touches, and what each source of knowledge left over, as figures and as JSON."""
+"""The explanation of a query as numbers, text and JSON: amounts to read, rows left by each step."""
 
 from __future__ import annotations
 
@@ -16,62 +16,72 @@ from intarsia.redaction import shown_redacted
 @shown_redacted
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A plan, and where it was carried out, what was really read. Printed, it is a tree.
+    """The plan of a query and, if it was run, the actual reads. ``str`` prints it as a tree.
 
-    ``files`` has an account of each file of the data set, be there a row that might match or none.
-    ``is_analyzed`` says whether the query was run. ``reader`` says who reads the files when an
-    engine such as DuckDB asks: ``"engine"``, its own reader, or ``"pages"``, ours; ``reason`` says
-    why.
+    Examples
+    --------
+    >>> explanation = ia.dataset("logs.parquet").explain(filter="trace_id = 't7'")
+    >>> explanation.planned.rows.total
+    1000
     """
 
     files: tuple[FileAccount, ...]
+    """One account for each file of the data set, pruned files included."""
     filter: str
+    """The filter as text."""
     columns: tuple[str, ...]
+    """The output columns."""
     is_analyzed: bool = False
+    """True if the query was run."""
     reader: str = "pages"
+    """The reader if an engine such as DuckDB runs the query: ``"engine"`` is the engine's own,
+    ``"pages"`` is Intarsia's.
+    """
     reason: str = ""
+    """Why this reader is chosen."""
 
     def __repr__(self) -> str:
         return str(self)
 
     @property
     def plan(self) -> Plan:
+        """The plan of all files."""
         return Plan.of(file.plan for file in self.files)
 
     @property
     def planned(self) -> Figures:
-        """``files``, ``row_groups``, ``pages``, ``rows``, ``bytes`` and ``requests``, each with
-        ``selected`` and ``total``.
+        """Planned amounts: ``selected`` and ``total`` of files, row groups, pages, rows, bytes.
 
-        ``rows`` are those that might match, and ``bytes`` their pages in all columns.
+        Also ``requests``. ``rows`` might match; ``bytes`` are those of their pages in all columns.
         """
         return self.plan.figures
 
     @property
     def read(self) -> Figures | None:
-        """The same of what was read: ``rows`` are those that did match, and ``bytes`` and
-        ``requests`` include footers and indexes.
+        """Actual amounts; None unless the query was run.
+
+        ``rows`` matched; ``bytes`` and ``requests`` include footers and indexes.
         """
         if not self.is_analyzed:
             return None
-        found = sum((read.figures for read in self._reads), Figures())
+        total = sum((read.figures for read in self._reads), Figures())
         return Figures(
             *(
-                Amount(getattr(found, f.name).selected, getattr(self.planned, f.name).total)
-                for f in fields(Figures)
+                Amount(getattr(total, field.name).selected, getattr(self.planned, field.name).total)
+                for field in fields(Figures)
             )
         )
 
     @property
     def activities(self) -> dict[Activity, float] | None:
-        """Seconds spent on each activity, one file and one unit of rows after the other."""
+        """Seconds of each activity, with files and units read one after the other."""
         if not self.is_analyzed:
             return None
         return {which: sum(read.seconds[which] for read in self._reads) for which in Activity}
 
     @property
     def seconds(self) -> float | None:
-        """The time reading took: that of all activities."""
+        """Seconds of all activities; None unless the query was run."""
         return None if self.activities is None else sum(self.activities.values())
 
     @property
@@ -84,8 +94,11 @@ class Explanation:
         return report(self.filter, self.columns, reader, heads, self.activities, self.files)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as what ``json.dumps`` takes. Amounts are ``{"selected", "total"}``."""
-        found: dict[str, Any] = {
+        """Returns the explanation as a dictionary for ``json.dumps``.
+
+        Amounts are dictionaries with ``"selected"`` and ``"total"``.
+        """
+        document: dict[str, Any] = {
             "filter": self.filter,
             "columns": list(self.columns),
             "reader": self.reader,
@@ -93,14 +106,14 @@ class Explanation:
             "planned": dataclasses.asdict(self.planned),
         }
         if self.read is not None and self.activities is not None:
-            found["read"] = dataclasses.asdict(self.read)
-            found["seconds"] = _seconds(self.activities)
-        return found | {"files": [_file(file) for file in self.files]}
+            document["read"] = dataclasses.asdict(self.read)
+            document["seconds"] = _seconds(self.activities)
+        return document | {"files": [_file(file) for file in self.files]}
 
 
 def _file(account: FileAccount) -> dict[str, Any]:
     plan, read = account.plan, account.read
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "path": plan.path,
         "planned": dataclasses.asdict(plan.figures),
         "steps": [dataclasses.asdict(step) for step in plan.steps],
@@ -109,11 +122,11 @@ def _file(account: FileAccount) -> dict[str, Any]:
         "remarks": list(account.remarks),
     }
     if read is not None:
-        found["read"] = dataclasses.asdict(read.figures)
-        found["seconds"] = _seconds(read.seconds)
-        found["conditions"] = [dataclasses.asdict(condition) for condition in read.conditions]
-        found["warnings"] = list(read.remarks)
-    return found
+        document["read"] = dataclasses.asdict(read.figures)
+        document["seconds"] = _seconds(read.seconds)
+        document["conditions"] = [dataclasses.asdict(condition) for condition in read.conditions]
+        document["warnings"] = list(read.remarks)
+    return document
 
 
 def _seconds(activities: Mapping[Activity, float]) -> dict[str, float]:

@@ -1,6 +1,4 @@
-"""What is to be told of a query, file by file: beside the plan, what it does not use and why, the
-order of its conditions, and what carrying it out took.
-"""
+"""The parts of an explanation for each file: plan, unused indexes, conditions, actual reads."""
 
 from __future__ import annotations
 
@@ -14,22 +12,22 @@ from intarsia.redaction import shown_redacted
 
 
 class Activity(Enum):
-    """What a scan spends its time on."""
+    """An activity on which a scan spends time."""
 
     PLANNING = "planning"
-    """Opening the file; statistics and indexes, whose own pages are decoded."""
+    """Opening the file, and evaluating statistics and indexes."""
     READING = "reading"
-    """Waiting for storage, whatever the bytes are."""
+    """Waiting for storage, for data or indexes."""
     DECODING = "decoding"
-    """From pages to columns in the data set's types."""
+    """Decoding pages to columns in the data set's types."""
     FILTERING = "filtering"
-    """Evaluating conditions, and which rows that leaves."""
+    """Evaluating conditions, and removing rows that fail."""
     OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One of a filter's conditions, evaluated on what the ones before it left."""
+    """One of a filter's conditions, evaluated on the rows that passed the ones before."""
 
     condition: str
     columns: tuple[str, ...]
@@ -37,7 +35,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """A condition that was evaluated: the rows that passed, of those it was asked of."""
+    """A condition that was evaluated: the rows that passed, of those it was evaluated on."""
 
     condition: str
     rows: Amount
@@ -46,10 +44,10 @@ class Filtered:
 @shown_redacted
 @dataclass(frozen=True, slots=True)
 class FileRead:
-    """What was really read of one file: footers and indexes included in bytes and requests.
+    """The actual reads of one file. Bytes and requests include the footer and indexes.
 
-    ``seconds`` are those of each activity; together they are the time the file took. ``remarks``
-    are what was warned of meanwhile: what only pages that are read can tell of an index.
+    ``seconds`` is the time of each activity; the sum is the time of the file. ``remarks`` are the
+    warnings during the scan, for example about an index that pages contradict.
     """
 
     figures: Figures
@@ -61,13 +59,11 @@ class FileRead:
 @shown_redacted
 @dataclass(frozen=True, slots=True)
 class FileAccount:
-    """One file: its plan, in which ``stages`` the filter is evaluated, and what was read.
+    """One file of an explanation: its plan, the stages of the filter, and the actual reads.
 
-    There are no stages where the filter is a single condition, and one where all its conditions are
-    evaluated at once, as they are on few rows.
-
-    ``remarks`` say which indexes are there and were of no use, or are missing, and why. ``map``,
-    where it was asked for, is where the pages of the columns are.
+    A filter of a single condition has no stages. If all conditions are evaluated at once, as for
+    few rows, there is one stage. ``remarks`` name indexes that were not used or are missing, with
+    the reason. ``map`` has the positions of pages, if the caller requested it.
     """
 
     plan: FilePlan

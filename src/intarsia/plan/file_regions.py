@@ -1,6 +1,6 @@
-"""Where everything is in a file: its chunks, their pages, and what lies between them.
+"""The positions of all parts of a file: chunks, their pages, and the bytes between them.
 
-A picture of a query's reads is drawn on it; plans and scans do without.
+Reports draw a query's reads on it. Plans and scans do not use it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from intarsia.row_ranges import Int64Array
 
 
 class Part(Enum):
-    """What bytes of a file are."""
+    """A kind of bytes in a file."""
 
     CHUNK = "column chunks"
     PAGE_INDEX = "page indexes"
@@ -23,12 +23,15 @@ class Part(Enum):
     OLD_FOOTER = "old footer"
     FOOTER = "footer"
     OTHER = "other bytes"
-    """What the footer does not tell of: footers of checkpoints, indexes replaced, gaps."""
+    """Bytes that the footer does not mention: footers of checkpoints, replaced indexes, gaps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Bytes of one sort: a chunk and its indexes have its row group, and a name where they can."""
+    """Consecutive bytes of one kind, from ``offset``.
+
+    ``row_group`` is set for chunks and their indexes. ``name`` is empty if there is none.
+    """
 
     part: Part
     offset: int
@@ -39,7 +42,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkMap:
-    """The pages of one chunk; ``index`` is None where no offset index tells them apart.
+    """The pages of one chunk. ``index`` is None if there is no offset index.
 
     ``first_row`` counts from the start of the file; ``length`` is in bytes.
     """
@@ -55,10 +58,10 @@ class ChunkMap:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileMap:
-    """A file of ``size`` bytes. ``row_group_starts`` end with the number of rows.
+    """The map of a file of ``size`` bytes. The last of ``row_group_starts`` is the row count.
 
-    ``chunks`` are those of the leaves that were asked for, in the file's order; ``bands`` all of
-    the file, ascending and disjoint.
+    ``chunks`` are the chunks of the requested leaves, in the file's order. ``bands`` cover the
+    whole file, ascending and disjoint.
     """
 
     size: int

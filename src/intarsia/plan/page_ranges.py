@@ -1,4 +1,4 @@
-"""Which bytes of a column chunk hold the rows that are wanted."""
+"""Selects the byte ranges of a column chunk that hold given rows."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from intarsia.parquet.page_index import OffsetIndex
 from intarsia.row_ranges import Int64Array, RowRanges
 
 WHOLE_CHUNK_SHARE = 0.8
-"""From this share of a chunk's bytes on, the whole chunk is read: it is simpler and as quick."""
+"""From this share of a chunk's bytes, the whole chunk is read, which takes no longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkSelection:
     """The parts of one chunk to read.
 
-    ``rows`` are the rows they hold, counted from the start of the row group. ``page_rows`` gives
-    the number of rows of each part where parts are single pages; it is empty for a whole chunk.
-    ``is_wanted_whole``: no row of its row group is to be left out.
+    ``rows`` are the rows in these parts, counted from the start of the row group. ``page_rows`` has
+    the number of rows of each part if parts are single pages; it is empty for a whole chunk.
+    ``is_wanted_whole`` is true if all rows of the row group are selected.
     """
 
     dictionary: ByteRange | None
@@ -43,9 +43,10 @@ class ChunkSelection:
 def whole_chunk(
     chunk: ColumnMetaData, rows: RowRanges, *, is_wanted: bool = False
 ) -> ChunkSelection:
-    """All of a chunk; ``rows`` are those of its row group. ``is_wanted``: each of them.
+    """Selects a whole chunk. ``rows`` are all rows of its row group.
 
-    Its dictionary page is told apart, where the footer says sensibly where the others begin.
+    ``is_wanted`` is true if the query needs all of them. The dictionary page is a part of its own
+    if the footer has a valid offset of the first data page.
     """
     start, stop = chunk.start, chunk.start + chunk.total_compressed_size
     data = chunk.data_page_offset if start <= chunk.data_page_offset < stop else start
@@ -54,48 +55,52 @@ def whole_chunk(
 
 
 class PageSelector:
-    """Selects the pages that hold given rows, in the chunks of one row group."""
+    """Selector of the pages that hold given rows, in the chunks of one row group."""
 
     def __init__(self, rows: RowRanges, num_rows: int, *, by_page: bool = False) -> None:
-        """``rows`` count from the start of the row group, which has ``num_rows``.
+        """Takes rows counted from the start of the row group, which has ``num_rows`` rows.
 
-        ``by_page`` selects no page that holds none of them, however few these are.
+        ``by_page`` never selects a whole chunk if it has a page without selected rows.
         """
         self._rows, self._num_rows, self._by_page = rows, num_rows, by_page
         self._all = RowRanges.all(num_rows)
-        self._known: dict[bytes, _Held] = {}
+        self._pages_by_first_rows: dict[bytes, _SelectedPages] = {}
 
     def select(self, chunk: ColumnMetaData, index: OffsetIndex | None) -> ChunkSelection:
-        """The pages of a chunk that hold the rows.
+        """Selects the pages of a chunk that hold the rows.
 
-        Without a trusted ``index``, or where most of the chunk is wanted, the whole chunk.
+        Selects the whole chunk if ``index`` is None, or if pages with most of its bytes are needed.
         """
         if index is None or not len(index):
             return whole_chunk(chunk, self._all)
-        held, sizes = self._held(index.first_row_index), index.compressed_page_size
-        size = int(sizes[held.pages].sum())
+        selected, sizes = self._selected_pages(index.first_row_index), index.compressed_page_size
+        size = int(sizes[selected.pages].sum())
         if not self._by_page and size >= WHOLE_CHUNK_SHARE * chunk.total_compressed_size:
             return whole_chunk(chunk, self._all)
         first = int(index.offset[0])
         dictionary = (chunk.start, first - chunk.start) if first > chunk.start else None
-        offsets = index.offset[held.pages].tolist()
-        parts = tuple(zip(offsets, sizes[held.pages].tolist(), strict=True))
-        return ChunkSelection(dictionary if parts else None, parts, held.rows, held.page_rows)
+        offsets = index.offset[selected.pages].tolist()
+        parts = tuple(zip(offsets, sizes[selected.pages].tolist(), strict=True))
+        return ChunkSelection(
+            dictionary if parts else None, parts, selected.rows, selected.page_rows
+        )
 
-    def _held(self, first_rows: Int64Array) -> _Held:
-        """The same for all chunks whose pages begin at the same rows."""
+    def _selected_pages(self, first_rows: Int64Array) -> _SelectedPages:
+        """Returns the selected pages, cached for chunks whose pages begin at the same rows."""
         key = first_rows.tobytes()
-        known = self._known.get(key)
-        if known is None:
+        selected = self._pages_by_first_rows.get(key)
+        if selected is None:
             pages = _pages_with(self._rows, first_rows, self._num_rows)
             starts, stops = first_rows[pages], np.append(first_rows[1:], self._num_rows)[pages]
             counts = tuple((stops - starts).tolist())
-            known = self._known[key] = _Held(pages, RowRanges(starts, stops), counts)
-        return known
+            selected = self._pages_by_first_rows[key] = _SelectedPages(
+                pages, RowRanges(starts, stops), counts
+            )
+        return selected
 
 
-class _Held(NamedTuple):
-    """Pages by their numbers, the rows they hold, and how many each of them has."""
+class _SelectedPages(NamedTuple):
+    """Numbers of the selected pages, their rows, and the number of rows of each page."""
 
     pages: slice | Int64Array
     rows: RowRanges
@@ -103,7 +108,7 @@ class _Held(NamedTuple):
 
 
 def _pages_with(rows: RowRanges, first_rows: Int64Array, num_rows: int) -> slice | Int64Array:
-    """Which pages hold any of ``rows``."""
+    """Returns the numbers of the pages that hold any of ``rows``."""
     if len(rows) != 1:
         return np.flatnonzero(rows.covers(first_rows, np.append(first_rows[1:], num_rows)))
     edges = (rows.starts[0], rows.stops[0] - 1)

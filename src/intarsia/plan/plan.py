@@ -1,6 +1,6 @@
-"""A plan as data: which rows of which files might answer a query, and where their bytes are.
+"""A plan as data: the candidate rows of each file, and the positions of their bytes.
 
-Plans are frozen and picklable; Spark sends them to its tasks as they are.
+Plans are frozen and picklable. Spark sends them to its tasks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from intarsia.row_ranges import RowRanges
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """So much of so much."""
+    """A selected amount and the total that it is part of."""
 
     selected: int = 0
     total: int = 0
@@ -32,10 +32,10 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a query touches: each ``(selected, total)``.
+    """The amounts that a query reads, each with the total.
 
-    ``pages`` are data pages of the columns involved. ``bytes`` are bytes of the files, everything
-    in them included in the total. ``requests`` has no total.
+    ``pages`` are data pages of the columns that are read. The total of ``bytes`` is the size of the
+    files. ``requests`` has no total.
     """
 
     files: Amount = field(default_factory=Amount)
@@ -51,7 +51,10 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one source of knowledge left of a file's rows, after the ones before it."""
+    """One step of pruning: the candidate rows and row groups that are left after ``source``.
+
+    ``source`` is for example statistics or an index.
+    """
 
     source: str
     rows: int
@@ -70,10 +73,9 @@ class PlannedRead:
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """What a plan reads of one leaf of a file: data pages, and bytes of its chunks.
+    """The data pages and bytes that a plan reads of one leaf of a file.
 
-    ``without_page_index`` counts the chunks that have none and are read whole, as far as is known
-    before.
+    ``without_page_index`` is the number of chunks without a page index, which are read whole.
     """
 
     column: str
@@ -87,8 +89,8 @@ class ColumnPlan:
 class FilePlan:
     """One file's part of a plan.
 
-    ``rows`` might match, counted from the start of the file; ``binding`` tells whether the file is
-    still the one that was planned; ``constants`` are the columns its folder fixes.
+    ``rows`` might match, counted from the start of the file. ``binding`` identifies the version of
+    the file that was planned. ``constants`` are its partition values.
     """
 
     path: str
@@ -103,14 +105,14 @@ class FilePlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All files of a query, those without a row that might match left out of ``files``."""
+    """The plan of a query. ``files`` has only files with candidate rows; ``figures`` count all."""
 
     files: tuple[FilePlan, ...]
     figures: Figures
 
     @classmethod
     def of(cls, files: Iterable[FilePlan]) -> Plan:
-        """The plan of a query over ``files``, all of those that count."""
+        """Returns the plan of a query on ``files``, which include files without candidate rows."""
         plans = tuple(files)
         figures = sum((plan.figures for plan in plans), Figures())
         return cls(tuple(plan for plan in plans if plan.rows), figures)

@@ -1,4 +1,4 @@
-"""Fetching and decoding: given rows of a file, their values in some of its columns."""
+"""Fetches and decodes given rows of some columns of a file."""
 
 from __future__ import annotations
 
@@ -39,14 +39,16 @@ from intarsia.scan.small_row_groups import read_small_groups
 from intarsia.threads import THREADED_BYTES, all_of, may_divide
 
 _DIVIDED_BYTES = 512 * 1024
-"""Less than this of a lone column is decoded by one core."""
-_TOGETHER_BYTES = 4 * 1024 * 1024
-"""Less than this, of several columns, is decoded sooner at once than column by column."""
-_BLOCK = 16
-"""Of many columns that are small each, so many are decoded at once."""
-_SLICES, _KEPT_ALIVE = 64, 4
-"""Rows are cut out by slicing where that takes so many slices at most, and by their positions where
-it takes more. Slices that would keep more than so many times their memory alive are copied."""
+"""From this many stored bytes, the pages of a single column are divided among threads."""
+_MIN_SEPARATE_BYTES = 4 * 1024 * 1024
+"""Below this many stored bytes, decoding several columns together is faster than one by one."""
+_COLUMNS_PER_BLOCK = 16
+"""Columns decoded together if there are many small ones."""
+_MAX_SLICES, _MAX_RETAINED_RATIO = 64, 4
+"""Rows in at most this many ranges are cut by slicing, others by position.
+
+Slices are copied if they would keep more than ``_MAX_RETAINED_RATIO`` times their rows in memory.
+"""
 
 
 def read_rows(
@@ -57,13 +59,12 @@ def read_rows(
     physical: bool = False,
     source: Source | None = None,
 ) -> list[pa.ChunkedArray]:
-    """The values of ``roots`` at ``rows``: one array a root, each of ``rows.num_rows`` values.
+    """Reads ``roots`` at ``rows``. Returns one array of ``rows.num_rows`` values for each root.
 
-    A pruned root gives its array without the other leaves. ``source`` is what is read through, the
-    file's own by default. ``physical`` gives flat columns in their physical type, without any
-    annotation. Raises ``PageIndexMistrust`` where a page contradicts the page index,
-    ``FormatError`` where bytes cannot be decoded, ``NotCodedError`` for codes that are not to be
-    had.
+    A pruned root gives an array without its other leaves. ``source`` replaces the file's own
+    source. ``physical`` reads flat columns in their physical type, without annotations. Raises
+    ``PageIndexMistrust`` if a page contradicts the page index, ``FormatError`` if bytes cannot be
+    decoded, ``NotCodedError`` if strings cannot be read as dictionary indices.
     """
     if not physical and not any(root.coded for root in roots):
         whole = read_small_groups(file, roots, rows, source or file.source)
@@ -82,28 +83,28 @@ def _read_rows(
     source: Source | None,
 ) -> list[pa.ChunkedArray]:
     reads = select(file, roots, rows)
-    check_places(file, (one for read in reads for one in read.selections()))
+    check_places(file, (selection for read in reads for selection in read.selections()))
     ranges, room = ranges_of(reads), Room()
     if room.is_limited:
         _take_room(room, file, reads)
     parts = iter((source or file.source).read(ranges))
-    fetched = [_fetched(file, read, parts, room) for read in reads]
+    fetched = [_checked_chunks(file, read, parts, room) for read in reads]
     size = sum(length for _, length in ranges)
-    if not physical and _are_alike(reads):
-        with contextlib.suppress(FormatError):  # which of them, decoding them one by one will say
-            found = _together(file, reads, fetched, rows, size)
-            if found is not None:
-                return found
+    if not physical and _have_same_rows(reads):
+        with contextlib.suppress(FormatError):  # decoding columns one by one names the damaged one
+            columns = _decode_together(file, reads, fetched, rows, size)
+            if columns is not None:
+                return columns
     divides = len(reads) == 1 and size >= _DIVIDED_BYTES and may_divide()
     tasks = [
-        partial(_decoded, file, read, groups, rows, physical=physical, divides=divides)
+        partial(_decode_column, file, read, groups, rows, physical=physical, divides=divides)
         for read, groups in zip(reads, fetched, strict=True)
     ]
     return all_of(tasks) if size >= THREADED_BYTES else [task() for task in tasks]
 
 
 def _take_room(room: Room, file: OpenedFile, reads: Sequence[ColumnRead]) -> None:
-    """Counts what is about to be read, and the copy that pyarrow decodes.
+    """Reserves memory for the bytes to read, and for the copy that pyarrow decodes.
 
     Raises ``OutOfMemoryError``.
     """
@@ -113,8 +114,8 @@ def _take_room(room: Room, file: OpenedFile, reads: Sequence[ColumnRead]) -> Non
                 room.take(2 * sum(length for _, length in selection.byte_ranges), "its chunk")
 
 
-def _are_alike(reads: Sequence[ColumnRead]) -> bool:
-    """Are there several roots, of a leaf each, and their pages of the same rows?"""
+def _have_same_rows(reads: Sequence[ColumnRead]) -> bool:
+    """True if there are several roots of one leaf each, with the same rows selected."""
     return len(reads) > 1 and all(
         len(read.root.all_leaves) == 1
         and all(
@@ -125,34 +126,36 @@ def _are_alike(reads: Sequence[ColumnRead]) -> bool:
     )
 
 
-def _together(
+def _decode_together(
     file: OpenedFile,
     reads: Sequence[ColumnRead],
     fetched: Sequence[Sequence[Sequence[ChunkBytes]]],
     rows: RowRanges,
     size: int,
 ) -> list[pa.ChunkedArray] | None:
-    """The values of roots that are alike, several at once, where that is quicker and can be."""
+    """Decodes roots with the same rows selected together, if that is possible and faster."""
     count = len(reads)
-    are_many = count >= 2 * _BLOCK and size / count < _TOGETHER_BYTES / _BLOCK
-    if size >= _TOGETHER_BYTES and not are_many:
+    are_many = (
+        count >= 2 * _COLUMNS_PER_BLOCK and size / count < _MIN_SEPARATE_BYTES / _COLUMNS_PER_BLOCK
+    )
+    if size >= _MIN_SEPARATE_BYTES and not are_many:
         return None
-    step = count if size < _TOGETHER_BYTES else _BLOCK
+    step = count if size < _MIN_SEPARATE_BYTES else _COLUMNS_PER_BLOCK
     blocks = [slice(at, at + step) for at in range(0, count, step)]
-    templates = [file.templates.together([read.root for read in reads[b]]) for b in blocks]
+    templates = [file.templates.together([read.root for read in reads[block]]) for block in blocks]
     use_threads = len(blocks) == 1 and size >= THREADED_BYTES and may_divide()
     tasks = [
-        partial(_decoded_together, file, template, reads[b], fetched[b], rows, use_threads)
-        for b, template in zip(blocks, templates, strict=True)
+        partial(_decode_block, file, template, reads[block], fetched[block], rows, use_threads)
+        for block, template in zip(blocks, templates, strict=True)
         if template is not None
     ]
     if len(tasks) < len(blocks):
         return None
-    found = all_of(tasks) if len(tasks) > 1 else [tasks[0]()]
-    return [column for columns in found for column in columns]
+    blocks_of_columns = all_of(tasks) if len(tasks) > 1 else [tasks[0]()]
+    return [column for columns in blocks_of_columns for column in columns]
 
 
-def _decoded_together(
+def _decode_block(
     file: OpenedFile,
     template: RootTemplate,
     reads: Sequence[ColumnRead],
@@ -160,21 +163,25 @@ def _decoded_together(
     rows: RowRanges,
     use_threads: bool,
 ) -> list[pa.ChunkedArray]:
-    """The values of roots that are alike: one file to pyarrow instead of one each."""
-    spliced = [
+    """Decodes roots with the same rows selected as one spliced file instead of one for each."""
+    groups_spliced = [
         RowGroupBytes(parts[0].rows.num_rows, [groups[i][0] for groups in fetched])
         for i, (_, parts) in enumerate(reads[0].groups)
     ]
-    table = decode_roots(template, spliced, _verified(file), use_threads)
-    for at, read in enumerate(reads):
+    table = decode_roots(template, groups_spliced, _verifies_checksums(file), use_threads)
+    for column, read in enumerate(reads):
         if read.root.coded:
-            own = [RowGroupBytes(one.num_rows, [one.chunks[at]]) for one in spliced]
-            _check_distinct(file, read, table.column(at), own, range(len(read.root.leaves)))
-    cut: list[pa.ChunkedArray] = _cut(table, reads[0].held(file, 0), rows).columns
+            own_groups = [
+                RowGroupBytes(group.num_rows, [group.chunks[column]]) for group in groups_spliced
+            ]
+            _check_distinct(
+                file, read, table.column(column), own_groups, range(len(read.root.leaves))
+            )
+    cut: list[pa.ChunkedArray] = _cut(table, reads[0].selected_rows(file, 0), rows).columns
     return cut
 
 
-def _decoded(
+def _decode_column(
     file: OpenedFile,
     read: ColumnRead,
     groups: Sequence[Sequence[ChunkBytes]],
@@ -183,13 +190,13 @@ def _decoded(
     physical: bool = False,
     divides: bool = False,
 ) -> pa.ChunkedArray:
-    """The values of one root at ``rows``; ``divides`` its pages among cores, if it is flat."""
+    """Decodes one root at ``rows``. ``divides`` splits its pages among threads, if it is flat."""
     portions = read.portions()
     if len(portions) > 1:
-        return _merged(file, read, groups, portions, rows)
+        return _decode_and_merge(file, read, groups, portions, rows)
     template = _template(file, read.root, physical)
     values = _decode(file, read, groups, template, divides=divides)
-    return _cut_column(values, read.held(file, 0), rows)
+    return _cut_column(values, read.selected_rows(file, 0), rows)
 
 
 def _template(file: OpenedFile, root: Root, physical: bool) -> RootTemplate:
@@ -198,12 +205,12 @@ def _template(file: OpenedFile, root: Root, physical: bool) -> RootTemplate:
     return file.templates.logical(root)
 
 
-def _fetched(
+def _checked_chunks(
     file: OpenedFile, read: ColumnRead, parts: Iterator[memoryview], room: Room
 ) -> list[list[ChunkBytes]]:
-    """For each row group the chunks of the leaves that are read, checked against their indexes."""
+    """Returns for each row group the chunks of the leaves, checked against their indexes."""
     groups = []
-    doubt: PageIndexMistrust | None = None
+    mistrust: PageIndexMistrust | None = None
     for group, selections in read.groups:
         file.groups_read.add(group)
         chunks = []
@@ -212,8 +219,8 @@ def _fetched(
             pages = [next(parts) for _ in selection.parts]
             try:
                 check_selection(file, group, leaf, selection, dictionary, pages)
-            except PageIndexMistrust as signal:  # raised once all chunks are checked: the caller
-                doubt = signal  # plans all of them again
+            except PageIndexMistrust as signal:  # raised once all chunks are checked, so that
+                mistrust = signal  # the caller plans again only once
                 continue
             check_pages(file, group, leaf, selection, dictionary, pages)
             if room.is_limited:
@@ -230,8 +237,8 @@ def _fetched(
             file.profile.pages(group, leaf, offsets)
             chunks.append(ChunkBytes(chunk, dictionary, pages, count))
         groups.append(chunks)
-    if doubt is not None:
-        raise doubt
+    if mistrust is not None:
+        raise mistrust
     return groups
 
 
@@ -244,9 +251,9 @@ def _decode(
     *,
     divides: bool = False,
 ) -> pa.ChunkedArray:
-    """All rows of the selected pages, of leaves that have the same rows selected.
+    """Decodes all rows of the selected pages, for leaves with the same rows selected.
 
-    ``portion`` are these leaves' positions among those that are read; None stands for all.
+    ``portion`` are the positions of these leaves in the root; None means all.
     """
     leaves = range(len(read.root.leaves)) if portion is None else portion
     spliced = [
@@ -255,7 +262,7 @@ def _decode(
     ]
 
     def decode(part: Sequence[RowGroupBytes]) -> pa.ChunkedArray:
-        values = decode_root(template, part, verify_checksums=_verified(file))
+        values = decode_root(template, part, verify_checksums=_verifies_checksums(file))
         if read.root.coded:
             _check_distinct(file, read, values, part, leaves)
         return values
@@ -265,8 +272,10 @@ def _decode(
             return decode(spliced)
         page_rows = [selections[0].page_rows for _, selections in read.groups]
         parts = shares(spliced, page_rows, pa.cpu_count())
-        found = all_of(partial(decode, part) for part in parts)
-        return pa.chunked_array([chunk for one in found for chunk in one.chunks], found[0].type)
+        decoded = all_of(partial(decode, part) for part in parts)
+        return pa.chunked_array(
+            [chunk for array in decoded for chunk in array.chunks], decoded[0].type
+        )
     except OutOfMemoryError as error:
         raise error.at(Where(file.name, column=read.root.name)) from error
     except FormatError as error:
@@ -304,9 +313,9 @@ def _check_distinct(
     part: Sequence[RowGroupBytes],
     leaves: Sequence[int],
 ) -> None:
-    """Raise ``NotCodedError`` where codes are not those of the texts they should be.
+    """Raises ``NotCodedError`` if dictionary indices in ``values`` may mean the wrong strings.
 
-    ``values`` are of those ``leaves`` of the root, by their positions.
+    ``leaves`` are the positions in the root of the leaves that were decoded.
     """
     for at, position in enumerate(leaves):
         leaf = read.root.leaves[position]
@@ -319,21 +328,21 @@ def _check_distinct(
                 raise
 
 
-def _verified(file: OpenedFile) -> bool:
-    """Is pyarrow to compare checksums? Not where it was done as pages were fetched."""
+def _verifies_checksums(file: OpenedFile) -> bool:
+    """True if pyarrow has to verify checksums, because fetching did not."""
     return file.options.page_checksum_verification and not file.options.looks_for_damage
 
 
-def _merged(
+def _decode_and_merge(
     file: OpenedFile,
     read: ColumnRead,
     groups: Sequence[Sequence[ChunkBytes]],
     portions: Sequence[tuple[int, ...]],
     rows: RowRanges,
 ) -> pa.ChunkedArray:
-    """Leaves whose pages hold different rows: each cut to ``rows``, then joined.
+    """Decodes leaves whose pages hold different rows, cuts each to ``rows``, and merges them.
 
-    Raises ``PageIndexMistrust`` where that fails: read whole, the root may be sound all the same.
+    Raises ``PageIndexMistrust`` if that fails, because the root may be sound if read whole.
     """
     template = file.templates.logical(read.root, storage=True)
     parts = []
@@ -341,7 +350,7 @@ def _merged(
         for portion in portions:
             part = template.only([template.leaves[i] for i in portion])
             values = _decode(file, read, groups, part, portion)
-            cut = _cut_column(values, read.held(file, portion[0]), rows)
+            cut = _cut_column(values, read.selected_rows(file, portion[0]), rows)
             parts.append(Part(part.leaves, cut))
         return merge(file.arrow_type(read.root), parts)
     except UnsupportedError:
@@ -349,7 +358,7 @@ def _merged(
     except FormatError as error:
         for group, selections in read.groups:
             for leaf, selection in zip(read.root.leaves, selections, strict=True):
-                if file.damage.knows(group, leaf):  # what is left of it must not be tried for ever
+                if file.damage.knows(group, leaf):  # else this would be tried again forever
                     file.note_damage(group, leaf, [all_lost(file, group, leaf, error.message)])
                 elif selection.page_rows:
                     file.page_indexes.distrust(group, leaf, error.message)
@@ -357,7 +366,7 @@ def _merged(
 
 
 def _find_damage(file: OpenedFile, read: ColumnRead) -> None:
-    """Raise ``FormatError`` for the first page that belies its checksum, if there is one."""
+    """Raises ``FormatError`` for the first page that does not match its checksum, if any."""
     for group, _ in read.groups:
         for leaf in read.root.leaves:
             chunk = Chunk(file, group, leaf)
@@ -367,25 +376,27 @@ def _find_damage(file: OpenedFile, read: ColumnRead) -> None:
                     raise FormatError(problem, chunk.at(page))
 
 
-def _cut_column(values: pa.ChunkedArray, held: RowRanges, rows: RowRanges) -> pa.ChunkedArray:
-    if held == rows:
+def _cut_column(
+    values: pa.ChunkedArray, stored_rows: RowRanges, rows: RowRanges
+) -> pa.ChunkedArray:
+    if stored_rows == rows:
         return values
-    column: pa.ChunkedArray = _cut(pa.table([values], [""]), held, rows).column(0)
+    column: pa.ChunkedArray = _cut(pa.table([values], [""]), stored_rows, rows).column(0)
     return column
 
 
-def _cut(values: pa.Table, held: RowRanges, rows: RowRanges) -> pa.Table:
-    """Of ``values`` at rows ``held``, those at ``rows``, a subset."""
-    if held == rows:
+def _cut(values: pa.Table, stored_rows: RowRanges, rows: RowRanges) -> pa.Table:
+    """Returns the ``values`` at ``rows``, a subset of ``stored_rows``, the rows of ``values``."""
+    if stored_rows == rows:
         return values
-    positions = held.positions(rows)
-    is_little = positions.num_rows < values.num_rows / _KEPT_ALIVE
-    if len(positions) > _SLICES or (is_little and _is_of_one_part(values)):
+    positions = stored_rows.positions(rows)
+    is_small_part = positions.num_rows < values.num_rows / _MAX_RETAINED_RATIO
+    if len(positions) > _MAX_SLICES or (is_small_part and _is_contiguous(values)):
         return taken(values, pa.array(positions.rows()))
     parts = [values.slice(start, stop - start) for start, stop in positions]
     cut = pa.concat_tables(parts)
-    return taken(cut, pa.array(np.arange(cut.num_rows))) if is_little else cut
+    return taken(cut, pa.array(np.arange(cut.num_rows))) if is_small_part else cut
 
 
-def _is_of_one_part(values: pa.Table) -> bool:
+def _is_contiguous(values: pa.Table) -> bool:
     return all(column.num_chunks == 1 for column in values.columns)

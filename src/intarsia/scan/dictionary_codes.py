@@ -1,7 +1,7 @@
-"""Texts that are read as codes of a dictionary: which may be, and conditions asked of each once.
+"""Reads strings as dictionary indices ("codes"), and evaluates conditions once for each entry.
 
-pyarrow gives a chunk's codes as they are in the file beside its dictionary without repetitions, so
-the codes of a dictionary that repeats a text would mean others.
+pyarrow returns the file's indices together with the dictionary without duplicates. If a dictionary
+has duplicates, the indices would therefore mean other strings.
 """
 
 from __future__ import annotations
@@ -22,32 +22,36 @@ from intarsia.parquet.page_header import read_page_header
 from intarsia.parquet.schema import Leaf, Schema
 
 Holds = Callable[[pa.ChunkedArray], pa.ChunkedArray]
-"""Says TRUE, FALSE or NULL of each text, and of NULL."""
-_CODED = {kind: pa.dictionary(pa.int32(), kind) for kind in (pa.string(), pa.large_string())}
-_LEAST_VALUES = 16 * 1024
-"""Of a chunk: the texts of fewer are soon decoded. (Engines are handed codes of longer chunks only:
-each batch then comes with all of a dictionary.)
+"""Returns TRUE, FALSE or NULL for each string, and for NULL."""
+_DICTIONARY_TYPES = {
+    kind: pa.dictionary(pa.int32(), kind) for kind in (pa.string(), pa.large_string())
+}
+_MIN_VALUES = 16 * 1024
+"""Chunks with fewer values are decoded as strings. Engines get indices of larger chunks only,
+because each batch carries the whole dictionary.
 """
-_MOST_BYTES = 256 * 1024
-"""Of a dictionary as it is stored: the texts of a longer one may be many."""
-_BYTES_A_VALUE = 3
-"""Of codes and dictionary together, decompressed: where there are more, texts are many."""
-_PART = 4096
-"""Rows that are cast at once, where all of them make more text than one array can hold."""
+_MAX_DICTIONARY_BYTES = 256 * 1024
+"""A larger stored dictionary may have many entries."""
+_MAX_BYTES_PER_VALUE = 3
+"""Uncompressed bytes of indices and dictionary together. With more, distinct strings are many."""
+_CAST_ROWS = 4096
+"""Rows cast at a time if the strings of all rows are too long for one array."""
 
 
 class NotCodedError(Exception):
-    """The texts of a chunk cannot be read as codes."""
+    """The strings of a chunk cannot be read as dictionary indices."""
 
 
 def coded_type(kind: pa.DataType) -> pa.DataType | None:
-    """What texts of a type are as codes; None for whatever is no text."""
-    # A type of a user's need have no hash.
-    return next((coded for text, coded in _CODED.items() if text == kind), None)
+    """Returns the dictionary type for a string type; None for other types."""
+    # User-defined types may not be hashable.
+    return next(
+        (dictionary for string, dictionary in _DICTIONARY_TYPES.items() if string == kind), None
+    )
 
 
 def coded_form(kind: pa.DataType) -> pa.DataType | None:
-    """What texts, or maps of which the keys are texts, are with codes; None for whatever else."""
+    """Returns the dictionary type for strings, or for maps with string keys; None for others."""
     if not pa.types.is_map(kind):
         return coded_type(kind)
     key = coded_type(kind.key_type)
@@ -55,36 +59,41 @@ def coded_form(kind: pa.DataType) -> pa.DataType | None:
 
 
 def is_coded(kind: pa.DataType) -> bool:
-    """Is it what texts are as codes?"""
+    """True if it is the dictionary type of a string type."""
     return bool(pa.types.is_dictionary(kind)) and kind == coded_type(kind.value_type)
 
 
-def coded_field(field: pa.Field, paths: Collection[Path], *around: str) -> pa.Field:
-    """A field with codes for texts, and keys of maps, on ``paths``, of structs that are ``around``
-    it or within.
+def coded_field(field: pa.Field, paths: Collection[Path], *parents: str) -> pa.Field:
+    """Returns a field with dictionary types for the strings and map keys at ``paths``.
+
+    ``parents`` are the names of the structs around the field.
     """
-    path = (*around, field.name)
+    path = (*parents, field.name)
     if path in paths:
         return field.with_type(coded_form(field.type))
-    if not any(one[: len(path)] == path for one in paths):
+    if not any(other[: len(path)] == path for other in paths):
         return field
-    return field.with_type(pa.struct([coded_field(one, paths, *path) for one in field.type]))
+    return field.with_type(pa.struct([coded_field(other, paths, *path) for other in field.type]))
 
 
 def coded_leaf(schema: Schema, path: Path) -> Leaf | None:
-    """The leaf of the texts, or of the keys of maps, at ``path``."""
+    """Returns the leaf of the strings, or of the map keys, at ``path``."""
     return next((leaf for leaf in schema.leaves if leaf.path[: len(path)] == path), None)
 
 
 def may_be_coded(file: OpenedFile, groups: Iterable[int], leaf: int) -> bool:
-    """Are a leaf's chunks in ``groups`` all codes, as far as the footer and reads before tell?"""
+    """True if the footer and earlier reads allow all chunks of a leaf to be dictionary-encoded."""
     return all(
-        (group, leaf) not in file.not_coded and _may_be(file.chunk(group, leaf)) for group in groups
+        (group, leaf) not in file.not_coded and _may_be_indices(file.chunk(group, leaf))
+        for group in groups
     )
 
 
-def _may_be(chunk: ColumnMetaData) -> bool:
-    """Not every writer counts the pages of each encoding."""
+def _may_be_indices(chunk: ColumnMetaData) -> bool:
+    """True if the footer allows the chunk to be dictionary-encoded.
+
+    Some writers do not store how many pages have each encoding.
+    """
     if told_encodings(chunk):
         return has_codes_only(chunk)
     return chunk.start < chunk.data_page_offset and not DICTIONARY_ENCODINGS.isdisjoint(
@@ -93,14 +102,17 @@ def _may_be(chunk: ColumnMetaData) -> bool:
 
 
 def are_few(file: OpenedFile, groups: Iterable[int], leaf: int) -> bool:
-    """Are the dictionaries of a leaf's chunks small beside their values, by the footer?"""
+    """True if the dictionaries of a leaf's chunks are small compared with their values."""
     return all(_is_small(file.chunk(group, leaf)) for group in groups)
 
 
 def _is_small(chunk: ColumnMetaData) -> bool:
     stored, count = chunk.data_page_offset - chunk.start, chunk.num_values
-    is_small = 0 < stored <= _MOST_BYTES and chunk.total_uncompressed_size <= _BYTES_A_VALUE * count
-    return is_small and count >= _LEAST_VALUES
+    is_small = (
+        0 < stored <= _MAX_DICTIONARY_BYTES
+        and chunk.total_uncompressed_size <= _MAX_BYTES_PER_VALUE * count
+    )
+    return is_small and count >= _MIN_VALUES
 
 
 def check_codes(
@@ -110,18 +122,18 @@ def check_codes(
     dictionary: memoryview | None,
     pages: Iterable[memoryview],
 ) -> None:
-    """Raise ``NotCodedError`` unless pages of a chunk hold codes only.
+    """Raises ``NotCodedError`` unless all pages of a chunk are dictionary-encoded.
 
-    ``dictionary`` is the page that lies before its others, ``pages`` those that are read.
+    ``dictionary`` is the bytes before the first data page, ``pages`` the data pages read.
     """
-    is_told = has_codes_only(file.chunk(group, leaf))
-    if _num_entries(dictionary) is None or not (is_told or all(map(_are_codes, pages))):
+    has_only_indices = has_codes_only(file.chunk(group, leaf))
+    if _num_entries(dictionary) is None or not (has_only_indices or all(map(_are_codes, pages))):
         file.not_coded.add((group, leaf))
         raise NotCodedError
 
 
 def _are_codes(pages: memoryview) -> bool:
-    """Are all pages that lie here, one after the other, of a dictionary's codes?"""
+    """True if all of these consecutive pages are dictionary-encoded."""
     at = 0
     try:
         while at < pages.nbytes:
@@ -138,30 +150,33 @@ def _are_codes(pages: memoryview) -> bool:
 def check_distinct(
     values: pa.ChunkedArray, path: Path, groups: Sequence[RowGroupBytes], at: int
 ) -> None:
-    """Raise ``NotCodedError`` where pyarrow left out what a dictionary has twice, ``FormatError``
-    for codes of nothing that is in it.
+    """Raises ``NotCodedError`` if pyarrow removed duplicates from a dictionary.
 
-    ``values`` are all rows of ``groups``; the codes are those of the leaf at ``path``, whose chunk
-    has place ``at`` among each group's.
+    Raises ``FormatError`` if an index is not in the dictionary. ``values`` are all rows of
+    ``groups``. The indices are of the leaf at ``path``, whose chunk is number ``at`` of each group.
     """
     stops = np.cumsum([group.num_rows for group in groups])
     row = 0
     for chunk in filter(len, values.chunks):
-        coded = _coded_at(chunk, path[1:])
+        array = _dictionary_at(chunk, path[1:])
         group = groups[int(np.searchsorted(stops, row, side="right"))]
-        if len(coded.dictionary) != _num_entries(group.chunks[at].dictionary):
+        if len(array.dictionary) != _num_entries(group.chunks[at].dictionary):
             raise NotCodedError
-        codes = pc.min_max(coded.indices)
-        if codes["max"].is_valid and not (
-            0 <= codes["min"].as_py() <= codes["max"].as_py() < len(coded.dictionary)
+        range_of_indices = pc.min_max(array.indices)
+        if range_of_indices["max"].is_valid and not (
+            0
+            <= range_of_indices["min"].as_py()
+            <= range_of_indices["max"].as_py()
+            < len(array.dictionary)
         ):
             raise FormatError("index not in dictionary bounds")
         row += len(chunk)
 
 
-def _coded_at(values: pa.Array, path: Path) -> pa.DictionaryArray:
-    """The codes at a path below a column: of maps, those of their keys. Where nothing but the keys
-    was read of maps, they are lists of structs of one field.
+def _dictionary_at(values: pa.Array, path: Path) -> pa.DictionaryArray:
+    """Returns the dictionary array at a path below a column; for maps, that of the keys.
+
+    Maps of which only the keys were read are lists of structs with one field.
     """
     for name in path:
         if pa.types.is_map(values.type):
@@ -173,48 +188,48 @@ def _coded_at(values: pa.Array, path: Path) -> pa.DictionaryArray:
 
 
 def _num_entries(dictionary: memoryview | None) -> int | None:
-    """How many values a dictionary page has, as its header says; None where there is no header."""
+    """Returns the number of entries by the dictionary page's header; None without a header."""
     if dictionary is None:
         return None
     try:
-        told = read_page_header(dictionary)[0].dictionary_page_header
+        header = read_page_header(dictionary)[0].dictionary_page_header
     except FormatError:  # decoding it will say what is wrong
         return None
-    return None if told is None else told.num_values
+    return None if header is None else header.num_values
 
 
-def by_code(values: pa.ChunkedArray, holds: Holds) -> pa.ChunkedArray:
-    """What ``holds`` says of each of ``values``, which are coded; it is asked once of each text."""
-    return pa.chunked_array([_by_code(chunk, holds) for chunk in values.chunks], pa.bool_())
+def by_code(values: pa.ChunkedArray, evaluate: Holds) -> pa.ChunkedArray:
+    """Evaluates a condition once for each dictionary entry, and returns its result by row."""
+    return pa.chunked_array([_by_code(chunk, evaluate) for chunk in values.chunks], pa.bool_())
 
 
-def _by_code(chunk: pa.DictionaryArray, holds: Holds) -> pa.Array:
-    texts, codes = chunk.dictionary, chunk.indices
-    nulls = pa.nulls(1 if codes.null_count else 0, texts.type)
+def _by_code(chunk: pa.DictionaryArray, evaluate: Holds) -> pa.Array:
+    entries, indices = chunk.dictionary, chunk.indices
+    nulls = pa.nulls(1 if indices.null_count else 0, entries.type)
     try:
-        flags = holds(pa.chunked_array([texts, nulls])).combine_chunks()
-    except (PredicateError, pa.ArrowException):  # perhaps of a text that no row has
-        texts, codes = _used(texts, codes)
-        flags = holds(pa.chunked_array([texts, nulls])).combine_chunks()
-    if codes.null_count:
+        flags = evaluate(pa.chunked_array([entries, nulls])).combine_chunks()
+    except (PredicateError, pa.ArrowException):  # perhaps because of an entry that no row has
+        entries, indices = _used_entries(entries, indices)
+        flags = evaluate(pa.chunked_array([entries, nulls])).combine_chunks()
+    if indices.null_count:
         if flags[-1].is_valid:
-            codes = codes.fill_null(len(texts))
+            indices = indices.fill_null(len(entries))
         else:
-            flags = flags.slice(0, len(texts))
-    places = [] if flags.null_count else pc.indices_nonzero(flags)
-    if len(places) == 1:  # which is quicker than looking up each
-        return pc.equal(codes, places[0].cast(codes.type))
-    return flags.take(codes)
+            flags = flags.slice(0, len(entries))
+    true_entries = [] if flags.null_count else pc.indices_nonzero(flags)
+    if len(true_entries) == 1:  # faster than looking up each index
+        return pc.equal(indices, true_entries[0].cast(indices.type))
+    return flags.take(indices)
 
 
-def _used(texts: pa.Array, codes: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """The texts that there are codes of, and the codes of these."""
-    found = codes.dictionary_encode()
-    return texts.take(found.dictionary), found.indices
+def _used_entries(entries: pa.Array, indices: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Returns the entries that indices refer to, and the indices into these."""
+    reencoded = indices.dictionary_encode()
+    return entries.take(reencoded.dictionary), reencoded.indices
 
 
 def with_texts(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """``table`` in the types of ``schema``, which has texts for codes."""
+    """Casts dictionary columns of ``table`` to the string types of ``schema``."""
     columns = [
         column if column.type == field.type else texts_of(column, field.type)
         for column, field in zip(table.columns, schema, strict=True)
@@ -223,10 +238,12 @@ def with_texts(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def texts_of(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """``values`` cast to ``kind``, which has texts for codes."""
+    """Casts dictionary values to ``kind``, the type with strings."""
     try:
         return values.cast(kind)
     except pa.ArrowInvalid:
-        starts = ((chunk, at) for chunk in values.chunks for at in range(0, len(chunk), _PART))
-        parts = [chunk.slice(at, _PART).cast(kind) for chunk, at in starts]
+        starts = (
+            (chunk, start) for chunk in values.chunks for start in range(0, len(chunk), _CAST_ROWS)
+        )
+        parts = [chunk.slice(start, _CAST_ROWS).cast(kind) for chunk, start in starts]
         return pa.chunked_array(parts, kind)

@@ -1,7 +1,7 @@
-"""Nested projection: some leaves of a column instead of all.
+"""Nested projection: reads some leaves of a column instead of all.
 
-A column is pruned by paths of the names below it: those a filter or a computed column needs, or
-those a caller names with dots. Each file finds its own leaves by them.
+A column is pruned by paths: those that a filter or a computed column needs, or dotted names of the
+caller. In each file the paths select the file's own leaves.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ from intarsia.parquet.schema import Root, Schema
 
 @dataclass(frozen=True, slots=True)
 class PrunedColumn:
-    """What is wanted of a column: what is under ``paths``, and the type that is left of it."""
+    """A column of which only the leaves under ``paths`` are read, and its type after that."""
 
     paths: tuple[Path, ...]
     type: pa.DataType
 
     def root_in(self, schema: Schema, root: Root) -> Root:
-        """The wanted leaves of a file's ``root``.
+        """Returns a file's ``root`` with the leaves under ``paths``.
 
-        Where it lacks what a path names, another leaf tells which rows have the struct around it.
+        If the file lacks a path, another leaf is read to know which rows have the parent struct.
         """
 
         def under(path: Path) -> list[int]:
-            of_root = root.all_leaves
-            return [leaf for leaf in of_root if schema.leaves[leaf].path[: len(path)] == path]
+            root_leaves = root.all_leaves
+            return [leaf for leaf in root_leaves if schema.leaves[leaf].path[: len(path)] == path]
 
-        found = {path: under(path) for path in self.paths}
-        leaves = set(itertools.chain.from_iterable(found.values()))
-        for lacking in (path for path, own in found.items() if not own):
-            around = lacking[:-1]
-            while not (own := under(around)):
-                around = around[:-1]
-            if leaves.isdisjoint(own):
-                fields = [leaf for leaf in own if schema.leaves[leaf].path[:-1] == around]
-                leaves.update(fields[:1] or own)
+        leaves_by_path = {path: under(path) for path in self.paths}
+        leaves = set(itertools.chain.from_iterable(leaves_by_path.values()))
+        for missing in (path for path, matches in leaves_by_path.items() if not matches):
+            parent = missing[:-1]
+            while not (matches := under(parent)):
+                parent = parent[:-1]
+            if leaves.isdisjoint(matches):
+                fields = [leaf for leaf in matches if schema.leaves[leaf].path[:-1] == parent]
+                leaves.update(fields[:1] or matches)
         return root.pruned(sorted(leaves))
 
 
 Projection = Mapping[str, PrunedColumn]
-"""Columns that are wanted in part, by name; any other is wanted whole."""
+"""Pruned columns by name. All other columns are read whole."""
 
 
 def root_of_type(file: OpenedFile, root: Root, kind: pa.DataType) -> Root:
-    """The leaves of a file's ``root`` that a column of type ``kind`` is read from.
+    """Returns a file's ``root`` with the leaves that a column of type ``kind`` is read from.
 
-    Of structs, these are the fields that ``kind`` has.
+    Only fields of structs that ``kind`` has are read.
     """
     if not pa.types.is_struct(kind) or file.arrow_type(root) == kind:
         return root
@@ -63,47 +63,47 @@ def root_of_type(file: OpenedFile, root: Root, kind: pa.DataType) -> Root:
 
 
 def pruned_to_fields(schema: pa.Schema, paths: Iterable[Path]) -> dict[str, PrunedColumn]:
-    """Which columns of ``schema`` an expression over the fields at ``paths`` needs in part only.
+    """Returns the columns of ``schema`` that an expression on the fields at ``paths`` can prune.
 
-    The expression evaluates on the pruned columns as it does on whole ones.
+    The expression has the same result on pruned columns as on whole ones.
     """
     by_column: dict[str, list[Path]] = {}
     for path in sorted(paths):
         by_column.setdefault(path[0], []).append(path)
-    found = {}
-    for name, own in by_column.items():
+    pruned = {}
+    for name, own_paths in by_column.items():
         kind = schema.field(name).type
-        left = _pruned_type(kind, [path[1:] for path in own])
-        if left != kind:
-            found[name] = PrunedColumn(tuple(own), left)
-    return found
+        pruned_type = _pruned_type(kind, [path[1:] for path in own_paths])
+        if pruned_type != kind:
+            pruned[name] = PrunedColumn(tuple(own_paths), pruned_type)
+    return pruned
 
 
 def check_paths(schema: pa.Schema, paths: Iterable[Path]) -> None:
-    """Raise ``PredicateError`` for a path to a column, or field of a struct, that is not there."""
+    """Raises ``PredicateError`` for a path to a column or struct field that does not exist."""
     for path in paths:
         fields: Iterable[pa.Field] = schema
         for depth, name in enumerate(path):
-            known = {field.name: field.type for field in fields}
-            if name not in known:
+            types = {field.name: field.type for field in fields}
+            if name not in types:
                 first, *rest = name.split(".")
-                if len(path) == 1 and rest and first in known:  # as if it were SQL
-                    shown = ", ".join(map(repr, (first, *rest)))
-                    hint = f"; pc.field({shown}) is a struct's field, as is {name} in SQL"
+                if len(path) == 1 and rest and first in types:  # a dotted name as in SQL
+                    quoted = ", ".join(map(repr, (first, *rest)))
+                    hint = f"; write pc.field({quoted}) for a struct's field, or {name} in SQL"
                     raise PredicateError(f"column {name!r} is not there{hint}")
-                within = [".".join((*path[:depth], other)) for other in known]
-                raise unknown_column(".".join(path), within)
-            if not pa.types.is_struct(known[name]):
+                siblings = [".".join((*path[:depth], other)) for other in types]
+                raise unknown_column(".".join(path), siblings)
+            if not pa.types.is_struct(types[name]):
                 break
-            fields = known[name]
+            fields = types[name]
 
 
 def named(file: OpenedFile, columns: Sequence[str]) -> tuple[tuple[str, ...], Projection]:
-    """Top-level columns, in the order first named, and what is wanted of them.
+    """Returns the top-level columns that ``columns`` name, in order, and the pruned ones.
 
-    A name is a column's, else a dotted path of the Parquet schema that stands for every leaf under
-    it, as for ``pyarrow.parquet.ParquetFile.read``. Raises ``PredicateError`` for one that is
-    neither, ``UnsupportedError`` for some leaves of an extension that needs all.
+    A name is a column's name, or else a dotted path of the Parquet schema. A path selects every
+    leaf under it, as in ``pyarrow.parquet.ParquetFile.read``. Raises ``PredicateError`` for any
+    other name, ``UnsupportedError`` if an extension type needs all of its leaves.
     """
     whole = set(file.schema_arrow.names)
     paths: dict[str, list[Path]] = {}
@@ -117,13 +117,13 @@ def named(file: OpenedFile, columns: Sequence[str]) -> tuple[tuple[str, ...], Pr
             paths.setdefault(name, []).append((name,))
     return tuple(paths), {
         name: pruned
-        for name, own in paths.items()
-        if (pruned := _pruned_column(file, name, own)) is not None
+        for name, column_paths in paths.items()
+        if (pruned := _pruned_column(file, name, column_paths)) is not None
     }
 
 
 def _leaves_under(schema: Schema, name: str) -> list[Path]:
-    """Paths of which ``name`` is the start, or all; a name within a path may hold dots itself."""
+    """Returns the paths that equal or start with ``name``. Names in a path may contain dots."""
     return [
         leaf.path
         for leaf in schema.leaves
@@ -132,7 +132,7 @@ def _leaves_under(schema: Schema, name: str) -> list[Path]:
 
 
 def _pruned_column(file: OpenedFile, name: str, paths: Sequence[Path]) -> PrunedColumn | None:
-    """None where all of the column is wanted."""
+    """Returns the pruned column; None if ``paths`` cover all of its leaves."""
     root = file.schema.root(name)
     assert root is not None
     kind = file.arrow_type(root)
@@ -140,14 +140,14 @@ def _pruned_column(file: OpenedFile, name: str, paths: Sequence[Path]) -> Pruned
     if len(pruned.leaves) == len(root.all_leaves):
         return None
     try:
-        left = decode_root(file.templates.logical(pruned), []).type
+        pruned_type = decode_root(file.templates.logical(pruned), []).type
     except FormatError as error:
         raise error.at(Where(file.name, column=name)) from error
-    return PrunedColumn(tuple(paths), left)
+    return PrunedColumn(tuple(paths), pruned_type)
 
 
 def _paths_in(kind: pa.DataType, path: Path) -> Iterator[Path]:
-    """Paths of all that structs within structs are made of."""
+    """Yields the paths of all fields that are not structs, in structs within structs."""
     if not pa.types.is_struct(kind) or not kind.num_fields:
         yield path
         return
@@ -156,7 +156,7 @@ def _paths_in(kind: pa.DataType, path: Path) -> Iterator[Path]:
 
 
 def _pruned_type(kind: pa.DataType, paths: Sequence[Path]) -> pa.DataType:
-    """Structs with just the fields on ``paths``; whatever else is met stays whole."""
+    """Returns a struct type with only the fields on ``paths``; other types stay as they are."""
     if not pa.types.is_struct(kind) or not all(paths):
         return kind
     fields = []

@@ -37,7 +37,7 @@ class ColumnRead:
             for leaf, selection in zip(self.root.leaves, selections, strict=True):
                 yield group, leaf, selection
 
-    def held(self, file: OpenedFile, leaf: int) -> RowRanges:
+    def selected_rows(self, file: OpenedFile, leaf: int) -> RowRanges:
         """Returns the selected rows, counted in the file, of the leaf at a position in the root."""
         starts = file.row_group_starts
         return RowRanges.union(

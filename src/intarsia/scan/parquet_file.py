@@ -1,4 +1,4 @@
-"""``ParquetFile``: one file, page by page."""
+"""``ParquetFile``, the public reader of one file, and functions that open files."""
 
 from __future__ import annotations
 
@@ -49,10 +49,12 @@ from intarsia.scan.scan import scan_file
 
 
 class ChunkPageIndex(NamedTuple):
-    """Both page indexes of a chunk, each None where there is none that can be trusted."""
+    """Both page indexes of a chunk. Each is None if it is missing or cannot be trusted."""
 
     column_index: ColumnIndex | None
+    """Bounds and NULL counts of each page."""
     offset_index: OffsetIndex | None
+    """Position, size and first row of each page."""
 
 
 @shown_redacted
@@ -60,15 +62,36 @@ class ChunkPageIndex(NamedTuple):
 class ParquetFile:
     """A Parquet file opened for reading by page.
 
-    ``where`` is a path, a URI, or a ``Source``; ``filesystem`` a ``pyarrow.fs`` or fsspec file
-    system; ``sidecar`` the folder of sidecars, where they are not beside their files.
-    ``page_checksum_verification`` compares the pages that are read with their checksums,
-    where they have some; reading a damaged one raises ``FormatError``. ``read_dictionary`` names
-    columns of text that are to come as Arrow dictionaries. ``distinct_index_column``,
-    ``on_corrupt`` and ``page_size_limit`` are as for ``intarsia.dataset``. ``close``, or the end of
-    a ``with`` block, lets go of the file; a ``Source`` is left to who gave it.
+    ``close`` and the end of a ``with`` block close the file. A ``Source`` stays open; the caller
+    closes it.
 
-    Raises ``PathError`` where there is no such file, ``FormatError`` where it is not Parquet.
+    Parameters
+    ----------
+    where : str, path or Source
+        A path, a URI, or an object with a length and ranged reads.
+    filesystem : pyarrow or fsspec file system, optional
+        The file system of ``where``. By default it follows from ``where``.
+    sidecar : str or path, optional
+        The folder of sidecars, if they are not next to their files.
+    page_checksum_verification : bool, default False
+        Compares pages with their checksums, if they have any, when they are read.
+    read_dictionary : sequence of str
+        String columns to return as Arrow dictionaries.
+    distinct_index_column, on_corrupt, page_size_limit
+        As for ``intarsia.dataset``.
+
+    Raises
+    ------
+    PathError
+        If there is no such file.
+    FormatError
+        If the file is not Parquet. Reading raises it for pages that cannot be decoded.
+
+    Examples
+    --------
+    >>> with ia.ParquetFile("logs.parquet") as file:
+    ...     file.num_rows, file.indexes[0].kind
+    (1000, 'lookup')
     """
 
     def __init__(
@@ -94,7 +117,7 @@ class ParquetFile:
             page_size_limit,
         )
         self._file: OpenedFile | None = None
-        self._file, self._let_go = _open(where, filesystem, options, sidecar)
+        self._file, self._close_source = _open(where, filesystem, options, sidecar)
 
     def __enter__(self) -> ParquetFile:
         return self
@@ -103,9 +126,9 @@ class ParquetFile:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file: whatever is asked of it then is a ``ValueError``."""
+        """Closes the file. Using it afterwards raises ``ValueError``."""
         self._file = None
-        self._let_go()
+        self._close_source()
 
     @property
     def _opened(self) -> OpenedFile:
@@ -115,7 +138,7 @@ class ParquetFile:
 
     @property
     def metadata(self) -> FileMetaData:
-        """The decoded footer, with the specification's names."""
+        """The decoded footer (``FileMetaData``), with the specification's names."""
         return self._opened.metadata
 
     def __repr__(self) -> str:
@@ -129,7 +152,7 @@ class ParquetFile:
 
     @property
     def schema_arrow(self) -> pa.Schema:
-        """The schema as pyarrow reads it, with the metadata that Arrow's writers store."""
+        """The schema as pyarrow reads it, with the metadata that Arrow writers store."""
         return self._opened.schema_arrow.with_metadata(self._opened.templates.stored_metadata)
 
     @property
@@ -142,33 +165,47 @@ class ParquetFile:
 
     @property
     def size(self) -> int:
-        """Length of the file in bytes."""
+        """Size of the file in bytes."""
         return self._opened.source.size
 
     @property
     def footer(self) -> bytes:
-        """The footer's thrift bytes, without length and magic."""
+        """The Thrift bytes of the footer, without length and magic."""
         return self._opened.footer
 
     @property
     def indexes(self) -> tuple[IndexEntry, ...]:
-        """Indexes of known and unknown kinds: those embedded, then those of the sidecar.
+        """Indexes of known and unknown kinds: first the embedded ones, then those of the sidecar.
 
-        Offsets are those in the file, or in its sidecar.
+        Offsets count from the start of the file, or of the sidecar.
         """
         return self._opened.sections.entries
 
     @property
     def corrupt(self) -> list[CorruptData]:
-        """The damaged places that reads came upon so far, with ``on_corrupt="skip"``."""
+        """Damaged pages and chunks that reads have skipped so far, with ``on_corrupt="skip"``."""
         return list(self._opened.damage.found.values())
 
     def distinct(self, on: str | pc.Expression) -> pa.Array | None:
-        """The distinct values of a column, or function of columns, that has a ``Distinct`` index.
+        """Returns the distinct values of a column or expression with a ``Distinct`` index.
 
-        Ascending; NaN and NULL come last, where there are any. Reads the index only. None where
-        there is no such index, or it is damaged. Raises ``PredicateError`` for a column that is not
-        there.
+        Only the index is read.
+
+        Parameters
+        ----------
+        on : str or Expression
+            The indexed column or expression.
+
+        Returns
+        -------
+        pyarrow.Array or None
+            Values in ascending order, then NaN and NULL if they occur. None if there is no such
+            index or it is damaged.
+
+        Raises
+        ------
+        PredicateError
+            If there is no such column.
         """
         schema = self._opened.schema
         if isinstance(on, pc.Expression):
@@ -177,35 +214,83 @@ class ParquetFile:
             parse_term(on, self._opened.schema_arrow)
         sections = self._opened.sections
         for entry in sections.entries:
-            found = sections.resolved(entry)
-            if found is not None and entry.on == on:
-                values = sections.values(found)
+            index = sections.resolved(entry)
+            if index is not None and entry.on == on:
+                values = sections.values(index)
                 if values is not None:
                     return values
         return None
 
     def page_index(self, row_group: int, column: int | str) -> ChunkPageIndex:
-        """The page indexes of a chunk. ``column`` is a leaf's position or path.
+        """Returns the page indexes of a chunk.
 
-        Raises ``IndexError`` for a row group or column that is not there.
+        Parameters
+        ----------
+        row_group : int
+            The number of the row group, from 0.
+        column : int or str
+            The position of the leaf column in the schema, or its dotted path.
+
+        Returns
+        -------
+        ChunkPageIndex
+            The column index and the offset index.
+
+        Raises
+        ------
+        IndexError
+            If there is no such row group or column.
         """
-        id_ = self._chunk_id(row_group, column)
+        chunk_id = self._chunk_id(row_group, column)
         indexes = self._opened.page_indexes
-        return ChunkPageIndex(indexes.columns(*id_), indexes.offsets(*id_))
+        return ChunkPageIndex(indexes.columns(*chunk_id), indexes.offsets(*chunk_id))
 
     def pages(self, row_group: int, column: int | str) -> list[PageInfo]:
-        """Every page of a chunk, as its header, its levels and the column index describe it.
+        """Describes every page of a chunk by its header, its levels and the column index.
 
-        Raises ``IndexError`` as ``page_index`` does, ``FormatError`` for a page that cannot be
-        decoded.
+        Parameters
+        ----------
+        row_group : int
+            The number of the row group, from 0.
+        column : int or str
+            The position of the leaf column in the schema, or its dotted path.
+
+        Returns
+        -------
+        list of PageInfo
+            One for each page, the dictionary page included.
+
+        Raises
+        ------
+        IndexError
+            If there is no such row group or column.
+        FormatError
+            If a page cannot be decoded.
         """
         return list(describe_pages(self._opened, *self._chunk_id(row_group, column)))
 
     def dictionary(self, row_group: int, column: int | str) -> pa.Array | None:
-        """The entries of a chunk's dictionary; None where it has none.
+        """Returns the entries of a chunk's dictionary.
 
-        They have the Arrow type of the column's Parquet type, which knows no time zones.
-        Raises as ``pages`` does.
+        Parameters
+        ----------
+        row_group : int
+            The number of the row group, from 0.
+        column : int or str
+            The position of the leaf column in the schema, or its dotted path.
+
+        Returns
+        -------
+        pyarrow.Array or None
+            Entries in the Arrow type of the column's Parquet type, without a time zone's name.
+            None if the chunk has no dictionary.
+
+        Raises
+        ------
+        IndexError
+            If there is no such row group or column.
+        FormatError
+            If the dictionary cannot be decoded.
         """
         return Chunk(self._opened, *self._chunk_id(row_group, column)).dictionary()
 
@@ -215,24 +300,50 @@ class ParquetFile:
         rows: RowRanges | None = None,
         filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
     ) -> pa.Table:
-        """Read ``columns`` (all by default) at ``rows`` (all), where ``filter`` holds.
+        """Reads columns at the given rows where the filter is true.
 
-        A column is a name or, for part of a nested one, a dotted path as ``pyarrow.parquet`` has
-        it: ``"a.b"`` for a struct's field, ``"a.list.element.b"`` within a list. Leaves of one
-        column come as one column. ``filter`` is as ``FilterLike`` says.
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            Names, or dotted paths to parts of nested columns as in ``pyarrow.parquet``: ``"a.b"``
+            for a field of a struct, ``"a.list.element.b"`` within a list. Parts of one column are
+            returned as one column. All columns by default.
+        rows : RowRanges, optional
+            Rows to read, counted from 0. All rows by default.
+        filter : Expression, str or list, optional
+            An Expression, a SQL condition, or tuples as in ``pyarrow.parquet.read_table``.
 
-        Raises ``PredicateError`` for a column that is not there, ``IndexError`` for rows beyond the
-        end, ``FormatError`` for bytes that cannot be decoded.
+        Returns
+        -------
+        pyarrow.Table
+            The matching rows, in the file's order.
+
+        Raises
+        ------
+        PredicateError
+            If there is no such column.
+        IndexError
+            If ``rows`` go beyond the end of the file.
+        FormatError
+            If bytes cannot be decoded.
+
+        Examples
+        --------
+        >>> file = ia.ParquetFile("logs.parquet")
+        >>> file.read(["msg"], filter="trace_id = 't7'").to_pylist()
+        [{'msg': 'request 7 done'}]
+        >>> file.read(["status"], rows=ia.RowRanges.of((0, 3))).num_rows
+        3
         """
         schema = self.schema_arrow
         if columns is None and filter is None and len(set(schema.names)) < len(schema):
-            return self._read_all(self._checked(rows))
+            return self._read_all(self._checked_rows(rows))
         request = self._request(columns, filter)
-        tables = [*fitting(scan_file(self._opened, request, {}, self._checked(rows)))]
-        if not request.columns:  # concatenation would forget how many rows there are
+        tables = [*fitting(scan_file(self._opened, request, {}, self._checked_rows(rows)))]
+        if not request.columns:  # concatenation would lose the number of rows
             return without_columns(sum(table.num_rows for table in tables))
-        found = pa.concat_tables(tables) if tables else without_rows(request.output)
-        return restorer_of(schema)(found)
+        combined = pa.concat_tables(tables) if tables else without_rows(request.output)
+        return restorer_of(schema)(combined)
 
     def iter_batches(
         self,
@@ -241,17 +352,34 @@ class ParquetFile:
         rows: RowRanges | None = None,
         filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
     ) -> Iterator[pa.RecordBatch]:
-        """What ``read`` gives, in batches of at most ``batch_size`` rows, read as they are wanted.
+        """Reads the result of ``read`` in batches. Each part is read when it is requested.
 
-        Raises as ``read`` does, and ``UnsupportedError`` where names do not tell columns apart.
+        Parameters
+        ----------
+        batch_size : int, default 65,536
+            Maximum rows of a batch.
+        columns, rows, filter
+            As for ``read``.
+
+        Returns
+        -------
+        iterator of pyarrow.RecordBatch
+            The matching rows, in the file's order.
+
+        Raises
+        ------
+        UnsupportedError
+            If two columns have the same name. The errors of ``read`` are raised as well.
         """
         if operator.index(batch_size) < 1:
             raise ValueError(f"batch_size is 1 at least, not {batch_size}")
-        tables = scan_file(self._opened, self._request(columns, filter), {}, self._checked(rows))
-        give = restorer_of(self.schema_arrow)
-        return (batch for table in tables for batch in give(table).to_batches(batch_size))
+        tables = scan_file(
+            self._opened, self._request(columns, filter), {}, self._checked_rows(rows)
+        )
+        restore = restorer_of(self.schema_arrow)
+        return (batch for table in tables for batch in restore(table).to_batches(batch_size))
 
-    def _checked(self, rows: RowRanges | None) -> RowRanges | None:
+    def _checked_rows(self, rows: RowRanges | None) -> RowRanges | None:
         if not isinstance(rows, RowRanges | None):
             raise TypeError(f"rows are RowRanges, not {type(rows).__name__}")
         if rows and int(rows.stops[-1]) > self.num_rows:
@@ -270,23 +398,23 @@ class ParquetFile:
             if counts[name] > 1:
                 raise UnsupportedError(f"two columns are called {name!r}", Where(self._opened.name))
         expression = expression_of(filter_, schema)
-        wanted = None if expression is None else Filter.of(expression, schema)
-        return Request(schema if wanted is None else wanted.schema, names, wanted, pruned)
+        prepared = None if expression is None else Filter.of(expression, schema)
+        return Request(schema if prepared is None else prepared.schema, names, prepared, pruned)
 
     def _read_all(self, rows: RowRanges | None) -> pa.Table:
-        """Every column, where names do not tell them apart."""
-        wanted = RowRanges.all(self.num_rows) if rows is None else rows
+        """Reads all columns of a file in which columns have the same name."""
+        rows_left = RowRanges.all(self.num_rows) if rows is None else rows
         roots = [root for root in self.schema.roots if root.leaves]
         while True:
             try:
-                arrays = read_rows(self._opened, roots, wanted)
+                arrays = read_rows(self._opened, roots, rows_left)
             except PageIndexMistrust:
-                # An index was dropped, and pages are found without it; or some are damaged.
-                wanted -= self._opened.damage.rows_of(range(len(self.schema.leaves)))
+                # A wrong index is no longer used, or damaged rows are known now.
+                rows_left -= self._opened.damage.rows_of(range(len(self.schema.leaves)))
                 continue
             try:
                 return pa.Table.from_arrays(arrays, schema=self.schema_arrow)
-            except pa.ArrowNotImplementedError as error:  # as list views, where names are the same
+            except pa.ArrowNotImplementedError as error:  # for example list views
                 raise UnsupportedError(str(error), Where(self._opened.name)) from error
 
     def _chunk_id(self, row_group: int, column: int | str) -> ChunkId:
@@ -302,8 +430,8 @@ class ParquetFile:
             return column
         leaf = self.schema.leaf(column)
         if leaf is None:
-            known = (leaf.name for leaf in self.schema.leaves)
-            raise IndexError(f"column {column!r} is not there{instead(column, known)}")
+            names = (leaf.name for leaf in self.schema.leaves)
+            raise IndexError(f"column {column!r} is not there{instead(column, names)}")
         return leaf.index
 
 
@@ -313,7 +441,7 @@ def open_file(
     options: ReadOptions = DEFAULTS,
     sidecar: PathLike | Sidecars | None = None,
 ) -> OpenedFile:
-    """Open a file by path or URI, or over any ``Source``. Errors as of ``ParquetFile``."""
+    """Opens a file by path, URI or ``Source``. Raises the errors of ``ParquetFile``."""
     return _open(where, filesystem, options, sidecar)[0]
 
 
@@ -323,7 +451,7 @@ def _open(
     options: ReadOptions,
     sidecar: PathLike | Sidecars | None,
 ) -> tuple[OpenedFile, Callable[[], None]]:
-    """The file, and what closes it."""
+    """Opens a file and returns it with the function that closes it."""
     if not isinstance(where, str | os.PathLike):
         if not hasattr(where, "size"):
             kind = type(where).__name__
@@ -343,9 +471,9 @@ def open_source(
     health: Health | None = None,
     tail: memoryview | None = None,
 ) -> OpenedFile:
-    """Open a file by its source. Errors as of ``ParquetFile``.
+    """Opens a file by its source. Raises the errors of ``ParquetFile``.
 
-    ``tail`` are its last bytes, where they are known, the footer included.
+    ``tail`` are the file's last bytes with the footer, if the caller has them.
     """
     path = source.path
     try:

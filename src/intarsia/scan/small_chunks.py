@@ -18,9 +18,12 @@ from intarsia.file.page_index_cache import ChunkId
 from intarsia.parquet.metadata import Type
 from intarsia.parquet.page_header import PageAt
 
-_MAX_BATCH_CHUNKS = 256  # chunks; opening a file then takes a hundredth of the time
-_MAX_STORED_BYTES = 64 * 1024  # of a chunk; a larger one takes longer to decode than to open
-_MAX_DECODED_BYTES = 128 * 1024  # of a chunk, at worst: a batch takes 32 MiB at most
+_MAX_BATCH_CHUNKS = 256
+"""Opening the spliced file then takes a hundredth of the time."""
+_MAX_STORED_BYTES = 64 * 1024
+"""Decoding a larger chunk takes longer than opening a spliced file."""
+_MAX_DECODED_BYTES = 128 * 1024
+"""Estimated upper limit for a chunk, so that a batch takes at most 32 MiB."""
 
 
 def chunks_of(

@@ -58,12 +58,12 @@ class _ReadRows(NamedTuple):
         """
         condition = stage.condition
         if condition.comparison is not None:
-            table = holds(condition.comparison, self.table)
+            mask = holds(condition.comparison, self.table)
         elif len(stage.columns) == 1 and is_coded(self.table.column(stage.columns[0]).type):
-            table = told_by_code(condition, stage.columns[0], self.table)
+            mask = told_by_code(condition, stage.columns[0], self.table)
         else:
             return None
-        return table if self.mask is None else pc.and_kleene(self.mask, table)
+        return mask if self.mask is None else pc.and_kleene(self.mask, mask)
 
 
 @dataclass(slots=True)
@@ -124,7 +124,7 @@ class UnitReader:
                 names = set(current.table.column_names)
                 new = [name for name in stage.columns if name not in names]
                 columns = self._read(new, current.rows, pruned, columns_from, schema)
-                current = current._replace(found=_with_columns(columns, current.table))
+                current = current._replace(table=_with_columns(columns, current.table))
                 current = self._apply_stage(stage, current, stages_left[number:])
             if not current.rows:
                 self._record(0, num_candidates)
@@ -151,8 +151,8 @@ class UnitReader:
         """Returns the filter's conditions in order, with the columns read for each.
 
         All columns are read at once if a second read would cost more than it saves. That is if many
-        rows of the last unit passed, or most pages are needed, or the file is small, and if it
-        costs no extra request.
+        rows of the last unit passed. It is also if most pages are needed or the file is small, and
+        reading them costs no extra request.
         """
         request, file = self._request, self.file
         if request.filter is None:

@@ -1,8 +1,7 @@
-"""Comparisons of columns with constants of their own types, one or several: what most filters are
-made of.
+"""Evaluates comparisons of columns with constants, joined by AND, OR and NOT.
 
-pyarrow's kernels evaluate them without an engine being set up for it, which for few rows takes
-longer than they do.
+Most filters consist of these. pyarrow's kernels evaluate them without setting up its query engine;
+for few rows the set-up takes longer than the evaluation.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from intarsia.expr.tree import CHAINS, Call, FieldRef, Literal, Node, is_deep, o
 from intarsia.scan.dictionary_codes import Holds, by_code
 from intarsia.scan.filter.membership import is_among
 
-_JOINTS = (*CHAINS, "invert")
-_KINDS = (
+_CONNECTIVES = (*CHAINS, "invert")
+_IS_SUPPORTED = (
     pa.types.is_integer,
     pa.types.is_float32,
     pa.types.is_float64,
@@ -33,39 +32,44 @@ _KINDS = (
     pa.types.is_timestamp,
     pa.types.is_date,
 )
-_EXACT_IN_DOUBLE = 2**53
-_MATCH = 0
-"""How ``is_in`` treats NULLs by default: they are like any other value."""
+_MAX_EXACT_DOUBLE = 2**53
+_NULLS_MATCH = 0
+"""The default of ``is_in`` for NULLs: they compare like any other value."""
 
 
 def comparison_of(node: Node, schema: pa.Schema) -> Node | None:
-    """``node``, where it is comparisons of columns with values of their own types, joined by AND,
-    OR and NOT, not too deeply. Values of another type are cast, where that changes nothing.
+    """Returns ``node`` with constants in the columns' types, if it consists of comparisons.
 
-    Such a condition is sure to evaluate, whatever the rows.
+    These may be joined by AND, OR and NOT, but not nested too deeply. Constants are cast if that
+    does not change the result. Returns None for any other condition. Evaluating the returned node
+    never fails.
     """
     return None if is_deep(node) else _comparison(node, schema)
 
 
 def _comparison(node: Node, schema: pa.Schema) -> Node | None:
     match node:
-        case Call(function, arguments) if function in _JOINTS:
-            joined = operands(node, function) if function in CHAINS else arguments
-            parts = [_comparison(argument, schema) for argument in joined]
-            known = tuple(part for part in parts if part is not None)
-            return Call(function, known) if len(known) == len(parts) else None
+        case Call(function, arguments) if function in _CONNECTIVES:
+            arguments_ = operands(node, function) if function in CHAINS else arguments
+            parts = [_comparison(argument, schema) for argument in arguments_]
+            complete = tuple(part for part in parts if part is not None)
+            return Call(function, complete) if len(complete) == len(parts) else None
         case Call("is_in", (subject,), options):
             constants = _constants(options, _type_of(subject, schema))
             return None if constants is None else Call("is_in", (subject, Literal(constants)))
         case Call(function, (subject, Literal(value))):
-            typed = _typed(value, _type_of(subject, schema)) if function in COMPARISONS else None
+            typed = (
+                _cast_constant(value, _type_of(subject, schema))
+                if function in COMPARISONS
+                else None
+            )
             return None if typed is None else Call(function, (subject, Literal(typed)))
         case _:
             return None
 
 
 def _type_of(subject: Node, schema: pa.Schema) -> pa.DataType | None:
-    """The type of a column, or of the values of a map's key; None of anything else."""
+    """Returns the type of a column, or of a map's values looked up by key; None for others."""
     match subject:
         case FieldRef(path):
             return type_at(schema, path)
@@ -79,11 +83,15 @@ def _type_of(subject: Node, schema: pa.Schema) -> pa.DataType | None:
 
 
 def _constants(options: Mapping[str, Any], kind: pa.DataType | None) -> pa.ListScalar | None:
-    """The values of an ``is_in``, as those of type ``kind``, where none is NULL."""
+    """Returns the constants of an ``is_in`` cast to ``kind``; None if impossible or any is NULL."""
     values = options["value_set"].values
-    if values is None or values.null_count or options["null_matching_behavior"].as_py() != _MATCH:
+    if (
+        values is None
+        or values.null_count
+        or options["null_matching_behavior"].as_py() != _NULLS_MATCH
+    ):
         return None
-    if kind is None or not any(is_kind(kind) for is_kind in _KINDS):
+    if kind is None or not any(is_kind(kind) for is_kind in _IS_SUPPORTED):
         return None
     if values.type != kind:
         if not (pa.types.is_integer(values.type) and pa.types.is_integer(kind)):
@@ -95,16 +103,16 @@ def _constants(options: Mapping[str, Any], kind: pa.DataType | None) -> pa.ListS
     return pa.scalar(values, pa.list_(kind))
 
 
-def _typed(value: pa.Scalar, kind: pa.DataType | None) -> pa.Scalar | None:
-    """``value`` as one of type ``kind`` that compares just the same with all others."""
-    if kind is None or not any(is_kind(kind) for is_kind in _KINDS):
+def _cast_constant(value: pa.Scalar, kind: pa.DataType | None) -> pa.Scalar | None:
+    """Returns ``value`` cast to ``kind``; None if it would compare differently."""
+    if kind is None or not any(is_kind(kind) for is_kind in _IS_SUPPORTED):
         return None
     if value.type == kind:
         return value
     if not pa.types.is_integer(value.type) or not value.is_valid:
         return None
     if pa.types.is_integer(kind) or (
-        pa.types.is_float64(kind) and abs(value.as_py()) <= _EXACT_IN_DOUBLE
+        pa.types.is_float64(kind) and abs(value.as_py()) <= _MAX_EXACT_DOUBLE
     ):
         try:
             return value.cast(kind)
@@ -114,15 +122,17 @@ def _typed(value: pa.Scalar, kind: pa.DataType | None) -> pa.Scalar | None:
 
 
 def holds(node: Node, table: pa.Table) -> pa.ChunkedArray:
-    """For each row whether a ``comparison_of`` something is true: Boolean, with NULLs.
+    """Evaluates a result of ``comparison_of``. Returns Booleans, with NULLs.
 
-    Columns may be coded: of these, each text is compared once.
+    In dictionary-encoded columns, each entry is compared once.
     """
     match node:
         case Call("is_in", (subject, Literal(constants))):
-            return _of_each(_values(subject, table), partial(is_among, constants=constants.values))
+            return _by_entry(
+                _column_of(subject, table), partial(is_among, constants=constants.values)
+            )
         case Call(function, (subject, Literal(value))):
-            return _of_each(_values(subject, table), partial(_compared, function, value))
+            return _by_entry(_column_of(subject, table), partial(_compared, function, value))
         case Call(function, arguments) if function in CHAINS:
             parts = (holds(argument, table) for argument in arguments)
             return functools.reduce(lambda a, b: pc.call_function(function, [a, b]), parts)
@@ -132,12 +142,12 @@ def holds(node: Node, table: pa.Table) -> pa.ChunkedArray:
             raise TypeError(f"{node} is no comparison")
 
 
-def _values(subject: Node, table: pa.Table) -> pa.ChunkedArray:
+def _column_of(subject: Node, table: pa.Table) -> pa.ChunkedArray:
     match subject:
         case FieldRef(path):
             return column_at(table, path)
         case Call("map_lookup", (maps,), options):
-            return first_values(_values(maps, table), options["query_key"])
+            return first_values(_column_of(maps, table), options["query_key"])
         case _:
             raise TypeError(f"{subject} is no column")
 
@@ -146,5 +156,5 @@ def _compared(function: str, value: pa.Scalar, values: pa.ChunkedArray) -> pa.Ch
     return pc.call_function(function, [values, value])
 
 
-def _of_each(values: pa.ChunkedArray, holds: Holds) -> pa.ChunkedArray:
-    return by_code(values, holds) if pa.types.is_dictionary(values.type) else holds(values)
+def _by_entry(values: pa.ChunkedArray, evaluate: Holds) -> pa.ChunkedArray:
+    return by_code(values, evaluate) if pa.types.is_dictionary(values.type) else evaluate(values)

@@ -1,4 +1,4 @@
-"""A condition on rows, and the quickest way there is to tell which rows it holds for."""
+"""A condition on rows, and the fastest way to evaluate it."""
 
 from __future__ import annotations
 
@@ -20,23 +20,22 @@ from intarsia.scan.filter.comparison import comparison_of
 from intarsia.scan.filter.required_text import needed_text
 from intarsia.scan.filter.substring import Contained, contained_of, is_text, rows_containing
 
-_NUMBERS = "__intarsia_row"
-_FEW = 0.1
-"""A smaller share of a table's rows than this is picked by their positions."""
+_ROW_NUMBER_COLUMN = "__intarsia_row"
+_MAX_TAKE_SHARE = 0.1
+"""Below this share of rows, matching rows are taken by position instead of by mask."""
 MANY = 0.25
-"""Where a larger share of rows than this passes, few pages are passed over, and reading columns at
-the rows that are left takes longer than reading them whole."""
-_SHORT = 0.5
-"""Pages are longer than this share of the average."""
+"""If a larger share of rows passes, few pages can be skipped. Reading whole columns is faster."""
+_MIN_RUN_SHARE = 0.5
+"""A run of failing rows shorter than this share of the average page is assumed to skip no page."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """An Expression, and what is known of it.
+    """An Expression with the facts that decide how it is evaluated.
 
-    ``contained`` is set where it only looks for a text in one, ``comparison`` where it only
-    compares, in the column's own types: such are sure to evaluate. ``needed`` is a text that each
-    value for which it holds contains. ``takes_coded_keys`` says whether maps' keys may be codes.
+    ``contained`` is set if the condition is only a substring search. ``comparison`` is set if it
+    consists of comparisons, which never fail. ``needed`` is a string that each matching value
+    contains. ``takes_coded_keys`` is true if keys of maps may be dictionary indices.
     """
 
     expression: pc.Expression
@@ -47,7 +46,7 @@ class Condition:
 
     @classmethod
     def of(cls, expression: pc.Expression, node: Node, schema: pa.Schema) -> Condition:
-        """``node`` is the tree of ``expression``."""
+        """Returns the condition of ``expression``, whose tree is ``node``."""
         needed = needed_text(node, schema)
         contained = contained_of(node)
         if contained is not None and not is_text(schema.field(contained.column).type):
@@ -57,7 +56,7 @@ class Condition:
 
     @classmethod
     def all_of(cls, parts: Sequence[Condition]) -> Condition:
-        """What is true where all of ``parts`` are, of which there is one at least."""
+        """Joins ``parts``, at least one, by AND."""
         if len(parts) == 1:
             return parts[0]
         compared = [part.comparison for part in parts if part.comparison is not None]
@@ -68,76 +67,79 @@ class Condition:
         return cls(joined, None, comparison, needed, values_only)
 
 
-def passing(condition: Condition, found: pa.Table, rows: RowRanges) -> tuple[pa.Table, RowRanges]:
-    """Of ``found``, which holds ``rows``, what passes, and which rows that is.
+def passing(condition: Condition, table: pa.Table, rows: RowRanges) -> tuple[pa.Table, RowRanges]:
+    """Returns the part of ``table``, which holds ``rows``, that passes, and its rows.
 
-    The condition is no comparison, of which ``holds`` tells.
+    For comparisons use ``holds`` instead.
     """
-    wanted = condition.contained or condition.needed
-    if wanted is not None:
-        places = rows_containing(found.column(wanted.column), wanted)
-        if places is not None:
-            found, rows = _taken(found, pa.array(places)), rows.at(places)
-            if condition.contained is not None or not found.num_rows:
-                return found, rows
-    numbers = unused(_NUMBERS, found.column_names)
-    numbered = found.append_column(numbers, pa.array(np.arange(found.num_rows)))
-    left = evaluate(condition.expression, numbered)
-    kept = rows.at(left.column(numbers).to_numpy())
-    return left.drop_columns([numbers]), kept
+    search = condition.contained or condition.needed
+    if search is not None:
+        positions = rows_containing(table.column(search.column), search)
+        if positions is not None:
+            table, rows = _take(table, pa.array(positions)), rows.at(positions)
+            if condition.contained is not None or not table.num_rows:
+                return table, rows
+    numbers = unused(_ROW_NUMBER_COLUMN, table.column_names)
+    numbered = table.append_column(numbers, pa.array(np.arange(table.num_rows)))
+    matching = evaluate(condition.expression, numbered)
+    matching_rows = rows.at(matching.column(numbers).to_numpy())
+    return matching.drop_columns([numbers]), matching_rows
 
 
-def told_by_code(condition: Condition, column: str, found: pa.Table) -> pa.ChunkedArray:
-    """For each row of ``found`` whether a condition on ``column`` alone, which is coded, holds."""
-    return by_code(found.column(column), functools.partial(_flags, condition.expression, column))
+def told_by_code(condition: Condition, column: str, table: pa.Table) -> pa.ChunkedArray:
+    """Evaluates a condition on one dictionary-encoded column; returns a mask of the rows."""
+    return by_code(table.column(column), functools.partial(_flags, condition.expression, column))
 
 
-def _flags(expression: pc.Expression, column: str, texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    numbers = unused(_NUMBERS, [column])
-    left = evaluate(expression, pa.table({column: texts, numbers: np.arange(len(texts))}))
-    flags = np.zeros(len(texts), dtype=np.bool_)
-    flags[left.column(numbers).to_numpy()] = True
+def _flags(expression: pc.Expression, column: str, entries: pa.ChunkedArray) -> pa.ChunkedArray:
+    numbers = unused(_ROW_NUMBER_COLUMN, [column])
+    matching = evaluate(expression, pa.table({column: entries, numbers: np.arange(len(entries))}))
+    flags = np.zeros(len(entries), dtype=np.bool_)
+    flags[matching.column(numbers).to_numpy()] = True
     return pa.chunked_array([flags])
 
 
-def picked(mask: pa.ChunkedArray, found: pa.Table, rows: RowRanges) -> tuple[pa.Table, RowRanges]:
-    """Of ``found``, which holds ``rows``, what ``mask`` is TRUE of, and which rows that is."""
-    return where(mask, found), rows.at(pc.indices_nonzero(mask).to_numpy())
+def picked(mask: pa.ChunkedArray, table: pa.Table, rows: RowRanges) -> tuple[pa.Table, RowRanges]:
+    """Returns the part of ``table``, which holds ``rows``, where ``mask`` is true, and its rows."""
+    return where(mask, table), rows.at(pc.indices_nonzero(mask).to_numpy())
 
 
 def are_everywhere(mask: pa.ChunkedArray, page_rows: float) -> bool:
-    """Are many rows TRUE, and so near to each other that hardly a page is without one?
+    """True if many rows are TRUE and so evenly spread that hardly any page has none.
 
-    Pages have ``page_rows`` on average.
+    Pages have ``page_rows`` rows on average.
     """
     if num_true(mask) <= len(mask) * MANY:
         return False
     flags = mask.fill_null(False).to_numpy()
     edges = np.flatnonzero(flags[1:] != flags[:-1]) + 1
     runs = np.diff(edges, prepend=0, append=len(flags))
-    return int(runs[int(flags[0]) :: 2].max(initial=0)) < page_rows * _SHORT
+    return int(runs[int(flags[0]) :: 2].max(initial=0)) < page_rows * _MIN_RUN_SHARE
 
 
 def num_true(mask: pa.ChunkedArray) -> int:
-    """How many rows are TRUE."""
+    """Returns the number of rows that are TRUE."""
     return int(pc.sum(mask).as_py() or 0)
 
 
-def where(mask: pa.ChunkedArray, found: pa.Table) -> pa.Table:
-    """What of ``found`` a mask is TRUE of."""
+def where(mask: pa.ChunkedArray, table: pa.Table) -> pa.Table:
+    """Returns the rows of ``table`` where ``mask`` is true."""
     count = num_true(mask)
-    if count == found.num_rows:
-        return found
-    if count < found.num_rows * _FEW:
-        return _taken(found, pc.indices_nonzero(mask))
-    return found.filter(mask)
+    if count == table.num_rows:
+        return table
+    if count < table.num_rows * _MAX_TAKE_SHARE:
+        return _take(table, pc.indices_nonzero(mask))
+    return table.filter(mask)
 
 
-def _taken(found: pa.Table, places: pa.Array) -> pa.Table:
-    """``found`` at ``places``, which ascend, and hold no more bytes of text than one array can."""
+def _take(table: pa.Table, positions: pa.Array) -> pa.Table:
+    """Returns the rows of ``table`` at ascending ``positions``.
+
+    The strings of the result must fit into one array.
+    """
     try:
-        return found.take(places)
-    except pa.ArrowInvalid:  # all of ``found`` holds more, which pyarrow makes one array of
-        mask = np.zeros(found.num_rows, dtype=np.bool_)
-        mask[places.to_numpy()] = True
-        return found.filter(pa.array(mask))
+        return table.take(positions)
+    except pa.ArrowInvalid:  # pyarrow first joins all chunks, which together are too long
+        mask = np.zeros(table.num_rows, dtype=np.bool_)
+        mask[positions.to_numpy()] = True
+        return table.filter(pa.array(mask))

@@ -1,7 +1,7 @@
-"""Passing over pages whose bytes do not hold a text that every matching value contains.
+"""Skips pages whose bytes do not hold a string that every matching value contains.
 
-Decompressing a page and looking for a few bytes in it takes less than decoding it: for a rare text
-most pages need no more than that.
+Decompressing a page and searching it takes less time than decoding it. For a rare string most pages
+are skipped this way.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from intarsia.scan.filter.substring import Contained, is_text
 from intarsia.scan.page_selection import groups_of
 from intarsia.strings.byte_search import contains
 
-_TOGETHER = (Encoding.PLAIN, Encoding.DELTA_LENGTH_BYTE_ARRAY)
-"""Encodings that leave the bytes of a value next to each other."""
+_CONTIGUOUS_ENCODINGS = (Encoding.PLAIN, Encoding.DELTA_LENGTH_BYTE_ARRAY)
+"""Encodings that store the bytes of each value contiguously."""
 _CODECS: dict[int, str] = {
     CompressionCodec.SNAPPY: "snappy",
     CompressionCodec.GZIP: "gzip",
@@ -39,110 +39,125 @@ _CODECS: dict[int, str] = {
     CompressionCodec.ZSTD: "zstd",
     CompressionCodec.LZ4_RAW: "lz4_raw",
 }
-_TRIED, _TRIED_LIKELY, _WORTHWHILE = 16, 2, 0.6
-"""After so many pages, at least so large a share of them has to have been passed over: fewer where
-they are likely to hold the text.
+_MIN_TRIED_PAGES, _MIN_TRIED_PAGES_LIKELY, _MIN_SKIPPED_SHARE = 16, 2, 0.6
+"""The search stops if, after ``_MIN_TRIED_PAGES`` pages, a smaller share of them was skipped.
+
+``_MIN_TRIED_PAGES_LIKELY`` is used if an index says that most pages hold the string.
 """
 
 
 @dataclass(slots=True)
 class Tally:
-    """How many pages were looked into, and how many of them did not hold the text."""
+    """Number of pages searched, and of pages skipped because they do not hold the string."""
 
     tried: int = 0
     passed_over: int = 0
 
     @property
     def pays(self) -> bool:
-        return self.passed_over >= _WORTHWHILE * self.tried
+        return self.passed_over >= _MIN_SKIPPED_SHARE * self.tried
 
 
 class Sieve:
-    """Looks for a text in the pages of one column of a file, as long as that pays.
+    """A search for a string in the pages of one column of a file, as long as that saves time.
 
-    Units of a file in several threads may share it.
+    Threads that read units of the file may share it.
     """
 
     def __init__(
-        self, file: OpenedFile, wanted: Contained, tally: Tally, *, are_likely: bool = False
+        self, file: OpenedFile, search: Contained, tally: Tally, *, are_likely: bool = False
     ) -> None:
-        """``tally`` is of all files of a scan.
+        """Takes the ``tally`` of all files of the scan.
 
-        ``are_likely``: an index said that most of the pages hold the text.
+        ``are_likely`` means that an index says that most pages hold the string.
         """
-        self._file, self._wanted = file, wanted
+        self._file, self._search = file, search
         self._limit = file.options.page_size_limit
-        least = _TRIED if tally.pays else _TRIED - tally.tried
-        self._least = _TRIED_LIKELY if are_likely else max(least, _TRIED_LIKELY)
-        root = file.schema.root(wanted.column)
+        min_pages = _MIN_TRIED_PAGES if tally.pays else _MIN_TRIED_PAGES - tally.tried
+        self._min_pages = (
+            _MIN_TRIED_PAGES_LIKELY if are_likely else max(min_pages, _MIN_TRIED_PAGES_LIKELY)
+        )
+        root = file.schema.root(search.column)
         is_stored = root is not None and is_text(file.arrow_type(root))
         is_used = is_stored and not file.options.page_checksum_verification
         self._leaf = root.leaves[0] if root is not None and is_used else None
-        self._own, self._all = Tally(), tally
+        self._file_counts, self._scan_counts = Tally(), tally
 
     def rows_left(self, rows: RowRanges, source: AheadSource) -> RowRanges:
-        """``rows`` without those of pages that do not hold the text.
+        """Returns ``rows`` without the rows of pages that do not hold the string.
 
-        Pages that are not as their index says are left to whoever decodes them. ``source`` keeps
-        the pages that are left, to be read once more.
+        A page that contradicts its index is not skipped; the decoder reports it. ``source`` caches
+        the pages that were not skipped for decoding.
         """
         if self._leaf is None:
             return rows
         parts = [
-            self._left_in(group, self._leaf, rows, source) for group in groups_of(self._file, rows)
+            self._matching_in(group, self._leaf, rows, source)
+            for group in groups_of(self._file, rows)
         ]
         return RowRanges.union(parts)
 
-    def _left_in(self, group: int, leaf: int, rows: RowRanges, source: AheadSource) -> RowRanges:
+    def _matching_in(
+        self, group: int, leaf: int, rows: RowRanges, source: AheadSource
+    ) -> RowRanges:
         first, stop = self._file.row_group_starts[group : group + 2].tolist()
-        wanted = rows.clip(first, stop)
+        rows_in_group = rows.clip(first, stop)
         index = self._file.page_indexes.offsets(group, leaf)
         if index is None or not len(index) or not self._pays():
-            return wanted
+            return rows_in_group
         starts, stops = index.row_bounds(stop - first)
-        pages = np.flatnonzero(wanted.covers(starts + first, stops + first))
+        pages = np.flatnonzero(rows_in_group.covers(starts + first, stops + first))
         offsets, sizes = index.offset[pages].tolist(), index.compressed_page_size[pages].tolist()
         chunk = self._file.chunk(group, leaf)
         dictionary = (chunk.start, int(index.offset[0]) - chunk.start)
-        read = source.read([dictionary, *zip(offsets, sizes, strict=True)])
-        might = self._might_hold(read[0], read[1:], (stops - starts)[pages], chunk.codec)
-        left = sum(sizes[i] for i in might)
-        is_whole = left >= WHOLE_CHUNK_SHARE * chunk.total_compressed_size
-        again = range(len(pages)) if is_whole else might
-        source.keep({(offsets[i], sizes[i]): read[1 + i] for i in again})
-        if might and dictionary[1]:
-            source.keep({dictionary: read[0]})
-        kept = pages[might]
-        return wanted & RowRanges(starts[kept] + first, stops[kept] + first)
+        data = source.read([dictionary, *zip(offsets, sizes, strict=True)])
+        might_hold = self._might_hold(data[0], data[1:], (stops - starts)[pages], chunk.codec)
+        bytes_left = sum(sizes[i] for i in might_hold)
+        is_whole = bytes_left >= WHOLE_CHUNK_SHARE * chunk.total_compressed_size
+        pages_to_cache = range(len(pages)) if is_whole else might_hold
+        source.keep({(offsets[i], sizes[i]): data[1 + i] for i in pages_to_cache})
+        if might_hold and dictionary[1]:
+            source.keep({dictionary: data[0]})
+        matching_pages = pages[might_hold]
+        return rows_in_group & RowRanges(
+            starts[matching_pages] + first, stops[matching_pages] + first
+        )
 
     def _might_hold(
-        self, dictionary: memoryview, pages: list[memoryview], counts: Int64Array, codec: int
+        self, dictionary: memoryview, pages: list[memoryview], row_counts: Int64Array, codec: int
     ) -> list[int]:
-        """Which of ``pages``, of ``counts`` values, might hold the text."""
-        coded: bool | None = None
-        found: list[int] = []
-        for number, (read, count) in enumerate(zip(pages, counts.tolist(), strict=True)):
+        """Returns the numbers of the ``pages`` that might hold the string.
+
+        ``row_counts`` are the pages' numbers of values by the offset index.
+        """
+        dictionary_holds: bool | None = None
+        numbers: list[int] = []
+        for number, (data, count) in enumerate(zip(pages, row_counts.tolist(), strict=True)):
             if not self._pays():
-                return [*found, *range(number, len(pages))]
-            page = _page(read)
+                return [*numbers, *range(number, len(pages))]
+            page = _page(data)
             encoding = _encoding_of(page, count)
             if encoding in DICTIONARY_ENCODINGS:
-                coded = self._holds(_page(dictionary), codec) if coded is None else coded
-                might = coded
+                dictionary_holds = (
+                    self._holds(_page(dictionary), codec)
+                    if dictionary_holds is None
+                    else dictionary_holds
+                )
+                might_hold = dictionary_holds
             else:
-                might = encoding not in _TOGETHER or self._holds(page, codec)
-            for tally in (self._own, self._all):
-                tally.tried += 1
-                tally.passed_over += not might
-            if might:
-                found.append(number)
-        return found
+                might_hold = encoding not in _CONTIGUOUS_ENCODINGS or self._holds(page, codec)
+            for page_counts in (self._file_counts, self._scan_counts):
+                page_counts.tried += 1
+                page_counts.passed_over += not might_hold
+            if might_hold:
+                numbers.append(number)
+        return numbers
 
     def _pays(self) -> bool:
-        return self._own.tried < self._least or self._own.pays
+        return self._file_counts.tried < self._min_pages or self._file_counts.pays
 
     def _holds(self, page: _Page | None, codec: int) -> bool:
-        """Is the text among the bytes of a page? True where these are not to be had."""
+        """True if a page's bytes hold the string, or cannot be decompressed."""
         if page is None:
             return True
         try:
@@ -153,8 +168,8 @@ class Sieve:
                 data = page.body
             else:
                 data = memoryview(_decompressed(*page, codec))
-            found = np.frombuffer(data, np.uint8)
-            return contains(found, self._wanted.text, any_case=self._wanted.any_case)
+            bytes_ = np.frombuffer(data, np.uint8)
+            return contains(bytes_, self._search.text, any_case=self._search.any_case)
         except (FormatError, pa.ArrowException, OSError):
             return True
 
@@ -164,17 +179,17 @@ class _Page(NamedTuple):
     body: memoryview
 
 
-def _page(read: memoryview) -> _Page | None:
-    """A page by all its bytes; None where they do not begin with a header."""
+def _page(data: memoryview) -> _Page | None:
+    """Splits a page's bytes into header and body; None if there is no header."""
     try:
-        header, length = read_page_header(read)
+        header, length = read_page_header(data)
     except FormatError:
         return None
-    return _Page(header, read[length:])
+    return _Page(header, data[length:])
 
 
 def _encoding_of(page: _Page | None, count: int) -> int | None:
-    """The encoding of the values; None where it is not one data page of ``count`` values."""
+    """Returns the encoding of the values; None unless it is a data page of ``count`` values."""
     if page is None:
         return None
     header = page.header
@@ -184,7 +199,7 @@ def _encoding_of(page: _Page | None, count: int) -> int | None:
 
 
 def _decompressed(header: PageHeader, body: memoryview, codec: int) -> bytes:
-    """A page's levels and values, or its values where levels are not compressed."""
+    """Returns a page's decompressed bytes, without levels that are not compressed."""
     size = header.uncompressed_page_size
     v2 = header.data_page_header_v2
     if header.type == PageType.DATA_PAGE_V2 and v2 is not None:

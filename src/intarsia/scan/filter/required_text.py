@@ -1,4 +1,4 @@
-"""A text that every value has to contain for which a condition is true."""
+"""Derives a string that every value contains for which a condition is true."""
 
 from __future__ import annotations
 
@@ -28,23 +28,27 @@ _SEARCHES = frozenset(
         CONTAINS_WORDS,
     }
 )
-_OF_SEVERAL_BYTES = re.compile(r"[^ -~]|[IKS]")
-"""Beyond ASCII, and the letters to which characters from there are folded."""
-_SHORTEST = 3
-"""Bytes of a folded text: fewer are found too often."""
-_LONGEST = 32
+_UNFOLDABLE = re.compile(r"[^ -~]|[IKS]")
+"""Characters outside of ASCII, and letters that such characters are case-folded to.
+
+Their bytes differ between spellings that match, so strings are split there.
+"""
+_MIN_BYTES = 3
+"""Shorter case-folded strings occur too often to skip pages."""
+_MAX_CHARACTERS = 32
+"""Limits the time to compare alternatives."""
 
 
 def needed_text(node: Node, schema: pa.Schema) -> Contained | None:
-    """The longest text that is known to be needed for ``node`` to be true.
+    """Returns the longest string that values must contain for ``node`` to be true.
 
-    None where none is, or of a column that ``schema`` has not as text.
+    Returns None if there is none, or if the column is not of a string or binary type.
     """
-    found = _as_it_stands(node) or _in_any_case(node, schema)
-    return found if found and is_text(schema.field(found.column).type) else None
+    search = _case_sensitive(node) or _case_insensitive(node, schema)
+    return search if search and is_text(schema.field(search.column).type) else None
 
 
-def _as_it_stands(node: Node) -> Contained | None:
+def _case_sensitive(node: Node) -> Contained | None:
     match node:
         case Call("equal", (FieldRef((column,)), Literal(value))) if value.is_valid:
             is_text_or_bytes = isinstance(value, pa.BinaryScalar)
@@ -63,45 +67,48 @@ def _as_it_stands(node: Node) -> Contained | None:
     return Contained(column, longest) if longest else None
 
 
-def _in_any_case(node: Node, schema: pa.Schema) -> Contained | None:
-    """Of pieces that are needed without their case, the longest that bytes can show."""
+def _case_insensitive(node: Node, schema: pa.Schema) -> Contained | None:
+    """Returns the longest piece that is required in any case and can be compared as bytes."""
     if not isinstance(node, Call) or node.function not in _SEARCHES:
         return None
-    found = pruning_of(node)
-    for match in found.parts if isinstance(found, And) else (found,):
+    pruning = pruning_of(node)
+    for match in pruning.parts if isinstance(pruning, And) else (pruning,):
         if not isinstance(match, Match) or match.negated or match.nulls:
             continue
         path = match.term.path
         if len(path) != 1 or path[0] not in schema.names:
             continue
-        texts = _texts(match, schema.field(path[0]).type)
-        pieces = (piece for text in texts for piece in _OF_SEVERAL_BYTES.split(text))
+        strings = _required_strings(match, schema.field(path[0]).type)
+        pieces = (piece for string in strings for piece in _UNFOLDABLE.split(string))
         longest = max(pieces, key=len, default="")
-        if len(longest) >= _SHORTEST:
+        if len(longest) >= _MIN_BYTES:
             return Contained(path[0], longest.lower().encode(), any_case=True)
     return None
 
 
-def _texts(match: Match, kind: pa.DataType) -> Iterable[str]:
-    """Folded texts that all are needed."""
+def _required_strings(match: Match, kind: pa.DataType) -> Iterable[str]:
+    """Returns case-folded strings that values must all contain."""
     if not is_text(kind):
         return []
     if match.how is How.WORDS and isinstance(match.pattern, str):
         return words_of(as_column(match.pattern, kind))
     read = PATTERNS.get(match.how)
     needed = read(match.pattern, latin=is_bytes(kind)) if read else None
-    return [_common(part) for part in (needed.parts if isinstance(needed, AllOf) else (needed,))]
+    return [
+        _common_substring(part)
+        for part in (needed.parts if isinstance(needed, AllOf) else (needed,))
+    ]
 
 
-def _common(needed: Required | None) -> str:
-    """A text that each of the alternatives holds, the longest of up to 32 characters."""
+def _common_substring(needed: Required | None) -> str:
+    """Returns the longest string, up to ``_MAX_CHARACTERS``, that all alternatives contain."""
     match needed:
         case Has(text):
             return text
         case AnyOf(parts):
-            texts = [part.text for part in parts if isinstance(part, Has)]
-            first = min(texts, key=len)[:_LONGEST] if len(texts) == len(parts) else ""
+            strings = [part.text for part in parts if isinstance(part, Has)]
+            first = min(strings, key=len)[:_MAX_CHARACTERS] if len(strings) == len(parts) else ""
             pieces = (first[i:j] for i in range(len(first)) for j in range(len(first), i, -1))
-            return max((p for p in pieces if all(p in t for t in texts)), key=len, default="")
+            return max((p for p in pieces if all(p in t for t in strings)), key=len, default="")
         case _:
             return ""

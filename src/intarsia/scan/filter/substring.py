@@ -1,4 +1,4 @@
-"""Finding the values that contain a text: over the bytes of a column, not value by value."""
+"""Finds the values that contain a string, by one search of a column's bytes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ _OFFSETS: dict[pa.DataType, np.dtype[Any]] = {
     pa.large_string(): np.dtype(np.int64),
     pa.large_binary(): np.dtype(np.int64),
 }
-_ROWS_A_HIT = 64
-"""Where hits are less than so many rows apart, looking at each value is as quick."""
-_FREE_HITS = 64
+_MIN_ROWS_PER_HIT = 64
+"""With more frequent hits, evaluating each value is as fast."""
+_MIN_HITS_LIMIT = 64
+"""Hits that are always allowed, so that short chunks are searched too."""
 
 
 class Contained(NamedTuple):
-    """The condition that values of a column contain a text.
+    """The condition that values of a column contain a string, given as stored bytes.
 
-    Where ``any_case``, letters of ASCII in either case do, and perhaps a few other characters.
+    With ``any_case``, ASCII letters match in either case. A few other characters may match too.
     """
 
     column: str
@@ -34,7 +35,7 @@ class Contained(NamedTuple):
 
 
 def contained_of(node: Node) -> Contained | None:
-    """``node`` as such a condition, if that is all it says."""
+    """Returns ``node`` as such a condition; None if it is another condition."""
     match node:
         case Call("match_substring" | "match_like", (FieldRef((column,)),), options):
             text = encoded(options["pattern"].as_py())
@@ -51,48 +52,50 @@ def contained_of(node: Node) -> Contained | None:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Are its values the bytes that a file stores?"""
-    return any(kind == one for one in _OFFSETS)  # a type of a user's need have no hash
+    """True if the type is a string or binary type whose values are the stored bytes."""
+    return any(kind == other for other in _OFFSETS)  # user-defined types may not be hashable
 
 
 def encoded(text: str | bytes) -> bytes:
-    """The bytes that a file stores."""
+    """Returns the bytes that a file stores for a string."""
     return text.encode() if isinstance(text, str) else bytes(text)
 
 
-def rows_containing(values: pa.ChunkedArray, wanted: Contained) -> Int64Array | None:
-    """Positions of the values that contain the text, which is not empty; ascending.
+def rows_containing(values: pa.ChunkedArray, search: Contained) -> Int64Array | None:
+    """Returns the ascending positions of the values that contain the string, which is not empty.
 
-    None where hits are many, or values of a type whose bytes do not lie together.
+    Returns None if there are many hits, or if the type does not store values contiguously.
     """
-    kind = _OFFSETS.get(values.type)
-    if kind is None:
+    offset_type = _OFFSETS.get(values.type)
+    if offset_type is None:
         return None
-    found = [np.empty(0, dtype=np.int64)]
-    before = 0
+    positions = [np.empty(0, dtype=np.int64)]
+    first_row = 0
     for chunk in values.chunks:
-        rows = _in_chunk(chunk, wanted, kind)
+        rows = _in_chunk(chunk, search, offset_type)
         if rows is None:
             return None
-        found.append(rows + before)
-        before += len(chunk)
-    return np.concatenate(found)
+        positions.append(rows + first_row)
+        first_row += len(chunk)
+    return np.concatenate(positions)
 
 
-def _in_chunk(chunk: pa.Array, wanted: Contained, kind: np.dtype[Any]) -> Int64Array | None:
+def _in_chunk(chunk: pa.Array, search: Contained, offset_type: np.dtype[Any]) -> Int64Array | None:
     _, offset_buffer, data_buffer = chunk.buffers()
     if not len(chunk) or data_buffer is None:
         return np.empty(0, dtype=np.int64)
-    offsets = np.frombuffer(offset_buffer, dtype=kind)[chunk.offset : chunk.offset + len(chunk) + 1]
-    start, text = int(offsets[0]), wanted.text
+    offsets = np.frombuffer(offset_buffer, dtype=offset_type)[
+        chunk.offset : chunk.offset + len(chunk) + 1
+    ]
+    start, text = int(offsets[0]), search.text
     data = np.frombuffer(data_buffer, np.uint8)[start : int(offsets[-1])]
-    most = _FREE_HITS + len(chunk) // _ROWS_A_HIT
-    hits = places_of(data, text, most, any_case=wanted.any_case)
+    max_hits = _MIN_HITS_LIMIT + len(chunk) // _MIN_ROWS_PER_HIT
+    hits = places_of(data, text, max_hits, any_case=search.any_case)
     if hits is None:
         return None
     hits += start
     rows = np.searchsorted(offsets, hits, side="right") - 1
-    # Bytes of neighbours may make up the text as well, and so may those of a value that is NULL.
+    # A hit may span two values, or be in the bytes of a value that is NULL.
     rows = np.unique(rows[hits + len(text) <= offsets[rows + 1]])
     if chunk.null_count and len(rows):
         rows = rows[chunk.is_valid().take(pa.array(rows)).to_numpy(zero_copy_only=False)]

@@ -1,16 +1,16 @@
-"""What a footer says wrongly of a chunk, put right where the chunk's own bytes prove it.
+"""Repairs wrong footer entries of a chunk if the chunk's own bytes prove the right ones.
 
-A footer has no checksum in the format. Where pages do not bear out what it says of their chunk,
-something else is taken for right if all of this holds:
+The format has no checksum for the footer. If pages contradict a chunk's footer entry, other values
+are used if all of these conditions are met:
 
-- whole pages, one behind the other, each with its checksum, hold the rows of the row group;
-- they begin where the footer says and end where the next thing begins, or begin where the chunk
-  before ends and are as long as the footer says; and no other chunk claims them;
-- the footer's codec undoes them all, or else one other does and no third;
-- of an encoding that the footer does not name are two pages at least, or its other list names it;
-- pyarrow decodes them.
+- Consecutive complete pages, each matching its checksum, hold the rows of the row group.
+- No other chunk claims these bytes. They begin where the footer says, and end where the next
+  structure begins. Or they begin where the chunk before ends, and have the size in the footer.
+- The footer's codec decompresses all pages, or exactly one other codec does.
+- An encoding that the footer does not list is in two pages at least, or in its other list.
+- pyarrow decodes the pages.
 
-One changed byte of a footer changes one of these witnesses, and leaves the others.
+One wrong byte in a footer changes one of these facts and leaves the others.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from intarsia.parquet.metadata import (
 from intarsia.parquet.page_header import checksum_problem, num_values, read_page_header
 from intarsia.parquet.schema import Leaf
 
-_OF_LEVELS = {Encoding.RLE, Encoding.BIT_PACKED}
-_DECODED = set(CompressionCodec) - {CompressionCodec.LZO}
-_TOLD = (
+_LEVEL_ENCODINGS = {Encoding.RLE, Encoding.BIT_PACKED}
+_DECODABLE_CODECS = set(CompressionCodec) - {CompressionCodec.LZO}
+_REPAIRABLE_FIELDS = (
     "data_page_offset",
     "dictionary_page_offset",
     "total_compressed_size",
@@ -49,7 +49,7 @@ _TOLD = (
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """A page whose body matches its checksum: ``data`` is all of it, at ``offset`` of its chunk."""
+    """A page that matches its checksum. ``data`` is header and body; ``offset`` is in the chunk."""
 
     offset: int
     header: PageHeader
@@ -62,9 +62,10 @@ class _Page:
 
 
 def mend(file: OpenedFile, row_group: int, leaf: int) -> bool:
-    """Put right what the footer says of a chunk, if that is wrong and can be proven.
+    """Repairs the footer entry of a chunk if it is wrong and the right one is proven.
 
-    Warns of it, and has the file planned again by whoever goes by it. Only where damage is skipped.
+    Returns True if it was repaired; the file warns, and the caller must plan again. Does nothing
+    unless damage is skipped (``on_corrupt="skip"``).
     """
     if not file.options.skips_corrupt or file.trusts_bounds:
         return False
@@ -75,24 +76,26 @@ def mend(file: OpenedFile, row_group: int, leaf: int) -> bool:
     except FormatError:
         return False
     file.unmendable.add((row_group, leaf))
-    for start, stop in dict.fromkeys(_places(file, row_group, leaf, chunk)):
+    for start, stop in dict.fromkeys(_candidate_ranges(file, row_group, leaf, chunk)):
         if not file.layout.is_free(row_group, leaf, start, stop):
             continue
         data = file.source.read([(start, stop - start)])[0]
-        found = _proven(file, row_group, file.schema.leaves[leaf], start, data)
-        if found is None:
+        proven = _proven_metadata(file, row_group, file.schema.leaves[leaf], start, data)
+        if proven is None:
             continue
-        wrong = [name for name in _TOLD if getattr(found, name) != getattr(chunk, name)]
+        wrong = [
+            name for name in _REPAIRABLE_FIELDS if getattr(proven, name) != getattr(chunk, name)
+        ]
         if wrong:
-            file.mend_chunk(row_group, leaf, found, wrong)
+            file.mend_chunk(row_group, leaf, proven, wrong)
         return bool(wrong)
     return False
 
 
-def _places(
+def _candidate_ranges(
     file: OpenedFile, row_group: int, leaf: int, chunk: ColumnMetaData
 ) -> Iterator[tuple[int, int]]:
-    """Where the chunk might be, by all but one of the entries that tell."""
+    """Yields byte ranges of the chunk, each assuming that one footer entry is wrong."""
     size = chunk.total_compressed_size
     yield chunk.start, chunk.start + size
     before = file.layout.before(row_group, leaf)
@@ -102,73 +105,75 @@ def _places(
             yield start, file.layout.behind(row_group, leaf, start)
 
 
-def _proven(
+def _proven_metadata(
     file: OpenedFile, row_group: int, leaf: Leaf, start: int, data: memoryview
 ) -> ColumnMetaData | None:
-    """What the bytes at ``start`` prove of the chunk; None where they prove nothing."""
+    """Returns the metadata that the bytes at ``start`` prove; None if they prove nothing."""
     chunk, rows = file.chunk(row_group, leaf.index), file.num_rows_in(row_group)
     try:
         pages = list(_pages(data))
-        values = [page for page in pages if page.values is not None]
-        codec = _codec(chunk, pages)
-        encodings = _with_encodings(chunk, leaf, pages, values)
-        if codec is None or encodings is None or not values:
+        data_pages = [page for page in pages if page.values is not None]
+        codec = _proven_codec(chunk, pages)
+        encodings = _with_encodings(chunk, leaf, pages, data_pages)
+        if codec is None or encodings is None or not data_pages:
             return None
-        found = replace(
+        repaired = replace(
             encodings,
             codec=codec,
-            num_values=sum(page.values or 0 for page in values),
+            num_values=sum(page.values or 0 for page in data_pages),
             total_compressed_size=data.nbytes,
         )
-        first = values[0].offset
-        if chunk.data_page_offset != start:  # else the footer does not tell the dictionary apart
+        first = data_pages[0].offset
+        if (
+            chunk.data_page_offset != start
+        ):  # else the footer has no separate offset of the dictionary
             dictionary = start if first else None
-            found = replace(
-                found, data_page_offset=start + first, dictionary_page_offset=dictionary
+            repaired = replace(
+                repaired, data_page_offset=start + first, dictionary_page_offset=dictionary
             )
-        if _rows(values, leaf, codec) != rows:
+        if _rows(data_pages, leaf, codec) != rows:
             return None
-        if any(check_page(page.data, leaf, found).problem for page in pages):
+        if any(check_page(page.data, leaf, repaired).problem for page in pages):
             return None
         template = file.templates.physical(file.schema, leaf)
-        spliced = ChunkBytes(found, None, [data], found.num_values)
+        spliced = ChunkBytes(repaired, None, [data], repaired.num_values)
         decoded = decode_root(template, [RowGroupBytes(rows, [spliced])])
     except FormatError:
         return None
-    return found if len(decoded) == rows else None
+    return repaired if len(decoded) == rows else None
 
 
 def _pages(data: memoryview) -> Iterator[_Page]:
-    """The pages that ``data`` is made of. Raises ``FormatError`` where it is of anything else."""
-    at = 0
-    while at < data.nbytes:
-        header, length = read_page_header(data[at:])
-        stop = at + length + header.compressed_page_size
-        page = _Page(at, header, data[at:stop], data[at + length : stop])
-        is_dictionary = header.type == PageType.DICTIONARY_PAGE and at == 0
-        is_of_values = page.values is not None and page.values >= 0
-        if stop > data.nbytes or not (is_dictionary or is_of_values):
+    """Yields the pages in ``data``. Raises ``FormatError`` if it holds anything else."""
+    start = 0
+    while start < data.nbytes:
+        header, length = read_page_header(data[start:])
+        stop = start + length + header.compressed_page_size
+        page = _Page(start, header, data[start:stop], data[start + length : stop])
+        is_dictionary = header.type == PageType.DICTIONARY_PAGE and start == 0
+        has_values = page.values is not None and page.values >= 0
+        if stop > data.nbytes or not (is_dictionary or has_values):
             raise FormatError("no whole page of data")
         if header.crc is None or checksum_problem(header, page.body):
             raise FormatError("not with its checksum")
         yield page
-        at = stop
+        start = stop
 
 
-def _codec(chunk: ColumnMetaData, pages: Sequence[_Page]) -> int | None:
-    """What undoes all pages: the footer's codec, or else the only other one."""
+def _proven_codec(chunk: ColumnMetaData, pages: Sequence[_Page]) -> int | None:
+    """Returns the codec that decompresses all pages: the footer's, or else the only other one."""
 
-    def does(codec: int) -> bool:
+    def decompresses(codec: int) -> bool:
         return all(undoes(codec, page.header, page.body) for page in pages)
 
     if all(_is_stored_plain(page.header) for page in pages):
-        return chunk.codec if chunk.codec in _DECODED else CompressionCodec.UNCOMPRESSED
-    if does(chunk.codec):
+        return chunk.codec if chunk.codec in _DECODABLE_CODECS else CompressionCodec.UNCOMPRESSED
+    if decompresses(chunk.codec):
         return chunk.codec
-    found = [int(codec) for codec in CompressionCodec if does(codec)]
-    if CompressionCodec.LZ4_RAW in found:  # the older LZ4 takes raw blocks as well
-        found = [codec for codec in found if codec != CompressionCodec.LZ4]
-    return found[0] if len(found) == 1 else None
+    codecs = [int(codec) for codec in CompressionCodec if decompresses(codec)]
+    if CompressionCodec.LZ4_RAW in codecs:  # the older LZ4 codec decompresses raw blocks too
+        codecs = [codec for codec in codecs if codec != CompressionCodec.LZ4]
+    return codecs[0] if len(codecs) == 1 else None
 
 
 def _is_stored_plain(header: PageHeader) -> bool:
@@ -177,17 +182,19 @@ def _is_stored_plain(header: PageHeader) -> bool:
 
 
 def _with_encodings(
-    chunk: ColumnMetaData, leaf: Leaf, pages: Sequence[_Page], values: Sequence[_Page]
+    chunk: ColumnMetaData, leaf: Leaf, pages: Sequence[_Page], data_pages: Sequence[_Page]
 ) -> ColumnMetaData | None:
-    """The chunk with the encodings its pages are in; None where it cannot be told who is right."""
+    """Returns the chunk with the encodings of its pages; None if they are not proven."""
     dictionary = pages[0].header.dictionary_page_header if pages else None
-    others = set(chunk.encodings) - _OF_LEVELS - ({dictionary.encoding} if dictionary else set())
-    counts = Counter(_encoding(page.header) for page in values)
+    footer_encodings = (
+        set(chunk.encodings) - _LEVEL_ENCODINGS - ({dictionary.encoding} if dictionary else set())
+    )
+    counts = Counter(_encoding_of(page.header) for page in data_pages)
     unnamed = {encoding for encoding in counts if encoding not in data_encodings(chunk)}
-    if any(counts[encoding] < 2 and encoding not in others for encoding in unnamed):
+    if any(counts[encoding] < 2 and encoding not in footer_encodings for encoding in unnamed):
         return None
     levels: Counter[int | None] = Counter()
-    for page in values:
+    for page in data_pages:
         v1 = page.header.data_page_header
         if v1 is None:
             continue
@@ -206,14 +213,14 @@ def _with_encodings(
     return replace(chunk, encodings=sorted(named), encoding_stats=stats)
 
 
-def _encoding(header: PageHeader) -> int:
+def _encoding_of(header: PageHeader) -> int:
     data = header.data_page_header or header.data_page_header_v2
     assert data is not None
     return data.encoding
 
 
 def _rows(pages: Sequence[_Page], leaf: Leaf, codec: int) -> int:
-    """Rows of data pages. Raises ``FormatError`` where one begins within a row."""
+    """Counts the rows of data pages. Raises ``FormatError`` if a page begins within a row."""
     if not leaf.max_repetition_level:
         return sum(page.values or 0 for page in pages)
     return sum(num_rows(page.header, page.body, leaf, codec) for page in pages)

@@ -1,4 +1,7 @@
-"""Refusing pages before they are decoded: by ``page_size_limit``, and by the memory limit."""
+"""Rejects pages that are too large, by ``page_size_limit`` or by the memory limit.
+
+Pages are rejected before they are decoded.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +35,10 @@ def check_pages(
     dictionary: memoryview | None,
     pages: Sequence[memoryview],
 ) -> None:
-    """Check what was read of a chunk, where there is a limit.
+    """Checks pages of a chunk against ``page_size_limit``, if it is set.
 
-    Raises ``FormatError``, which names the page, for one that holds more, and where headers cannot
-    be decoded, so that it cannot be told; ``PageIndexMistrust`` where a page is not where its index
-    says.
+    Raises ``FormatError`` with the page if it is larger, or if its header cannot be decoded. Raises
+    ``PageIndexMistrust`` if a page is not where its index says.
     """
     limit = file.options.page_size_limit
     if limit is None:
@@ -47,11 +49,11 @@ def check_pages(
     if is_within(stored, chunk.num_values, column, chunk.codec, limit):
         return
     for (start, _), part in zip(selection.byte_ranges, parts, strict=True):
-        found = _beyond(part, chunk, column, limit)
-        if found is None:
+        oversized = _first_oversized(part, chunk, column, limit)
+        if oversized is None:
             continue
-        offset, problem = start + found[0], found[1]
-        where = _place(file, group, leaf, offset)
+        offset, problem = start + oversized[0], oversized[1]
+        where = _page_at(file, group, leaf, offset)
         if where.page is None and selection.page_rows:
             file.page_indexes.distrust(group, leaf, f"no page begins at {offset:,}")
             raise PageIndexMistrust
@@ -66,29 +68,29 @@ def take_room(
     selection: ChunkSelection,
     parts: Sequence[memoryview],
 ) -> None:
-    """Counts what the pages of a chunk take once they are decoded.
+    """Reserves memory for the decoded pages of a chunk.
 
-    ``parts`` are what was read at ``selection.byte_ranges``. Raises ``OutOfMemoryError``, which
-    names the page that takes most, if they do not fit.
+    ``parts`` are the bytes at ``selection.byte_ranges``. Raises ``OutOfMemoryError`` with the
+    largest page if they do not fit.
     """
     chunk, column = file.chunk(group, leaf), file.schema.leaves[leaf]
-    entry, total = 0.0, 0
+    mean_entry, total = 0.0, 0
     largest = (0, 0, 0)  # bytes of values, of the page, and its offset
     for (start, _), part in zip(selection.byte_ranges, parts, strict=True):
         with contextlib.suppress(FormatError):  # the decoder reports it
             for at, header in pages_in(part, chunk.num_values):
-                entry = mean_entry_bytes(header) or entry
-                size = int(held_bytes(header, column, entry))
+                mean_entry = mean_entry_bytes(header) or mean_entry
+                size = int(held_bytes(header, column, mean_entry))
                 total += size
                 largest = max(largest, (size, header.uncompressed_page_size, start + at))
     try:
         room.take(total + largest[1], f"a chunk, of which a page holds {largest[0]:,} bytes,")
     except OutOfMemoryError as error:
-        raise error.at(_place(file, group, leaf, largest[2])) from None
+        raise error.at(_page_at(file, group, leaf, largest[2])) from None
 
 
 def fitting(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yields the parts of a table. Raises ``OutOfMemoryError`` beyond half the memory limit."""
+    """Yields ``tables``. Raises ``OutOfMemoryError`` beyond half the memory limit in total."""
     limit, size = memory_limit(), 0
     for table in tables:
         if limit is not None:
@@ -101,10 +103,10 @@ def fitting(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield table
 
 
-def _beyond(
+def _first_oversized(
     data: memoryview, chunk: ColumnMetaData, leaf: Leaf, limit: int
 ) -> tuple[int, str] | None:
-    """The first page in ``data`` that holds too much, or cannot be told to: where, and why."""
+    """Returns position and problem of the first page that is too large or cannot be parsed."""
     try:
         for at, header in pages_in(data, chunk.num_values):
             problem = over_limit(header, leaf, limit)
@@ -115,8 +117,8 @@ def _beyond(
     return None
 
 
-def _place(file: OpenedFile, group: int, leaf: int, offset: int) -> Where:
-    """The place of the page at ``offset``; without its number where headers do not lead to it."""
+def _page_at(file: OpenedFile, group: int, leaf: int, offset: int) -> Where:
+    """Returns the place of the page at ``offset``, without its number if no page begins there."""
     chunk = Chunk(file, group, leaf)
     with contextlib.suppress(FormatError):
         for page in chunk.pages():

@@ -1,4 +1,4 @@
-"""Checking pages as they are read, where damage is to be named or left out (``on_corrupt``)."""
+"""Checks pages as they are read, if damage is to be reported or skipped (``on_corrupt``)."""
 
 from __future__ import annotations
 
@@ -13,40 +13,39 @@ from intarsia.plan.page_ranges import ChunkSelection
 from intarsia.scan.integrity.damage_locator import IndexIsWrong, all_lost, locate
 from intarsia.scan.integrity.footer_repair import mend
 
-_RIVALS = 4
-"""So many chunks that claim another's bytes are looked at: one that is wrong makes one rival."""
+_MAX_RIVALS = 4
+"""Chunks with overlapping bytes that are examined. One wrong footer entry makes one rival."""
 
 
 class PageIndexMistrust(Exception):  # noqa: N818 # a signal between readers, not an error
-    """Pages do not hold the rows their index says; whoever relied on it must plan again.
+    """Signal that the caller must plan again, because pages contradict the index of the plan.
 
-    So it is where pages turned out to be damaged: the file's ``damage`` says which rows to leave
-    out.
+    It is also raised after damage was located; the file's ``damage`` has the rows to skip.
     """
 
 
-def check_places(file: OpenedFile, selected: Iterable[tuple[int, int, ChunkSelection]]) -> None:
-    """Check where chunks are that are about to be read, if only the footer says so.
+def check_places(file: OpenedFile, selections: Iterable[tuple[int, int, ChunkSelection]]) -> None:
+    """Checks the positions of chunks before they are read.
 
-    ``selected`` are row groups and leaves, and what was selected of each. A chunk outside the
-    file's data, or whose bytes another one claims, is lost where it cannot be told who is right.
-    Raises as ``check_selection`` does.
+    ``selections`` are row groups and leaves with their selections. A chunk outside of the file's
+    data, or overlapping another chunk, is recorded as lost if its footer entry cannot be repaired.
+    Raises the errors of ``check_selection``.
     """
     if not file.options.looks_for_damage or file.trusts_bounds:
         return
-    is_doubted = False
-    for group, leaf, selection in selected:
+    needs_new_plan = False
+    for group, leaf, selection in selections:
         if not selection.parts or file.chunk(group, leaf).num_values == 0:
             continue
-        rivals = file.layout.rivals(group, leaf, _RIVALS)
+        rivals = file.layout.rivals(group, leaf, _MAX_RIVALS)
         if file.layout.is_within(group, leaf) and not rivals:
             continue
-        is_doubted = True  # planning again once for all of them takes linear time
+        needs_new_plan = True  # planning again once for all chunks keeps the time linear
         if any(mend(file, *id_) for id_ in [(group, leaf), *rivals]):
             continue
         problem = "another chunk claims its bytes" if rivals else "its chunk is not within the file"
-        _leave_out(file, group, leaf, selection, [all_lost(file, group, leaf, problem)], problem)
-    if is_doubted:
+        _record_lost(file, group, leaf, selection, [all_lost(file, group, leaf, problem)], problem)
+    if needs_new_plan:
         raise PageIndexMistrust
 
 
@@ -58,46 +57,48 @@ def check_selection(
     dictionary: memoryview | None,
     pages: Sequence[memoryview],
 ) -> None:
-    """Check what was read of a chunk, where the file is read so that damage is noticed.
+    """Checks the pages that were read of a chunk, if the file is checked for damage.
 
-    Raises ``PageIndexMistrust`` where rows have to be left out, or an index was found wrong;
-    ``FormatError``, which names the page, where damage is not to be skipped.
+    Raises ``PageIndexMistrust`` if rows have to be skipped or an index is wrong. If damage is not
+    skipped, raises ``FormatError`` with the page.
     """
     if not file.options.looks_for_damage:
         return
-    problem = _problem(file, group, leaf, selection, dictionary, pages)
+    problem = _problem_of(file, group, leaf, selection, dictionary, pages)
     if problem is not None:
         raise doubt(file, group, leaf, selection, problem)
 
 
 def blame(
-    file: OpenedFile, read: Iterable[tuple[int, int, ChunkSelection]], error: FormatError
+    file: OpenedFile, selections: Iterable[tuple[int, int, ChunkSelection]], error: FormatError
 ) -> None:
-    """Find out which chunks of those ``read``, whose pages passed, cannot be decoded.
+    """Finds and records the damaged chunks after decoding failed.
 
-    ``read`` are row groups and leaves, and what was selected of each. Raises as ``check_selection``
-    does.
+    The pages of ``selections``, row groups and leaves with their selections, passed all checks.
+    Raises the errors of ``check_selection``.
     """
-    chunks = list(read)
+    chunks = list(selections)
     if any(mend(file, group, leaf) for group, leaf, _ in chunks):
         raise PageIndexMistrust from error
-    found = [_located(file, group, leaf, error.message, True) for group, leaf, _ in chunks]
-    # A search names a whole chunk where it finds nothing; where others find pages, these did it.
-    named = [i for i, places in enumerate(found) if places[0].where.page is not None]
-    for i in named or range(len(chunks)):
-        _leave_out(file, *chunks[i], found[i], error.message)
+    damage_by_chunk = [
+        _located(file, group, leaf, error.message, True) for group, leaf, _ in chunks
+    ]
+    # Damage without a page means that none was located. Other chunks' located pages explain it.
+    located = [i for i, damage in enumerate(damage_by_chunk) if damage[0].where.page is not None]
+    for i in located or range(len(chunks)):
+        _record_lost(file, *chunks[i], damage_by_chunk[i], error.message)
     raise PageIndexMistrust from error
 
 
 def named(
-    file: OpenedFile, read: Iterable[tuple[int, int, ChunkSelection]], error: FormatError
+    file: OpenedFile, selections: Iterable[tuple[int, int, ChunkSelection]], error: FormatError
 ) -> FormatError:
-    """``error`` of what was ``read``, as for ``blame``, or what is wrong with its first bad page.
+    """Returns an error for the first damaged page of ``selections``, or else ``error``.
 
-    Raises ``PageIndexMistrust`` where an index is.
+    Raises ``PageIndexMistrust`` if an index is wrong.
     """
     with quiet():
-        for group, leaf, _ in read:
+        for group, leaf, _ in selections:
             place = _located(file, group, leaf, error.message, True)[0]
             if place.where.page is not None:
                 return FormatError(place.message, place.where)
@@ -107,11 +108,11 @@ def named(
 def doubt(
     file: OpenedFile, group: int, leaf: int, selection: ChunkSelection, problem: str
 ) -> PageIndexMistrust:
-    """Find out what is wrong with a chunk that has a problem: what to raise, or raises itself."""
+    """Locates and records the damage of a chunk. Returns the exception to raise, or raises one."""
     if mend(file, group, leaf):
         return PageIndexMistrust()
-    found = _located(file, group, leaf, problem, False)
-    _leave_out(file, group, leaf, selection, found, problem)
+    damage = _located(file, group, leaf, problem, False)
+    _record_lost(file, group, leaf, selection, damage, problem)
     return PageIndexMistrust()
 
 
@@ -124,22 +125,22 @@ def _located(
         raise PageIndexMistrust from None
 
 
-def _leave_out(
+def _record_lost(
     file: OpenedFile,
     group: int,
     leaf: int,
     selection: ChunkSelection,
-    found: Sequence[CorruptData],
+    damage: Sequence[CorruptData],
     problem: str,
 ) -> None:
-    """Take note of what was found; of the whole chunk, where that does not explain the problem."""
-    is_new = file.note_damage(group, leaf, found)
-    held = selection.rows.shift(int(file.row_group_starts[group]))
-    if not is_new and not file.damage.is_lost(group, leaf, held):
+    """Records damage, or the whole chunk as lost if the damage does not explain the problem."""
+    is_new = file.note_damage(group, leaf, damage)
+    selected_rows = selection.rows.shift(int(file.row_group_starts[group]))
+    if not is_new and not file.damage.is_lost(group, leaf, selected_rows):
         file.note_damage(group, leaf, [all_lost(file, group, leaf, problem)])
 
 
-def _problem(
+def _problem_of(
     file: OpenedFile,
     group: int,
     leaf: int,

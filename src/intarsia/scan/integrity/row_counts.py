@@ -1,4 +1,4 @@
-"""Pages against their offset index: one that is off by rows would give wrong answers."""
+"""Compares pages with their offset index: wrong row numbers would give wrong answers."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ def checked_values(
     selection: ChunkSelection,
     pages: Sequence[memoryview],
 ) -> int:
-    """How many values the selected pages hold; each is asked how many rows it has.
+    """Returns the number of values in the selected pages, and checks each page's row count.
 
-    Where all rows are wanted, no index has left any out, and none is asked. Raises
-    ``PageIndexMistrust`` where these are others than the index says.
+    If the whole row group is selected, nothing is checked. Raises ``PageIndexMistrust`` if a page
+    has another number of rows than the index says.
     """
     index = file.page_indexes.known_offsets(group, leaf)
     if index is None or not len(index) or selection.is_wanted_whole:
         return chunk.num_values
     counts: Sequence[int] = selection.page_rows
-    if not counts:  # a whole chunk: its pages are told apart by the index
+    if not counts:  # a whole chunk: the index divides it into pages
         if file.schema.leaves[leaf].max_repetition_level:
-            return chunk.num_values  # and no bounds of a repeated column have cut any rows
+            return chunk.num_values  # bounds of repeated columns never exclude rows
         starts, stops = index.row_bounds(file.num_rows_in(group))
         counts = (stops - starts).tolist()
         pages = _pages_of(pages[0], index, selection.parts[0][0])
     values = 0
     for number, (count, page) in enumerate(zip(counts, pages, strict=True)):
-        found, num_rows_found = _counts(page, file.schema.leaves[leaf], chunk.codec)
+        num_values_found, num_rows_found = _counts(page, file.schema.leaves[leaf], chunk.codec)
         if num_rows_found != count:
             has = "is none" if num_rows_found is None else f"has {num_rows_found} rows"
             reason = f"page {number} of those read {has}, where {count} were due"
@@ -48,12 +48,12 @@ def checked_values(
                 raise doubt(file, group, leaf, selection, reason)
             file.page_indexes.distrust(group, leaf, reason)
             raise PageIndexMistrust
-        values += found
+        values += num_values_found
     return values
 
 
 def _counts(page: memoryview, leaf: Leaf, codec: int) -> tuple[int, int | None]:
-    """Values and rows of a page; its rows are None where it is no whole data page."""
+    """Returns the values and rows of a page; rows are None unless it is a complete data page."""
     try:
         header, length = read_page_header(page)
         values = num_values(header)
@@ -67,23 +67,23 @@ def _counts(page: memoryview, leaf: Leaf, codec: int) -> tuple[int, int | None]:
 
 
 def check_dictionary(file: OpenedFile, group: int, leaf: int, data: memoryview) -> None:
-    """Raise ``PageIndexMistrust`` where more lies before the first page than one dictionary."""
+    """Raises ``PageIndexMistrust`` unless ``data`` is exactly one dictionary page."""
     if file.page_indexes.known_offsets(group, leaf) is None:
         return
     try:
         header, length = read_page_header(data)
-        fits = length + header.compressed_page_size == data.nbytes
-        sound = header.type == PageType.DICTIONARY_PAGE and fits
+        is_complete = length + header.compressed_page_size == data.nbytes
+        is_dictionary = header.type == PageType.DICTIONARY_PAGE and is_complete
     except FormatError:
-        sound = False
-    if not sound:
+        is_dictionary = False
+    if not is_dictionary:
         reason = "there is more than a dictionary before its first page"
         file.page_indexes.distrust(group, leaf, reason)
         raise PageIndexMistrust
 
 
 def _pages_of(chunk: memoryview, index: OffsetIndex, start: int) -> list[memoryview]:
-    """The pages of a chunk's data that starts at ``start``."""
+    """Divides a chunk's data, which starts at ``start``, into pages by the offset index."""
     offsets = (index.offset - start).tolist()
     sizes = index.compressed_page_size.tolist()
     return [chunk[at : at + size] for at, size in zip(offsets, sizes, strict=True)]
