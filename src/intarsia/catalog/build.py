@@ -425,8 +425,9 @@ def drop_catalog(path: PathLike, *, filesystem: Any = None) -> int:
 
     Examples
     --------
-    >>> ia.drop_catalog("lake")
-    0
+    >>> _ = ia.build_catalog("lake")
+    >>> ia.drop_catalog("lake") > 0
+    True
     """
     target = Target.of(path, filesystem)
     pointer, removed = pointer_path(target.root), 0

@@ -1,7 +1,8 @@
-"""Planning one file: asking each source of knowledge in turn which rows are left.
+"""Plans one file: prunes its rows step by step.
 
-Row-group statistics come first, since the footer is at hand; then embedded indexes, which read
-little and may leave little; then the page indexes of the columns that no embedded index answered.
+Row-group statistics come first, because the footer is read already. Embedded indexes are next,
+because they read few bytes and prune most. Page indexes come last, for columns that no embedded
+index answered.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ from intarsia.scan.small_row_groups import pages_spare_little
 
 BLOOM_FILTERS = "bloom filters"
 PAGE_INDEX = "page index"
-"""What the step is called that page indexes took."""
+"""Name of the step that uses page indexes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The rows of one file that might match, and how it came to that.
+    """The candidate rows of one file, and the steps that led to them.
 
-    ``are_likely`` where each of their pages is expected to hold a row that does: an index of values
-    pointed at it, or a range of one column reaches into it.
+    ``are_likely`` is true if each of their pages probably holds a matching row. That is so if an
+    index of values or a range of one column selected them.
     """
 
     rows: RowRanges
@@ -64,10 +65,10 @@ def plan_rows(
     within: RowRanges | None = None,
     by_footer: bool = False,
 ) -> Candidates:
-    """Which rows of ``file``, seen through ``schema``, might pass ``pruning``.
+    """Returns the candidate rows of ``file``, whose columns have the types of ``schema``.
 
-    ``leaves`` are those to be read at these rows: what that takes is fetched meanwhile, where
-    storage is far. Only rows ``within`` are asked for; ``by_footer`` reads nothing to tell.
+    ``leaves`` are the leaves to read; on remote storage their offset indexes are fetched at the
+    same time. Only rows ``within`` are considered. ``by_footer`` uses the footer alone.
     """
     rows = RowRanges.all(file.num_rows) if within is None else within
     check_folder(file, constants, schema)
@@ -78,9 +79,9 @@ def plan_rows(
 def leaf_of(
     file: OpenedFile, test: Predicate, constants: Constants, schema: pa.Schema
 ) -> Leaf | None:
-    """The column a test is about, if bounds of its values say something about rows.
+    """Returns the leaf of a test's column if bounds of stored values are valid for the test.
 
-    That is where ``schema``, through which the file is seen, compares values as stored ones do.
+    They are if values compare in the type of ``schema`` as they do in the stored type.
     """
     path = test.term.path
     if not path or path[0] in constants:
@@ -95,20 +96,19 @@ def leaf_of(
 def indexes_for(
     file: OpenedFile, tests: Sequence[Predicate], constants: Constants, schema: pa.Schema
 ) -> dict[Predicate, list[Embedded]]:
-    """The embedded indexes that might answer each test, of values that compare as stored ones."""
-    found: dict[Predicate, list[Embedded]] = {}
+    """Returns the embedded indexes that might answer each test in the types of ``schema``."""
+    usable_indexes: dict[Predicate, list[Embedded]] = {}
     for test in tests:
         usable = [index for index in file.sections.about(test.term) if index.may_answer(test)]
         if usable and values_agree(file, test.term, constants, schema):
-            found[test] = usable
-    return found
+            usable_indexes[test] = usable
+    return usable_indexes
 
 
 def values_agree(file: OpenedFile, term: Term, constants: Constants, schema: pa.Schema) -> bool:
-    """Does what the file's own values say of a term hold for ``schema``, through which it is seen?
+    """True if an index of stored values of a term is valid for the types of ``schema``.
 
-    A field has to be read in a type that compares alike; what a function makes of it may depend on
-    the very type.
+    A field's type must compare like the stored type. For functions, types must be equal.
     """
     for path in term.fields:
         root = file.schema.root(path[0])
@@ -121,19 +121,19 @@ def values_agree(file: OpenedFile, term: Term, constants: Constants, schema: pa.
 
 
 def index_source(entry: IndexEntry) -> str:
-    """What a step is called that an embedded index took."""
+    """Returns the name of the step that uses an embedded index."""
     return f"index {entry.name}"
 
 
 def folder_might_match(pruning: Pruning, constants: Constants) -> bool:
-    """Might any row of a file in this folder pass? Told without opening the file."""
+    """True if partition values allow rows to pass. The file is not opened."""
     return might_pass(pruning, lambda test: constants_might_match(test, constants))
 
 
 def check_folder(file: OpenedFile, constants: Constants, schema: pa.Schema) -> None:
-    """Raise ``FormatError`` if the footer shows that a folder's value is not the file's own.
+    """Raises ``FormatError`` if the footer contradicts a partition value.
 
-    ``constants`` are the columns that the folder fixes. Files may have them as well.
+    ``constants`` are the partition values. Files may store these columns as well.
     """
     for name, value in constants.items():
         if file.schema.root(name) is None or not file.trusts_bounds:
@@ -153,7 +153,7 @@ def check_folder(file: OpenedFile, constants: Constants, schema: pa.Schema) -> N
 
 
 def _differ(test: Test, bounds: Bounds) -> BoolArray:
-    """For each row group: do its bounds show that a row does not pass ``test``, an equality?"""
+    """Returns a mask of the row groups whose bounds show a row that fails ``test``, an equality."""
     differ = ~rows_might_match(test, bounds)
     if test.nulls:
         return differ | bounds.bounded
@@ -182,7 +182,7 @@ def _equals(name: str, value: pa.Scalar) -> Test:
 def missing_columns(
     file: OpenedFile, pruning: Pruning, constants: Constants, schema: pa.Schema
 ) -> Constants:
-    """NULL for each column of ``pruning`` that neither ``file`` nor its folder has."""
+    """Returns NULL for each column of ``pruning`` that ``file`` and its partition values lack."""
     names = {path[0] for test in tests_of(pruning) for path in test.term.fields}
     missing = [name for name in names - constants.keys() if file.schema.root(name) is None]
     return {name: pa.scalar(None, schema.field(name).type) for name in missing}
@@ -191,43 +191,47 @@ def missing_columns(
 class _Planner:
     def __init__(self, file: OpenedFile, constants: Constants, schema: pa.Schema) -> None:
         self._file, self._constants, self._schema = file, constants, schema
-        self._known: dict[Predicate, RowRanges] = {}
+        self._rows_by_test: dict[Predicate, RowRanges] = {}
         self._all = RowRanges.all(file.num_rows)
         self._steps: list[Step] = []
         self._learned_from = ""
-        """An index that said of a test what is yet to be made something of."""
+        """Name of an index whose result is not applied yet."""
 
     def run(
-        self, pruning: Pruning, wanted: Sequence[int], rows: RowRanges, by_footer: bool
+        self, pruning: Pruning, leaves_to_read: Sequence[int], rows: RowRanges, by_footer: bool
     ) -> Candidates:
         file = self._file
         tests = tests_of(pruning)
         for test in tests:
-            might = constants_might_match(test, self._constants)
-            self._known[test] = self._all if might else _NO_ROWS
+            might_pass_ = constants_might_match(test, self._constants)
+            self._rows_by_test[test] = self._all if might_pass_ else _NO_ROWS
         leaves = self._leaves(tests)
         for test, leaf in leaves.items():
             self._learn(test, self._by_row_groups(test, leaf))
         rows = self._step("row-group statistics", pruning, rows)
         if by_footer or not rows:
             return Candidates(rows, tuple(self._steps))
-        idle = {test for test, leaf in leaves.items() if self._is_idle(test, leaf)}
-        busy = [test for test in tests if test not in idle]
-        indexes = indexes_for(file, busy, self._constants, self._schema)
+        unneeded = {test for test, leaf in leaves.items() if self._is_idle(test, leaf)}
+        needed = [test for test in tests if test not in unneeded]
+        indexes = indexes_for(file, needed, self._constants, self._schema)
         if file.request_bytes:
-            self._expect(indexes.values(), list(leaves.values()), wanted, groups_of(file, rows))
+            self._expect(
+                indexes.values(), list(leaves.values()), leaves_to_read, groups_of(file, rows)
+            )
         read = {leaf.index for leaf in leaves.values()}
         answered: dict[Predicate, bool] = {}
         rows = self._by_all_indexes(indexes, read, pruning, rows, answered)
         rest = {
-            test: leaf for test, leaf in leaves.items() if test not in answered and test not in idle
+            test: leaf
+            for test, leaf in leaves.items()
+            if test not in answered and test not in unneeded
         }
         if answered and is_little(file, read, rows):
             rest = {}
         for test, leaf in rest.items():
-            kept = self._by_bloom_filters(test, leaf, groups_of(file, rows))
-            if kept is not None:
-                self._learn(test, kept)
+            might_match = self._by_bloom_filters(test, leaf, groups_of(file, rows))
+            if might_match is not None:
+                self._learn(test, might_match)
                 rows = self._step(f"{BLOOM_FILTERS} of {leaf.name}", pruning, rows)
         groups = groups_of(file, rows) if rest and rows else []
         if groups and not pages_spare_little(file, len(groups)):
@@ -236,20 +240,20 @@ class _Planner:
             for test, leaf in rest.items():
                 self._learn(test, self._by_pages(test, leaf, groups))
             rows = self._step(PAGE_INDEX, pruning, rows)
-        asked = [test for test in tests if not (isinstance(test, Test) and test.op is Op.ANY)]
-        are_likely = len({test.term for test in asked}) == 1 and all(
-            answered.get(test) or (_is_range(test) and file.trusts_bounds) for test in asked
+        restrictive = [test for test in tests if not (isinstance(test, Test) and test.op is Op.ANY)]
+        are_likely = len({test.term for test in restrictive}) == 1 and all(
+            answered.get(test) or (_is_range(test) and file.trusts_bounds) for test in restrictive
         )
         return Candidates(rows, tuple(self._steps), are_likely)
 
     def _leaves(self, tests: Sequence[Predicate]) -> dict[Test, Leaf]:
-        """The columns of tests that bounds of stored values say something about."""
-        found = {}
+        """Returns the leaves of the tests for which bounds of stored values are valid."""
+        leaf_by_test = {}
         for test in tests:
             leaf = leaf_of(self._file, test, self._constants, self._schema)
             if leaf is not None and isinstance(test, Test):
-                found[test] = leaf
-        return found
+                leaf_by_test[test] = leaf
+        return leaf_by_test
 
     def _by_all_indexes(
         self,
@@ -259,19 +263,24 @@ class _Planner:
         rows: RowRanges,
         answered: dict[Predicate, bool],
     ) -> RowRanges:
-        """Ask the indexes test by test, as long as it pays. ``read`` are the leaves tested."""
+        """Probes the indexes, test by test, as long as that pays.
+
+        ``read`` are the leaves of the filter.
+        """
         file = self._file
-        every = 1 + len(indexes) // _STEPS
-        most = math.inf if every == 1 else most_for(file, indexes)
+        tests_per_step = 1 + len(indexes) // _MAX_SINGLE_STEPS
+        bytes_left = math.inf if tests_per_step == 1 else most_for(file, indexes)
         for number, (test, usable) in enumerate(by_promise(indexes), 1):
-            most -= cost_of(usable[0], test)
-            if most < 0:
+            bytes_left -= cost_of(usable[0], test)
+            if bytes_left < 0:
                 break
-            known = any(file.sections.is_opened(index.entry) for index in usable)
-            if known or not answered or not is_little(file, read, rows):
-                worth = [index for index in usable if may_pay(file, index, test, read)]
-                rows = self._by_indexes(test, worth, pruning, rows, answered, at_once=every == 1)
-            if self._learned_from and number % every == 0:
+            is_opened = any(file.sections.is_opened(index.entry) for index in usable)
+            if is_opened or not answered or not is_little(file, read, rows):
+                worthwhile = [index for index in usable if may_pay(file, index, test, read)]
+                rows = self._by_indexes(
+                    test, worthwhile, pruning, rows, answered, at_once=tests_per_step == 1
+                )
+            if self._learned_from and number % tests_per_step == 0:
                 rows = self._step(self._learned_from, pruning, rows)
         return self._step(self._learned_from, pruning, rows) if self._learned_from else rows
 
@@ -285,10 +294,10 @@ class _Planner:
         *,
         at_once: bool,
     ) -> RowRanges:
-        """Ask the indexes that might answer a test, the smallest first, until one finds values.
+        """Probes the indexes of a test, the smallest first, until an index of values answers it.
 
-        ``answered`` is told of tests that were, and whether values were found. What they leave is
-        made out ``at_once``, or later.
+        Sets ``answered[test]`` to True if an index of values answered it, to False for other
+        indexes. ``at_once`` applies each result immediately.
         """
         for index in indexes:
             if not rows:
@@ -309,20 +318,20 @@ class _Planner:
         self,
         indexes: Iterable[Sequence[Embedded]],
         tested: Sequence[Leaf],
-        wanted: Sequence[int],
+        leaves_to_read: Sequence[int],
         groups: Sequence[int],
     ) -> None:
         file = self._file
         entries = dict.fromkeys(index.entry for usable in indexes for index in usable)
         columns = [(group, leaf.index) for group in groups for leaf in tested]
-        offsets = [*columns, *((group, leaf) for group in groups for leaf in wanted)]
+        offsets = [*columns, *((group, leaf) for group in groups for leaf in leaves_to_read)]
         file.expect_metadata(entries, offsets, columns)
 
     def _learn(self, test: Predicate, rows: RowRanges) -> None:
-        self._known[test] = self._known[test] & rows
+        self._rows_by_test[test] = self._rows_by_test[test] & rows
 
     def _step(self, source: str, pruning: Pruning, rows: RowRanges) -> RowRanges:
-        left = rows_left(pruning, rows, self._known.__getitem__)
+        left = rows_left(pruning, rows, self._rows_by_test.__getitem__)
         self._learned_from = ""
         self._steps.append(Step(source, left.num_rows, len(groups_of(self._file, left))))
         return left
@@ -340,17 +349,19 @@ class _Planner:
         if not has_bloom_filters(file, leaf.index, groups):
             return None
         hashes = bloom_hashes_for(test, file.order(leaf.index))
-        if hashes is None or len(hashes) > _BLOOM_VALUES:
+        if hashes is None or len(hashes) > _MAX_BLOOM_VALUES:
             return None
-        might = might_contain(file, leaf.index, groups, hashes)
-        if might is None:
+        verdicts = might_contain(file, leaf.index, groups, hashes)
+        if verdicts is None:
             return None
-        excluded = [group for group, found in zip(groups, might, strict=True) if not found]
+        excluded = [
+            group for group, might_match in zip(groups, verdicts, strict=True) if not might_match
+        ]
         starts = file.row_group_starts
         return self._all - RowRanges(starts[excluded], starts[np.array(excluded, dtype=int) + 1])
 
     def _is_idle(self, test: Test, leaf: Leaf) -> bool:
-        """Does it ask for values where the footer knows of no row without one?"""
+        """True if the test is IS NOT NULL and the footer shows that no row is NULL or NaN."""
         if test.op is not Op.ANY or not self._file.trusts_bounds:
             return False
         bounds = self._file.row_group_bounds(leaf.index)
@@ -358,28 +369,28 @@ class _Planner:
 
     def _by_pages(self, test: Test, leaf: Leaf, groups: Sequence[int]) -> RowRanges:
         file = self._file
-        found = []
+        parts = []
         for group in groups:
             start, stop = file.row_group_starts[group : group + 2].tolist()
             bounds = file.page_indexes.bounds(group, leaf.index)
             offsets = file.page_indexes.offsets(group, leaf.index)
             if bounds is None or offsets is None:
-                found.append(RowRanges.of((start, stop)))
+                parts.append(RowRanges.of((start, stop)))
                 continue
-            might = np.flatnonzero(rows_might_match(test, bounds))
+            pages = np.flatnonzero(rows_might_match(test, bounds))
             starts, stops = offsets.row_bounds(stop - start)
-            found.append(RowRanges(starts[might], stops[might]).shift(start))
-        return RowRanges.union(found)
+            parts.append(RowRanges(starts[pages], stops[pages]).shift(start))
+        return RowRanges.union(parts)
 
 
 def _is_range(test: Predicate) -> bool:
-    """Does it ask for what bounds tell well? They seldom say that there is no NaN."""
-    return isinstance(test, Test) and test.op in _RANGES and not test.nans
+    """True if the test is a range without NaN. Bounds seldom show whether there are NaNs."""
+    return isinstance(test, Test) and test.op in _RANGE_OPERATORS and not test.nans
 
 
 _NO_ROWS = RowRanges.none()
-_RANGES = (Op.LT, Op.LE, Op.GT, Op.GE)
-_STEPS = 16
-"""Of more tests than this, what several leave is made out together: all tests are gone through."""
-_BLOOM_VALUES = 1000
-"""Of more values than this some are likely to be found, and each costs a read."""
+_RANGE_OPERATORS = (Op.LT, Op.LE, Op.GT, Op.GE)
+_MAX_SINGLE_STEPS = 16
+"""With more tests, the results of several are applied together, because that visits all tests."""
+_MAX_BLOOM_VALUES = 1000
+"""With more values, a bloom filter probably contains one of them, and each costs a read."""

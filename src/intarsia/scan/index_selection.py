@@ -1,4 +1,4 @@
-"""Choosing which indexes to consult: the most promising first, and none once little is left."""
+"""Chooses the indexes to probe: the most selective first, and none if few rows are left."""
 
 from __future__ import annotations
 
@@ -16,54 +16,53 @@ from intarsia.row_ranges import RowRanges
 from intarsia.scan.page_selection import groups_of
 
 _PROBE_BYTES = 256 * 1024
-"""A probe takes about as long as it takes to read and decode so much; far storage says itself."""
+"""Bytes that are read and decoded in the time of one probe. Remote storage has its own figure."""
 _PAGE_BYTES = 20 * 1024
-"""Of a section, about; no page of a column is expected to be shorter."""
+"""Approximate size of a section's page, and the minimum expected size of a column's page."""
 _ENTRIES_COST = 2
-"""Decoding a byte of entries takes so many times what a byte of values takes."""
+"""Time to decode a byte of index entries, relative to a byte of column values."""
 _SEARCH_COST = 6
-"""So it does where each value is searched: pages are looked through before they are decoded."""
+"""The same if every value is searched: column pages are searched before they are decoded."""
 _DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
-_POINTS = {Op.EQ: 0, Op.IN: 1, Op.NONE: 1}
-_OTHERS = 2
+_POINT_RANKS = {Op.EQ: 0, Op.IN: 1, Op.NONE: 1}
+_OTHER_RANK = 2
 
 
 def by_promise(
     indexes: Mapping[Predicate, Sequence[Embedded]],
 ) -> list[tuple[Predicate, Sequence[Embedded]]]:
-    """Tests and their indexes, those first that probably leave least.
+    """Returns tests and their indexes, the most selective first.
 
-    That is tests for single values, and of these the ones with the largest index: the more distinct
-    values a column has, the more an index takes, and the fewer rows one of them is in.
+    Tests for single values come first, in order of index size. A larger index has more distinct
+    values, so each value is in fewer rows.
     """
 
     def rank(item: tuple[Predicate, Sequence[Embedded]]) -> tuple[int, int]:
         test, usable = item
-        return _sort_of(test), -max(index.entry.length for index in usable)
+        return _rank_of(test), -max(index.entry.length for index in usable)
 
     return sorted(indexes.items(), key=rank)
 
 
-def _sort_of(test: Predicate) -> int:
+def _rank_of(test: Predicate) -> int:
     if isinstance(test, Match):
         one_or_several = Op.EQ if len(test.values) == 1 else Op.IN
-        return _POINTS[one_or_several] if seeks_values(test) else _OTHERS
-    return _POINTS.get(test.op, _OTHERS)
+        return _POINT_RANKS[one_or_several] if seeks_values(test) else _OTHER_RANK
+    return _POINT_RANKS.get(test.op, _OTHER_RANK)
 
 
 def may_pay(file: OpenedFile, index: Embedded, test: Predicate, leaves: Iterable[int]) -> bool:
-    """Could asking ``index`` save more bytes of ``leaves`` than it reads?
+    """True if probing ``index`` might save more bytes of ``leaves`` than it reads.
 
-    Values are taken to lie anywhere, each in one granule, and its keys anywhere in the index. What
-    is saved are whole pages, as far as the footer tells how many there are; at most all of them,
-    where all values of an index are looked at.
+    Assumes that each value is in one random granule, and its key on a random page of the index.
+    Whole pages are saved. Their number is taken from the footer, if it has it.
     """
-    if _looks_at_all(index, test):
-        read, thrown = float(index.entry.length), 0
+    if _reads_all_values(index, test):
+        read, num_values = float(index.entry.length), 0
         leaves = {*leaves, *_leaves_of(file, [test])}
-    elif _sort_of(test) == _POINTS[Op.IN] and len(test.values) and index.finds_values:
-        thrown = len(test.values)
-        read = index.entry.length * _share(thrown, index.entry.length / _PAGE_BYTES)
+    elif _rank_of(test) == _POINT_RANKS[Op.IN] and len(test.values) and index.finds_values:
+        num_values = len(test.values)
+        read = index.entry.length * _share(num_values, index.entry.length / _PAGE_BYTES)
     else:
         return True
     if read < _PROBE_BYTES:
@@ -72,28 +71,28 @@ def may_pay(file: OpenedFile, index: Embedded, test: Predicate, leaves: Iterable
     saved = 0.0
     for leaf in leaves:
         chunks = [file.chunk(group, leaf) for group in range(len(file.metadata.row_groups))]
-        hit = _share(thrown, min(_num_pages(chunks) or granules, granules))
-        saved += (1 - hit) * sum(chunk.total_compressed_size for chunk in chunks)
+        hit_share = _share(num_values, min(_num_pages(chunks) or granules, granules))
+        saved += (1 - hit_share) * sum(chunk.total_compressed_size for chunk in chunks)
     return (_ENTRIES_COST if isinstance(test, Test) else _SEARCH_COST) * read < saved
 
 
-def _looks_at_all(index: Embedded, test: Predicate) -> bool:
-    """Does it take all values that the index lists to tell which of them pass?"""
+def _reads_all_values(index: Embedded, test: Predicate) -> bool:
+    """True if the test has to be evaluated on all values of the index."""
     if not (isinstance(index.kind, Inverted) and index.kind.exact):
         return False
-    is_point = isinstance(test, Test) and test.op in _POINTS
+    is_point = isinstance(test, Test) and test.op in _POINT_RANKS
     return isinstance(index.kind, DistinctIDX1) or not is_point
 
 
 def cost_of(index: Embedded, test: Predicate) -> int:
-    """How many bytes a test takes of an index, about: of values just a page, of a range all."""
-    is_range = isinstance(test, Test) and test.op not in _POINTS
-    is_all = is_range or _looks_at_all(index, test)
+    """Returns the estimated bytes that a test reads of an index: a page, or all for a range."""
+    is_range = isinstance(test, Test) and test.op not in _POINT_RANKS
+    is_all = is_range or _reads_all_values(index, test)
     return index.entry.length if is_all else min(index.entry.length, _PAGE_BYTES)
 
 
 def most_for(file: OpenedFile, tests: Iterable[Predicate]) -> int:
-    """How many bytes many tests may take of indexes: as many as the columns that they ask of."""
+    """Returns the limit of index bytes for many tests: the bytes of their columns."""
     groups = range(len(file.metadata.row_groups))
     return sum(
         file.chunk(group, leaf).total_compressed_size
@@ -103,47 +102,47 @@ def most_for(file: OpenedFile, tests: Iterable[Predicate]) -> int:
 
 
 def _leaves_of(file: OpenedFile, tests: Iterable[Predicate]) -> list[int]:
-    """The leaves of the columns that tests ask of."""
+    """Returns the leaves of the columns in tests."""
     names = {path[0] for test in tests for path in test.term.fields}
     return [leaf.index for leaf in file.schema.leaves if leaf.path[0] in names]
 
 
 def _num_pages(chunks: Sequence[ColumnMetaData]) -> int | None:
-    """How many data pages chunks have; None where a footer does not tell."""
+    """Returns the number of data pages of chunks; None if the footer does not have it."""
     if not all(chunk.encoding_stats for chunk in chunks):
         return None
-    stats = (one for chunk in chunks for one in chunk.encoding_stats or ())
-    return sum(one.count for one in stats if one.page_type in _DATA_PAGES)
+    stats = (entry for chunk in chunks for entry in chunk.encoding_stats or ())
+    return sum(entry.count for entry in stats if entry.page_type in _DATA_PAGES)
 
 
 def page_rows(file: OpenedFile, leaves: Iterable[int], rows: RowRanges) -> float:
-    """How many rows a page has, on average, of that of ``leaves`` whose pages have the fewest.
+    """Returns the average rows of a page, for the leaf of ``leaves`` with the smallest pages.
 
-    That is in the first row group that holds any of ``rows``.
+    Only the first row group that holds any of ``rows`` counts.
     """
     group = groups_of(file, rows)[0]
     counts = [1]
     for leaf in leaves:
         chunk, index = file.chunk(group, leaf), file.page_indexes.known_offsets(group, leaf)
-        told = len(index) if index is not None else _num_pages([chunk])
-        counts.append(told or chunk.total_compressed_size // _PAGE_BYTES)
+        known_pages = len(index) if index is not None else _num_pages([chunk])
+        counts.append(known_pages or chunk.total_compressed_size // _PAGE_BYTES)
     return file.num_rows_in(group) / max(counts)
 
 
-def _share(thrown: int, places: float) -> float:
-    """The share of ``places`` that are hit by so many throws."""
-    return -math.expm1(-thrown / max(places, 1))
+def _share(num_hits: int, slots: float) -> float:
+    """Returns the expected share of ``slots`` with at least one of ``num_hits`` random hits."""
+    return -math.expm1(-num_hits / max(slots, 1))
 
 
 def is_little(file: OpenedFile, leaves: Iterable[int], rows: RowRanges) -> bool:
-    """Does reading ``leaves`` at ``rows`` cost less than asking one more index?"""
-    most = max(file.request_bytes, _PROBE_BYTES)
+    """True if reading ``leaves`` at ``rows`` costs less than probing one more index."""
+    limit = max(file.request_bytes, _PROBE_BYTES)
     size = 0.0
     for group in groups_of(file, rows):
         count = file.num_rows_in(group)
         first = int(file.row_group_starts[group])
         share = rows.clip(first, first + count).num_rows / count
         size += share * sum(file.chunk(group, leaf).total_uncompressed_size for leaf in leaves)
-        if size > most:
+        if size > limit:
             return False
     return True

@@ -1,4 +1,4 @@
-"""What reading candidate rows of one file takes: its full plan, with byte ranges and figures."""
+"""Plans the reads of one file: byte ranges and amounts for its candidate rows."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def plan_reads(
     *,
     count_pages: bool = True,
 ) -> FilePlan:
-    """The full plan of one file: byte ranges and figures, for ``roots`` at the candidate rows.
+    """Returns the plan of one file to read ``roots`` at the candidate rows.
 
-    ``gap`` is how many bytes apart two ranges may be and still share a request. ``count_pages``
-    fetches the offset indexes of all chunks, to tell how many pages there are.
+    Ranges up to ``gap`` bytes apart share a request. ``count_pages`` loads the offset indexes of
+    all chunks to count their pages.
     """
     rows = candidates.rows
     reads = [
@@ -60,7 +60,7 @@ def plan_reads(
 def _columns(
     file: OpenedFile, roots: Sequence[Root], reads: Sequence[PlannedRead], count_pages: bool
 ) -> tuple[ColumnPlan, ...]:
-    """The leaves of ``roots``, a chunk without an offset index counting as one page."""
+    """Returns the plan of each leaf. A chunk without an offset index counts as one page."""
     groups = range(len(file.metadata.row_groups))
     leaves = [leaf for root in roots for leaf in root.leaves]
     if count_pages:

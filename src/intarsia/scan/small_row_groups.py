@@ -1,4 +1,4 @@
-"""Reading small chunks of many row groups whole, with what is wanted of them cut out afterwards."""
+"""Reads small chunks of many row groups whole; the requested rows are cut out afterwards."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from intarsia.threads import THREADED_BYTES, all_of, may_divide
 T = TypeVar("T")
 
 _MANY = 64
-"""Fewer chunks are spliced soon enough."""
-_LEAST = 32
-"""So is one chunk in so many of the file: pyarrow goes through the whole footer first."""
-_SMALL_BYTES, _SPARED_BYTES = 128 * 1024, 16 * 1024
-"""What chunks may have on average, and how much of that reading pages would spare."""
-_FILE_BYTES = 256 * 1024
-"""Of files with larger chunks, some of them are not looked for that are small."""
+"""Fewer chunks are spliced, which is fast enough."""
+_MIN_SHARE = 32
+"""Fewer than one chunk in this many of the file are spliced: pyarrow reads the whole footer."""
+_MAX_MEAN_BYTES, _MAX_SKIPPABLE_BYTES = 128 * 1024, 16 * 1024
+"""Maximum mean bytes of a chunk, and maximum of these that reading single pages would skip."""
+_MAX_FILE_BYTES_PER_CHUNK = 256 * 1024
+"""Files with larger chunks on average are not considered."""
 
 
 def read_small_groups(
     file: OpenedFile, roots: Sequence[Root], rows: RowRanges, source: Source
 ) -> tuple[pa.Table, RowRanges] | None:
-    """A column for each of ``roots``, of the row groups that hold ``rows``, and all their rows.
+    """Reads ``roots`` in all row groups that hold ``rows``. Returns the table and its rows.
 
-    None where chunks are few or large, where pages are to be checked, or where pyarrow cannot read
-    them: why, is found page by page. Raises ``PageIndexMistrust`` where pages contradict the page
-    index, by which ``rows`` may have been found.
+    Returns None if chunks are few or large, if pages must be checked, or if pyarrow cannot read
+    them; reading pages then reports the error. Raises ``PageIndexMistrust`` if pages contradict the
+    page index.
     """
     if not _may_be_small(file):
         return None
@@ -51,47 +51,52 @@ def read_small_groups(
     leaves = [leaf for root in roots for leaf in root.leaves]
     if not _are_many(file, len(groups) * len(leaves)):
         return None
-    refused: set[tuple[int, ...]] = file.shape.kept("not read whole", set)
-    if tuple(leaves) in refused:
+    unsupported: set[tuple[int, ...]] = file.shape.kept("not read whole", set)
+    if tuple(leaves) in unsupported:
         return None
-    held = rows_of(file, groups)
+    group_rows = rows_of(file, groups)
     chunks = [chunk for group in groups for chunk in file.outlines(group, leaves)]
     size = sum(chunk.total_compressed_size for chunk in chunks)
-    most = min(_SMALL_BYTES, _SPARED_BYTES * held.num_rows / max(held.num_rows - rows.num_rows, 1))
-    if size > most * len(chunks):
+    limit = min(
+        _MAX_MEAN_BYTES,
+        _MAX_SKIPPABLE_BYTES * group_rows.num_rows / max(group_rows.num_rows - rows.num_rows, 1),
+    )
+    if size > limit * len(chunks):
         return None
     places = [(chunk.start, chunk.total_compressed_size) for chunk in chunks]
-    wanted = [(one.offset, one.length) for one in coalesce(places, 0)]
+    ranges = [(merged.offset, merged.length) for merged in coalesce(places, 0)]
     try:
-        parts = source.read(wanted)
-        _check_counts(file, groups, leaves, PartsOfFile(file.source.size, wanted, parts))
-        table = _decoded(file, roots, groups, wanted, parts, size)
-    except pa.ArrowNotImplementedError:  # by its types: dictionaries within structs or lists
-        refused.add(tuple(leaves))
+        parts = source.read(ranges)
+        _check_counts(file, groups, leaves, PartsOfFile(file.source.size, ranges, parts))
+        table = _decoded(file, roots, groups, ranges, parts, size)
+    except pa.ArrowNotImplementedError:  # unsupported types: dictionaries in structs or lists
+        unsupported.add(tuple(leaves))
         return None
     except (FormatError, *FAILURES):
         return None
-    if (table.num_rows, table.num_columns) != (held.num_rows, len(roots)):
+    if (table.num_rows, table.num_columns) != (group_rows.num_rows, len(roots)):
         return None
     file.groups_read.update(groups)
     for group in groups:
         for leaf in leaves:
             file.profile.pages(group, leaf, None)
     file.pages_read += sum(file.page_indexes.num_pages(g, leaf) for g in groups for leaf in leaves)
-    return table, held
+    return table, group_rows
 
 
 def _may_be_small(file: OpenedFile) -> bool:
-    """Are chunks small, on average, near, and is nothing but their values asked for?
+    """True if the file is local with small chunks on average, and pages need no checks.
 
-    Of what is far, pages are fetched before they are asked for, and chunks would be once more.
+    On remote storage pages are prefetched, and reading chunks would fetch them again.
     """
     options = file.options
     if options.looks_for_damage or options.page_size_limit is not None or file.mended:
         return False
-    if has_limit():  # pages are looked at before they are decoded
+    if has_limit():  # pages are checked before they are decoded
         return False
-    return not file.request_bytes and file.source.size <= _FILE_BYTES * _num_chunks(file)
+    return not file.request_bytes and file.source.size <= _MAX_FILE_BYTES_PER_CHUNK * _num_chunks(
+        file
+    )
 
 
 def _num_chunks(file: OpenedFile) -> int:
@@ -99,40 +104,41 @@ def _num_chunks(file: OpenedFile) -> int:
 
 
 def _are_many(file: OpenedFile, num_chunks: int) -> bool:
-    """Are so many chunks many, also of those that pyarrow finds in the footer?"""
-    return num_chunks >= max(_MANY, _num_chunks(file) // _LEAST)
+    """True if the chunks are many, also compared with all chunks in the footer."""
+    return num_chunks >= max(_MANY, _num_chunks(file) // _MIN_SHARE)
 
 
 def pages_spare_little(file: OpenedFile, num_groups: int) -> bool:
-    """Are chunks of so many row groups read whole, whichever pages are wanted?"""
-    are_tiny = file.source.size <= _SPARED_BYTES * _num_chunks(file)
+    """True if chunks of this many row groups are read whole, regardless of the pages selected."""
+    are_tiny = file.source.size <= _MAX_SKIPPABLE_BYTES * _num_chunks(file)
     return are_tiny and _are_many(file, num_groups) and _may_be_small(file)
 
 
 def know_page_indexes(file: OpenedFile, rows: RowRanges, leaves: Sequence[int]) -> None:
-    """Have the page indexes by which ``rows``, parts of row groups, were found by who planned them.
+    """Loads the page indexes that an earlier plan used to select ``rows``.
 
-    Where chunks are read whole, none would be looked at, and pages not be held against it.
+    If chunks are read whole, nothing else would load them, and pages would not be compared with
+    them.
     """
     if _may_be_small(file):
         load_offsets(file, leaves, rows)
 
 
 def _check_counts(
-    file: OpenedFile, groups: Sequence[int], leaves: Sequence[int], held: PartsOfFile
+    file: OpenedFile, groups: Sequence[int], leaves: Sequence[int], parts: PartsOfFile
 ) -> None:
-    """Ask pages for the rows that an index gives them, where it is known."""
+    """Compares the row counts of pages with the offset indexes that are loaded."""
     indexes = file.page_indexes
     for group, leaf in itertools.product(groups, leaves):
-        repeats = file.schema.leaves[leaf].max_repetition_level > 0  # which choose no rows
+        repeats = file.schema.leaves[leaf].max_repetition_level > 0  # their bounds exclude no rows
         if repeats or (group, leaf) in indexes.confirmed:
             continue
         if indexes.known_offsets(group, leaf) is not None:
             chunk = file.chunk(group, leaf)
             selection = whole_chunk(chunk, RowRanges.all(file.num_rows_in(group)))
             if selection.dictionary is not None:
-                check_dictionary(file, group, leaf, held.part(selection.dictionary))
-            pages = [held.part(part) for part in selection.parts]
+                check_dictionary(file, group, leaf, parts.part(selection.dictionary))
+            pages = [parts.part(part) for part in selection.parts]
             checked_values(file, group, leaf, chunk, selection, pages)
             indexes.confirmed.add((group, leaf))
 
@@ -145,7 +151,7 @@ def _decoded(
     parts: Sequence[memoryview],
     size: int,
 ) -> pa.Table:
-    """All of some row groups: by several threads, each some of the groups, or of the columns."""
+    """Decodes whole row groups; threads divide the groups or the columns."""
     decode = partial(
         decode_groups,
         file.templates,
@@ -158,14 +164,14 @@ def _decoded(
 
     count = pa.cpu_count() if size >= THREADED_BYTES and may_divide() else 1
     if len(groups) >= count:
-        tables = all_of(partial(task, some, roots) for some in _shares(groups, count))
+        tables = all_of(partial(task, share, roots) for share in _shares(groups, count))
         return pa.concat_tables(tables)
-    tables = all_of(partial(task, groups, some) for some in _shares(roots, count))
+    tables = all_of(partial(task, groups, share) for share in _shares(roots, count))
     columns = [column for table in tables for column in table.columns]
     return pa.Table.from_arrays(columns, [str(number) for number in range(len(columns))])
 
 
 def _shares(items: Sequence[T], count: int) -> Iterator[Sequence[T]]:
-    """``items`` in ``count`` portions, as far as there are so many."""
+    """Divides ``items`` into ``count`` parts, or fewer if there are fewer items."""
     for part in np.array_split(np.arange(len(items)), min(count, len(items))):
         yield items[part[0] : part[-1] + 1]

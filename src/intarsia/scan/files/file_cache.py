@@ -1,4 +1,4 @@
-"""Opened files, kept for later queries for as long as they are the same files."""
+"""A cache of opened files for later queries, used until a file changes."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from intarsia.scan.parquet_file import open_source
 from intarsia.threads import begin, result_of
 
 KEPT_BYTES = 256 * 1024 * 1024
-"""What the files that a cache keeps take in memory, by estimate."""
+"""Default estimated memory of the files in a cache."""
 
 
 @dataclass(slots=True, eq=False)
-class _Kept:
+class _CachedFile:
     path: str
     version: Version
     source: FileSource
     file: OpenedFile
     num_bytes: int = 0
-    """What it was last estimated to take."""
+    """Last estimate of the memory that the file takes."""
 
 
 class FileCache(SharedState):
@@ -63,47 +63,47 @@ class FileCache(SharedState):
         self.places = places or Sidecars(filesystem)
         """Where the sidecars of the files are."""
         self.health = health or Health()
-        """What became of their indexes."""
+        """Problems with the files' indexes."""
         self.catalog: Catalog | None = None
-        """What is known of the files without opening them."""
+        """The data set's catalog, if it has one."""
         self.is_local = isinstance(filesystem, pafs.LocalFileSystem)
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._files: OrderedDict[str, _CachedFile] = OrderedDict()
         self._lock = ForkLock()
         super().__init__()
 
     def clear(self) -> None:
         with self._lock:
-            self._kept.clear()
+            self._files.clear()
             self._num_bytes = 0
 
     @classmethod
     def of(
         cls,
         filesystem: pafs.FileSystem,
-        form: pads.ParquetFileFormat,
+        format_: pads.ParquetFileFormat,
         places: Sidecars | None = None,
     ) -> FileCache:
-        """A cache that opens files as the format's default scan options say."""
-        scan = form.default_fragment_scan_options
-        columns = tuple(sorted(form.read_options.dictionary_columns))
-        is_told = scan.cache_options != pa.CacheOptions()
-        gap = scan.cache_options.hole_size_limit if is_told else None
+        """Returns a cache that opens files with the format's default scan options."""
+        scan = format_.default_fragment_scan_options
+        columns = tuple(sorted(format_.read_options.dictionary_columns))
+        is_configured = scan.cache_options != pa.CacheOptions()
+        gap = scan.cache_options.hole_size_limit if is_configured else None
         options = ReadOptions(
             scan.page_checksum_verification,
             columns,
-            coerce_int96_timestamp_unit=form.read_options.coerce_int96_timestamp_unit,
+            coerce_int96_timestamp_unit=format_.read_options.coerce_int96_timestamp_unit,
         )
         return cls(filesystem, options, gap, places=places)
 
     def anew(self, options: ReadOptions | None = None) -> FileCache:
-        """An empty cache of the same files, opened as ``options`` say: by default, as here."""
+        """Returns an empty cache for the same files, with other ``options`` if they are given."""
         options = options or self._options
-        made = FileCache(
+        cache = FileCache(
             self._filesystem, options, self._gap, places=self.places, health=self.health
         )
-        if not options.looks_for_damage:  # it tells what footers said, unchecked
-            made.catalog = self.catalog
-        return made
+        if not options.looks_for_damage:  # a catalog repeats footers, which are not checked
+            cache.catalog = self.catalog
+        return cache
 
     @property
     def options(self) -> ReadOptions:
@@ -112,67 +112,67 @@ class FileCache(SharedState):
 
     @property
     def num_kept(self) -> int:
-        """How many files are open, or were and are still known."""
-        return len(self._kept)
+        """Number of files in the cache, with open handles or without."""
+        return len(self._files)
 
     def get(self, path: str) -> OpenedFile:
-        """The file at ``path``; opened anew where it was replaced since, as far as that shows."""
+        """Returns the file at ``path``; opens it again if it was replaced."""
         lease = self.lease(path)
         return lease.file if lease.is_current() else self.get(path)
 
     def as_opened(self, path: str) -> OpenedFile:
-        """The file at ``path`` as it was when it was last opened, or is now."""
-        found = self._find(path)
-        return self._open(path) if found is None else found.file
+        """Returns the cached file at ``path`` without checking for changes, or opens it."""
+        cached = self._find(path)
+        return self._open(path) if cached is None else cached.file
 
     def lease(self, path: str) -> Lease:
-        """As ``get``, without waiting to hear whether the file was replaced."""
-        found = self._find(path)
-        if found is None or found.file.sections.is_unsure:
+        """Returns a handle of the file at ``path`` that checks later whether it was replaced."""
+        cached = self._find(path)
+        if cached is None or cached.file.sections.is_unsure:
             return lease_of(self._open(path))
         if self.is_local:
-            return lease_of(found.file if self._is_current(found) else self._open(path))
-        asked = begin(partial(self._is_current, found))
-        is_current = partial(self._confirmed, found, asked)
-        found.source.confirm(is_current)
-        return Lease(found.file, is_current)
+            return lease_of(cached.file if self._is_current(cached) else self._open(path))
+        check = begin(partial(self._is_current, cached))
+        is_current = partial(self._confirmed, cached, check)
+        cached.source.confirm(is_current)
+        return Lease(cached.file, is_current)
 
-    def _find(self, path: str) -> _Kept | None:
+    def _find(self, path: str) -> _CachedFile | None:
         with self._lock:
-            found = self._kept.get(path)
-            if found is not None:
-                self._kept.move_to_end(path)
-            return found
+            cached = self._files.get(path)
+            if cached is not None:
+                self._files.move_to_end(path)
+            return cached
 
     def _changed(self, path: str, *, is_rested: bool) -> None:
-        """Estimate anew the size of a file that was opened again, or let go of."""
+        """Updates the size estimate of a file whose handle was opened or closed."""
         with self._lock:
-            found = self._kept.get(path)
-            if found is not None:
+            cached = self._files.get(path)
+            if cached is not None:
                 if is_rested:
-                    found.file.release_tail()
-                self._weigh(found)
+                    cached.file.release_tail()
+                self._weigh(cached)
                 self._shrink()
 
     def _shrink(self) -> None:
-        """Forget the files that were used least lately, while all together take too much."""
-        while self._num_bytes > share(self._limit, 8) and len(self._kept) > 1:
-            self._forget(next(iter(self._kept.values())))
+        """Removes the least recently used files while the cache is too large."""
+        while self._num_bytes > share(self._limit, 8) and len(self._files) > 1:
+            self._forget(next(iter(self._files.values())))
 
-    def _weigh(self, kept: _Kept) -> None:
-        if self._kept.get(kept.path) is kept:
-            before, kept.num_bytes = kept.num_bytes, kept.file.held_bytes
-            self._num_bytes += kept.num_bytes - before
+    def _weigh(self, cached: _CachedFile) -> None:
+        if self._files.get(cached.path) is cached:
+            old_bytes, cached.num_bytes = cached.num_bytes, cached.file.held_bytes
+            self._num_bytes += cached.num_bytes - old_bytes
 
-    def _forget(self, kept: _Kept) -> None:
-        if self._kept.get(kept.path) is kept:
-            del self._kept[kept.path]
-            self._num_bytes -= kept.num_bytes
+    def _forget(self, cached: _CachedFile) -> None:
+        if self._files.get(cached.path) is cached:
+            del self._files[cached.path]
+            self._num_bytes -= cached.num_bytes
 
     def open_unshared(
         self, path: str, profile: Unwatched = UNWATCHED
     ) -> tuple[FileSource, OpenedFile]:
-        """The file opened for one use, and its source, which counts what is read of it."""
+        """Opens a file outside of the cache. Also returns its source, which counts reads."""
         source = FileSource(self._filesystem, path, self._gap)
         return source, self._opened(source, profile)
 
@@ -181,7 +181,7 @@ class FileCache(SharedState):
         opened = partial(open_source, source, self._options, profile, places=places, health=health)
         tail = None if self.catalog is None else self.catalog.tail(source)
         if tail is not None:
-            with contextlib.suppress(FormatError):  # else the file itself says what is wrong
+            with contextlib.suppress(FormatError):  # opening the file itself reports the error
                 return opened(tail=tail)
         return opened()
 
@@ -198,33 +198,33 @@ class FileCache(SharedState):
             raise
         file = self._opened(source)
         with self._lock:
-            if path in self._kept:
-                self._forget(self._kept[path])
+            if path in self._files:
+                self._forget(self._files[path])
                 self.health.renew(path)
-            kept = self._kept[path] = _Kept(path, version, source, file)
-            self._weigh(kept)
+            cached = self._files[path] = _CachedFile(path, version, source, file)
+            self._weigh(cached)
             self._shrink()
         source.opened_again = partial(_changed, weakref.ref(self), path, is_rested=False)
         source.was_rested = partial(_changed, weakref.ref(self), path, is_rested=True)
         return file
 
-    def _is_current(self, kept: _Kept) -> bool:
-        known = kept.version
-        if known is None or version_of(kept.path, self._filesystem) != known:
+    def _is_current(self, cached: _CachedFile) -> bool:
+        version = cached.version
+        if version is None or version_of(cached.path, self._filesystem) != version:
             return False
-        return not self.is_local or kept.file.sidecar_is_current
+        return not self.is_local or cached.file.sidecar_is_current
 
-    def _confirmed(self, kept: _Kept, asked: Future[bool]) -> bool:
-        """The answer to whether the file is current, which is forgotten where it is not."""
-        if result_of(asked):
+    def _confirmed(self, cached: _CachedFile, check: Future[bool]) -> bool:
+        """Returns the check's result, and removes the file from the cache if it was replaced."""
+        if result_of(check):
             return True
         with self._lock:
-            self._forget(kept)
+            self._forget(cached)
         return False
 
 
 def _changed(cache: weakref.ref[FileCache], path: str, *, is_rested: bool) -> None:
-    """Sources are no reason to keep a cache, which keeps them."""
-    found = cache()
-    if found is not None:
-        found._changed(path, is_rested=is_rested)
+    """Calls the cache's method if the cache still exists. Sources refer to it weakly."""
+    existing = cache()
+    if existing is not None:
+        existing._changed(path, is_rested=is_rested)

@@ -1,9 +1,8 @@
-"""Which files of a data set are worth planning, told from the footers of many at a time.
+"""Prunes files of a data set before they are planned, many at a time.
 
-A condition is compared with the statistics of all row groups of some hundred files at once, which
-takes little more than comparing it with those of one. What is left out here, ``planner`` would find
-to hold no candidate; of what is left, small files are sifted. Files on far storage are opened, and
-asked whether they were replaced, as many at a time as there are threads for waiting.
+A condition is compared at once with the row-group statistics of some hundred files. This takes
+little longer than for one file. Small files that are left pass the small-file filter. Files on
+remote storage are opened by threads.
 """
 
 from __future__ import annotations
@@ -37,13 +36,15 @@ from intarsia.threads import waited_for
 T = TypeVar("T")
 BoolArray = NDArray[np.bool_]
 
-_FIRST, _MOST = 8, 128
-"""Files of the first survey, few because the first rows may be enough, and of later ones: no more
-than a cache keeps open."""
+_FIRST_BATCH_FILES, _MAX_BATCH_FILES = 8, 128
+"""Files of the first batch, few because the first rows may be enough, and maximum of later ones.
+
+The maximum is no more than a cache keeps open.
+"""
 
 
 class File(NamedTuple):
-    """A file of a data set, and the columns its folder fixes."""
+    """A file of a data set with its partition values."""
 
     path: str
     constants: Constants
@@ -59,108 +60,106 @@ class Kept(NamedTuple):
 def files_left(
     cache: FileCache, files: Sequence[File], request: Request, *, by_footer: bool = False
 ) -> Iterator[Kept]:
-    """Those of ``files`` that might hold matching rows, in their order.
+    """Yields the ``files`` that might hold matching rows, in order.
 
-    ``by_footer`` reads nothing else of the files, and tells no rows that match.
-
-    Files of folders that cannot match are not opened; few files are not worth a survey, nor are
-    those whose statistics may be damaged. A file that cannot be opened is kept: the error comes
-    when its turn does.
+    ``by_footer`` uses only footers, and finds no matching rows. Files whose partition values cannot
+    match are not opened. Few files, and files that are checked for damage, are not pruned further.
+    A file that cannot be opened is yielded; reading it raises the error.
     """
     if request.filter is None or len(files) < LEAST_FILES or cache.options.looks_for_damage:
         for file in in_folders(files, request.pruning):
             yield Kept(file, Part(partial(cache.lease, file.path), file.constants))
         return
-    wanted, again = itertools.tee(unopened_left(cache, files, request))
-    leases = each_of(cache, (partial(_lease, cache, file.path) for file in again))
+    candidates, candidates_again = itertools.tee(unopened_left(cache, files, request))
+    leases = each_of(cache, (partial(_lease, cache, file.path) for file in candidates_again))
     try:
-        size = _FIRST
-        while found := list(itertools.islice(zip(wanted, leases, strict=False), size)):
-            yield from _kept(cache, found, request, by_footer)
-            size = min(2 * size, _MOST)
+        size = _FIRST_BATCH_FILES
+        while batch := list(itertools.islice(zip(candidates, leases, strict=False), size)):
+            yield from _candidates(cache, batch, request, by_footer)
+            size = min(2 * size, _MAX_BATCH_FILES)
     finally:
         leases.close()
 
 
 def unopened_left(cache: FileCache, files: Sequence[File], request: Request) -> Iterator[File]:
-    """Those of ``files`` that might hold matching rows, as far as folders and a catalog tell."""
-    wanted = in_folders(files, request.pruning)
+    """Returns the ``files`` that might match by partition values and the catalog."""
+    candidates = in_folders(files, request.pruning)
     if cache.catalog is None or request.filter is None:
-        return wanted
-    return iter(cache.catalog.left(wanted, request))
+        return candidates
+    return iter(cache.catalog.left(candidates, request))
 
 
 def in_folders(files: Iterable[File], pruning: Pruning) -> Iterator[File]:
-    """Those of ``files`` whose folders might match."""
-    tested = {path[0] for test in tests_of(pruning) for path in test.term.fields}
+    """Yields the ``files`` that might match by partition values."""
+    filter_columns = {path[0] for test in tests_of(pruning) for path in test.term.fields}
     key: tuple[tuple[str, pa.Scalar], ...]
-    known: dict[tuple[tuple[str, pa.Scalar], ...], bool] = {(): not isinstance(pruning, Never)}
+    verdicts: dict[tuple[tuple[str, pa.Scalar], ...], bool] = {(): not isinstance(pruning, Never)}
     for file in files:
         key = ()
         if file.constants:
-            key = tuple(item for item in file.constants.items() if item[0] in tested)
-        if key not in known:
-            known[key] = folder_might_match(pruning, file.constants)
-        if known[key]:
+            key = tuple(item for item in file.constants.items() if item[0] in filter_columns)
+        if key not in verdicts:
+            verdicts[key] = folder_might_match(pruning, file.constants)
+        if verdicts[key]:
             yield file
 
 
 def each_of(cache: FileCache, tasks: Iterable[Callable[[], T]]) -> Generator[T]:
-    """What tasks about single files give, in order; as far as they wait, many at a time."""
+    """Yields the results of tasks in order. On remote storage threads run them ahead."""
     return (task() for task in tasks) if cache.is_local else waited_for(tasks)
 
 
 def _lease(cache: FileCache, path: str) -> Lease | None:
-    """None where that fails, as it will again in its turn."""
+    """Returns the file's handle; None on failure, because reading the file raises the error."""
     try:
         return cache.lease(path)
     except (IntarsiaError, OSError):
         return None
 
 
-def _kept(
+def _candidates(
     cache: FileCache,
-    found: Sequence[tuple[File, Lease | None]],
+    batch: Sequence[tuple[File, Lease | None]],
     request: Request,
     by_footer: bool,
 ) -> Iterator[Kept]:
-    opened = [(file, lease) for file, lease in found if lease is not None]
+    opened = [(file, lease) for file, lease in batch if lease is not None]
     verdicts = iter(_might_match(opened, request, by_footer))
-    for file, lease in found:
+    for file, lease in batch:
         again = partial(cache.lease, file.path)
-        might, matching = (True, None) if lease is None else next(verdicts)
-        if lease is not None and might:
+        might_match, matching = (True, None) if lease is None else next(verdicts)
+        if lease is not None and might_match:
             yield Kept(file, Part(_first(lease, again), file.constants, matching=matching))
         elif lease is None or not lease.is_current():
             yield Kept(file, Part(again, file.constants))
 
 
 def _first(lease: Lease, again: Callable[[], Lease]) -> Callable[[], Lease]:
-    """Gives ``lease``, and whatever ``again`` does from the second time on."""
-    left = [lease]
-    return lambda: left.pop() if left else again()
+    """Returns a function that returns ``lease`` once, and calls ``again`` after that."""
+    leases = [lease]
+    return lambda: leases.pop() if leases else again()
 
 
 def _might_match(
     opened: Sequence[tuple[File, Lease]], request: Request, by_footer: bool
 ) -> list[tuple[bool, Matching | None]]:
-    """For each file: might it hold matching rows, and which are they, where that is known?
+    """Returns for each file whether it might match, and its matching rows if they are known.
 
-    Files of one shape are looked at together.
+    Files of one schema group are examined together.
     """
-    might = np.ones(len(opened), dtype=np.bool_)
+    verdicts = np.ones(len(opened), dtype=np.bool_)
     matching: dict[int, Matching] = {}
-    for members in alike((at, lease.file, file) for at, (file, lease) in enumerate(opened)):
-        files = [opened[at][1].file for at in members]
-        constants = [opened[at][0].constants for at in members]
+    for positions in alike((at, lease.file, file) for at, (file, lease) in enumerate(opened)):
+        files = [opened[at][1].file for at in positions]
+        constants = [opened[at][0].constants for at in positions]
         try:
-            might[members], rows = _verdicts(files, constants, request, by_footer)
-        except READ_ERRORS:  # which file it is, and what is wrong, planning it will say
+            verdicts[positions], rows = _verdicts(files, constants, request, by_footer)
+        except READ_ERRORS:  # planning the files one by one reports the error
             continue
         reading = readers(files, constants, rows, request)
-        for i, found in rows.items():
-            matching[members[i]] = Matching(found, reading.get(i))
-    return [(bool(held), matching.get(at)) for at, held in enumerate(might)]
+        for i, matching_rows_ in rows.items():
+            matching[positions[i]] = Matching(matching_rows_, reading.get(i))
+    return [(bool(might_match), matching.get(at)) for at, might_match in enumerate(verdicts)]
 
 
 def _verdicts(
@@ -169,40 +168,48 @@ def _verdicts(
     request: Request,
     by_footer: bool,
 ) -> tuple[BoolArray, dict[int, RowRanges]]:
-    """By footers, then by values: of small files that might hold rows that match.
+    """Returns a mask of the files that might match, and matching rows by position.
 
-    Of those whose values were looked at, by position, the rows that match. Files that hold no
-    others are looked into only where columns are asked for: the rows are then read together.
+    Footers are used first, then the values of small files. Files in which all rows match are
+    decoded only if columns are requested, because their rows are then read together.
     """
-    survey = Survey(files, constants, request.schema)
-    might = survey.might_match(request.pruning)
-    if by_footer or request.filter is None or files[0].request_bytes or might.sum() < LEAST_FILES:
-        return might, {}
-    unsure = might & survey.might_match(request.filter.escapes)
-    asked = np.flatnonzero(might if request.columns else unsure).tolist()
-    if len(asked) < LEAST_FILES:
-        return might, {}
-    chosen, folders = [files[i] for i in asked], [constants[i] for i in asked]
-    sifted = matching_rows(chosen, folders, request.schema, request.filter)
-    matching = {asked[i]: rows for i, rows in sifted.items()}
-    might[list(matching)] = [bool(rows) for rows in matching.values()]
+    group = Survey(files, constants, request.schema)
+    might_match = group.might_match(request.pruning)
+    if (
+        by_footer
+        or request.filter is None
+        or files[0].request_bytes
+        or might_match.sum() < LEAST_FILES
+    ):
+        return might_match, {}
+    unsure = might_match & group.might_match(request.filter.escapes)
+    candidates = np.flatnonzero(might_match if request.columns else unsure).tolist()
+    if len(candidates) < LEAST_FILES:
+        return might_match, {}
+    chosen, folders = [files[i] for i in candidates], [constants[i] for i in candidates]
+    matching_by_position = matching_rows(chosen, folders, request.schema, request.filter)
+    matching = {candidates[i]: rows for i, rows in matching_by_position.items()}
+    might_match[list(matching)] = [bool(rows) for rows in matching.values()]
     large = [i for i in np.flatnonzero(unsure).tolist() if i not in matching]
     if len(large) >= LEAST_FILES:
         chosen, folders = [files[i] for i in large], [constants[i] for i in large]
-        might[large] = hold_keys(chosen, folders, request.schema, request.pruning)
-    return might, matching
+        might_match[large] = hold_keys(chosen, folders, request.schema, request.pruning)
+    return might_match, matching
 
 
 def alike(numbered: Iterable[tuple[int, OpenedFile, File]]) -> list[list[int]]:
-    """The numbers of files, those together that are of one shape, in folders of the same keys."""
-    found: dict[tuple[int, tuple[str, ...]], list[int]] = {}
+    """Groups the numbers of files by schema group and partition keys."""
+    groups: dict[tuple[int, tuple[str, ...]], list[int]] = {}
     for number, opened, file in numbered:
-        found.setdefault((id(opened.shape), tuple(file.constants)), []).append(number)
-    return [*found.values()]
+        groups.setdefault((id(opened.shape), tuple(file.constants)), []).append(number)
+    return [*groups.values()]
 
 
 class Survey:
-    """Files of one shape, in folders of the same keys: their row groups, numbered through."""
+    """Files of one schema group with the same partition keys.
+
+    Their row groups are numbered across all files.
+    """
 
     def __init__(
         self, files: Sequence[OpenedFile], constants: Sequence[Constants], schema: pa.Schema
@@ -213,28 +220,28 @@ class Survey:
         self._file_numbers = np.repeat(np.arange(len(files)), self._counts)
 
     def might_match(self, pruning: Pruning) -> BoolArray:
-        """For each of ``n`` files: might any of its rows pass? Shape ``(n,)``, bool."""
-        might = np.zeros(len(self._files), dtype=np.bool_)
-        might[self._file_numbers[self.groups_left(pruning).rows()]] = True
-        return might
+        """Returns a mask of the ``n`` files that might hold a passing row: shape ``(n,)``, bool."""
+        might_match_ = np.zeros(len(self._files), dtype=np.bool_)
+        might_match_[self._file_numbers[self.groups_left(pruning).rows()]] = True
+        return might_match_
 
     def groups_left(self, pruning: Pruning) -> RowRanges:
-        """The row groups in which rows might pass, numbered through all files."""
+        """Returns the row groups, numbered in all files, that might hold passing rows."""
         missing = missing_columns(self._files[0], pruning, self._folders[0], self._schema)
         self._constants = [{**folder, **missing} for folder in self._folders]
         return rows_left(pruning, RowRanges.all(self._num_groups), self._groups_left)
 
     def by_file(self, groups: RowRanges) -> dict[int, list[int]]:
-        """The numbers that ``groups`` have within their files, by the files' positions."""
-        found: dict[int, list[int]] = {}
+        """Returns the numbers of ``groups`` in their files, by the position of the file."""
+        groups_by_file: dict[int, list[int]] = {}
         first = np.cumsum([0, *self._counts])
         for group in groups.rows().tolist():
             file = int(self._file_numbers[group])
-            found.setdefault(file, []).append(group - int(first[file]))
-        return found
+            groups_by_file.setdefault(file, []).append(group - int(first[file]))
+        return groups_by_file
 
     def num_rows(self, groups: RowRanges) -> int:
-        """How many rows ``groups`` have, numbered through all files."""
+        """Returns the number of rows in ``groups``, which are numbered in all files."""
         return sum(
             self._files[file].num_rows_in(group)
             for file, own in self.by_file(groups).items()
@@ -242,12 +249,12 @@ class Survey:
         )
 
     def _groups_left(self, test: Predicate) -> RowRanges:
-        """The row groups in which a row might pass."""
+        """Returns the row groups that might hold a row that passes ``test``."""
         file, constants = self._files[0], self._constants[0]
         names = constants.keys() & {path[0] for path in test.term.fields}
         if names:
-            might = self._by_constants(test, sorted(names))
-            return RowRanges.from_mask(np.repeat(might, self._counts))
+            might_match = self._by_constants(test, sorted(names))
+            return RowRanges.from_mask(np.repeat(might_match, self._counts))
         leaf = leaf_of(file, test, constants, self._schema)
         if leaf is None or not isinstance(test, Test):
             return RowRanges.all(self._num_groups)
@@ -259,10 +266,10 @@ class Survey:
         return RowRanges.from_mask(rows_might_match(test, file.bounds_of(leaf.index, chunks)))
 
     def _by_constants(self, test: Predicate, names: Sequence[str]) -> list[bool]:
-        """For each file: might a row pass, by the columns ``names`` that have one value in it?"""
+        """Returns for each file whether a row might pass, by the constant columns ``names``."""
         values = [tuple(constants[name] for name in names) for constants in self._constants]
-        known = {
+        verdicts = {
             key: constants_might_match(test, dict(zip(names, key, strict=True)))
             for key in set(values)
         }
-        return [known[key] for key in values]
+        return [verdicts[key] for key in values]

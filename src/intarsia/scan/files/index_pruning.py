@@ -1,4 +1,4 @@
-"""Finding out which of many files lack the value that is looked for, by their indexes.
+"""Prunes files that lack a value, by probing the indexes of many files together.
 
 ::
 
@@ -6,10 +6,9 @@
     file 1   … │ keys │ …     ├─▶  PAR1 [page][page][page] … footer'  ─▶  file 1
     file 2   … │ keys │ …     ┘    a row group each
 
-A point query over many files finds nothing in nearly all of them. What most of that takes is not
-reading: of each file's index the one page that its key can be on is decoded here together with
-those of the others, and where the key is not on it the file is done with. What is found only leaves
-files out: those that are left are planned as any other.
+A point query over many files matches nothing in nearly all of them, and most of its time is not
+spent reading. For each file, one page of the index can hold the key. These pages are decoded
+together, and files without the key are skipped. The other files are planned as usual.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ from intarsia.scan.file_planner import indexes_for
 
 BoolArray = NDArray[np.bool_]
 
-_MOST_VALUES = 16
-"""Of an IN: of more, each is on a page of its own, and some file or other holds one."""
+_MAX_VALUES = 16
+"""Maximum values of an ``IN``. With more, most files hold one, and each needs a page of its own."""
 
 
-class _Asked(NamedTuple):
-    """The index of one file that is asked for ``keys``: fingerprints, distinct and sorted."""
+class _Probe(NamedTuple):
+    """A probe of one file's index for ``keys``: fingerprints, distinct and sorted."""
 
-    at: int
+    position: int
     section: InvertedSection
     keys: FingerprintArray
 
@@ -54,14 +53,14 @@ def hold_keys(
     schema: pa.Schema,
     pruning: Pruning,
 ) -> BoolArray:
-    """For each of ``n`` files of one shape: might any of its rows pass? Shape ``(n,)``, bool.
+    """Returns a mask of the ``n`` files that might hold a passing row: shape ``(n,)``, bool.
 
-    Only tests for a value, or a few, are asked about, without which no row passes ``pruning``.
-    ``constants`` are the columns that each file's folder fixes, ``schema`` is the data set's.
+    The files are of one schema group. Only ``decisive`` tests of ``pruning`` are used.
+    ``constants`` are each file's partition values, ``schema`` is the data set's.
     """
     try:
         return _hold_keys(files, constants, schema, decisive(pruning))
-    except READ_ERRORS:  # which index it is, and what is wrong, asking it will say
+    except READ_ERRORS:  # probing the indexes one by one reports the error
         return np.ones(len(files), dtype=np.bool_)
 
 
@@ -71,31 +70,35 @@ def _hold_keys(
     schema: pa.Schema,
     tests: Sequence[Predicate],
 ) -> BoolArray:
-    """As ``hold_keys``, of its ``decisive`` tests."""
-    might = np.ones(len(files), dtype=np.bool_)
+    """Returns what ``hold_keys`` does for ``decisive`` tests."""
+    might_match = np.ones(len(files), dtype=np.bool_)
     if not tests:
-        return might
-    known: dict[tuple[int, int, int], tuple[Embedded, FingerprintArray | None]] = {}
-    asked = []
-    for at, (file, own) in enumerate(zip(files, constants, strict=True)):
-        of_keys = _of_keys(indexes_for(file, tests, own, schema))
-        if not of_keys:
+        return might_match
+    keys_by_meaning: dict[tuple[int, int, int], tuple[Embedded, FingerprintArray | None]] = {}
+    probes = []
+    for position, (file, values) in enumerate(zip(files, constants, strict=True)):
+        usable = _key_indexes(indexes_for(file, tests, values, schema))
+        if not usable:
             continue
-        test, index = of_keys[0]
-        meant = id(test), id(index.kind), id(index.of)  # of files of one shape the same objects
-        if meant not in known:
-            known[meant] = index, _keys(index, test)
-        keys = known[meant][1]
+        test, index = usable[0]
+        meaning = (
+            id(test),
+            id(index.kind),
+            id(index.of),
+        )  # files of one schema group share these objects
+        if meaning not in keys_by_meaning:
+            keys_by_meaning[meaning] = index, _keys(index, test)
+        keys = keys_by_meaning[meaning][1]
         section = None if keys is None else file.sections.section(index)
         if keys is not None and isinstance(section, InvertedSection):
-            asked.append(_Asked(at, section, keys))
-    held = are_held([(one.section, one.keys) for one in asked])
-    might[[one.at for one in asked]] = held
-    return might
+            probes.append(_Probe(position, section, keys))
+    is_found = are_held([(probe.section, probe.keys) for probe in probes])
+    might_match[[probe.position for probe in probes]] = is_found
+    return might_match
 
 
 def decisive(pruning: Pruning) -> list[Predicate]:
-    """Tests for a value, or a few, without which no row passes."""
+    """Returns the tests for one or a few values that every matching row must pass."""
     one = RowRanges.all(1)
 
     def fails(failed: Predicate) -> bool:
@@ -105,34 +108,34 @@ def decisive(pruning: Pruning) -> list[Predicate]:
         return not rows_left(pruning, one, leaf)
 
     points = [
-        test
-        for test in tests_of(pruning)
-        if seeks_values(test) and len(test.values) <= _MOST_VALUES
+        test for test in tests_of(pruning) if seeks_values(test) and len(test.values) <= _MAX_VALUES
     ]
     return [test for test in points if fails(test)]
 
 
-def _of_keys(found: dict[Predicate, list[Embedded]]) -> list[tuple[Predicate, Embedded]]:
-    """Indexes that are asked for all keys there are of a value, the largest first.
+def _key_indexes(
+    indexes_by_test: dict[Predicate, list[Embedded]],
+) -> list[tuple[Predicate, Embedded]]:
+    """Returns tests with fingerprint indexes, the largest index first.
 
-    The more distinct values a column has, the more an index takes, and the fewer files hold one.
+    A larger index has more distinct values, so fewer files hold each value.
     """
-    of_keys = [
+    pairs = [
         (test, index)
-        for test, usable in found.items()
+        for test, usable in indexes_by_test.items()
         for index in usable
         if isinstance(index.kind, Inverted)
         and not index.kind.exact
         and index.kind.reading_share is None
     ]
-    return sorted(of_keys, key=lambda pair: -pair[1].entry.length)
+    return sorted(pairs, key=lambda pair: -pair[1].entry.length)
 
 
 def _keys(index: Embedded, test: Predicate) -> FingerprintArray | None:
-    """The fingerprints of which a row that passes has one; None where that cannot be told."""
+    """Returns fingerprints of which each passing row has one; None if there are none."""
     assert isinstance(index.kind, Inverted)
     try:
         formula = index.kind.keys_for(test, index.of)
-    except Exception:  # noqa: BLE001 # of a kind from elsewhere: the planner will say so
+    except Exception:  # noqa: BLE001 # third-party kinds may raise anything; the planner reports it
         return None
     return np.unique(formula.keys) if isinstance(formula, Keys) else None

@@ -1,7 +1,6 @@
-"""Finding out which rows of many small files match, by decoding the filter's columns together.
+"""Finds the matching rows of many small files by decoding the filter's columns together.
 
-That takes less than to ask an index of each. Files without such a row are left out; of the others,
-just these rows are read.
+This takes less time than probing an index of each file. Files without matching rows are skipped.
 """
 
 from __future__ import annotations
@@ -26,59 +25,60 @@ from intarsia.scan.files.batch_decode import (
 from intarsia.scan.request import PSEUDO_COLUMNS, Filter
 
 LEAST_FILES = 4
-_MOST_BYTES, _MOST_ROWS = 64 * 1024, 64 * 1024
-"""Of one file: bytes of the columns that are decoded, and rows. A larger one is worth planning."""
-_ROW = "__intarsia_row"
+_MAX_FILE_BYTES, _MAX_FILE_ROWS = 64 * 1024, 64 * 1024
+"""Maximum stored bytes of the filter's columns and maximum rows of a file. Larger ones are planned.
+"""
+_ROW_COLUMN = "__intarsia_row"
 
 
 def matching_rows(
     files: Sequence[OpenedFile],
     constants: Sequence[Constants],
     schema: pa.Schema,
-    wanted: Filter,
+    filter_: Filter,
 ) -> dict[int, RowRanges]:
-    """The rows that match of those of ``files``, all of one shape, that are small; by position.
+    """Returns the matching rows of those ``files`` that are small, by position in ``files``.
 
-    ``constants`` are the columns that each file's folder fixes, ``schema`` is the data set's.
-    Nothing is found of any where the filter's columns are not such as can be decoded together.
+    The files are of one schema group. ``constants`` are each file's partition values, ``schema`` is
+    the data set's. The result is empty if the filter's columns cannot be decoded together.
     """
-    roots = _roots(files[0], constants[0], wanted)
+    roots = _roots(files[0], constants[0], filter_)
     if roots is None:
         return {}
     small = [i for i, file in enumerate(files) if _is_small(file, roots)]
     if len(small) < LEAST_FILES:
         return {}
-    chosen, folders = [files[i] for i in small], [constants[i] for i in small]
-    fields = [schema.field(name) for name in wanted.columns or ()]
+    small_files, folders = [files[i] for i in small], [constants[i] for i in small]
+    fields = [schema.field(name) for name in filter_.columns or ()]
 
-    def sifted(places: range, table: pa.Table) -> dict[int, RowRanges]:
-        counts = [chosen[i].num_rows for i in places]
-        columns = as_in_data_set(table, fields, [folders[i] for i in places], counts)
-        row = unused(_ROW, columns)
+    def matching_in(positions: range, table: pa.Table) -> dict[int, RowRanges]:
+        counts = [small_files[i].num_rows for i in positions]
+        columns = as_in_data_set(table, fields, [folders[i] for i in positions], counts)
+        row = unused(_ROW_COLUMN, columns)
         columns[row] = pa.chunked_array([np.arange(sum(counts))])
-        passed = evaluate(wanted.condition.expression, pa.table(columns))
+        passed = evaluate(filter_.condition.expression, pa.table(columns))
         matching = passed.column(row).to_numpy()
         starts = np.cumsum([0, *counts])
         edges = np.searchsorted(matching, starts)
         return {
             small[i]: RowRanges.from_rows(matching[first:last] - start)
-            for i, start, first, last in zip(places, starts, edges, edges[1:], strict=False)
+            for i, start, first, last in zip(positions, starts, edges, edges[1:], strict=False)
         }
 
-    found: dict[int, RowRanges] = {}
+    rows_by_file: dict[int, RowRanges] = {}
     try:
-        for part in of_portions(chosen, roots, sifted):
-            found |= part
+        for portion in of_portions(small_files, roots, matching_in):
+            rows_by_file |= portion
     except READ_ERRORS:
-        pass  # which file it is, and what is wrong, reading it will say
-    return found
+        pass  # reading the files one by one reports the error
+    return rows_by_file
 
 
-def _roots(file: OpenedFile, constants: Constants, wanted: Filter) -> list[Root] | None:
-    """The filter's columns in files of this shape; None where they cannot be decoded together."""
-    if not wanted.columns or not may_be_together(file):
+def _roots(file: OpenedFile, constants: Constants, filter_: Filter) -> list[Root] | None:
+    """Returns the filter's columns; None if they cannot be decoded together."""
+    if not filter_.columns or not may_be_together(file):
         return None
-    names = [name for name in wanted.columns if name not in constants]
+    names = [name for name in filter_.columns if name not in constants]
     roots = [root for root in map(file.schema.root, names) if root is not None]
     are_flat = all(len(r.leaves) == 1 and file.schema.leaves[r.leaves[0]].is_flat for r in roots)
     is_whole = len(roots) == len(names) and not set(names) & set(PSEUDO_COLUMNS.names)
@@ -86,7 +86,7 @@ def _roots(file: OpenedFile, constants: Constants, wanted: Filter) -> list[Root]
 
 
 def _is_small(file: OpenedFile, roots: Sequence[Root]) -> bool:
-    if file.num_rows > _MOST_ROWS:
+    if file.num_rows > _MAX_FILE_ROWS:
         return False
     size = 0
     for group in range(len(file.metadata.row_groups)):
@@ -95,4 +95,4 @@ def _is_small(file: OpenedFile, roots: Sequence[Root]) -> bool:
             size += chunk.total_compressed_size
             if chunk.bloom_filter_offset is not None:
                 return False
-    return size <= _MOST_BYTES and decoded_size(file, roots) <= PORTION_BYTES
+    return size <= _MAX_FILE_BYTES and decoded_size(file, roots) <= PORTION_BYTES

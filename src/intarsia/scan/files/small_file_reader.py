@@ -1,7 +1,7 @@
-"""Reading the rows that are known to match of many small files, the files decoded together.
+"""Reads known matching rows of many small files, which are decoded together.
 
-That begins when the rows of the first of them are asked for, and goes on as they are taken, a few
-portions ahead: of files whose rows nobody takes, no more than these are read.
+Reading starts with the first file that the caller reads, and stays a few portions ahead. Other
+files are not read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from intarsia.scan.request import PSEUDO_COLUMNS, Request
 from intarsia.scan.schema_adapter import roots_of
 
 Read = Callable[[], pa.Table | None]
-"""Gives the requested columns of the rows of one file, once; None where that fails."""
+"""Returns the requested columns of one file's rows. Single use. Returns None on failure."""
 
 
 class _File(NamedTuple):
@@ -47,68 +47,74 @@ def readers(
     rows: Mapping[int, RowRanges],
     request: Request,
 ) -> dict[int, Read]:
-    """What reads ``rows`` of ``files``, all of one shape and not damaged, by position.
+    """Returns functions that read ``rows`` of ``files``, by position in ``files``.
 
-    ``constants`` are the columns that each file's folder fixes. There is none for a file that is
-    better read by itself.
+    The files are of one schema group and not damaged. ``constants`` are each file's partition
+    values. Files that are faster read alone have no function.
     """
     roots = _roots(files[0], constants[0], request)
-    chosen = [at for at, own in rows.items() if own and roots and _is_little(files[at], roots)]
-    if len(chosen) < 2:
+    small = [
+        number
+        for number, matching in rows.items()
+        if matching and roots and _is_small(files[number], roots)
+    ]
+    if len(small) < 2:
         return {}
-    together = _Together(
-        [_File(files[at], constants[at], rows[at]) for at in chosen], roots, request
+    batch = _BatchReader(
+        [_File(files[number], constants[number], rows[number]) for number in small], roots, request
     )
-    return {at: partial(together.table, i) for i, at in enumerate(chosen)}
+    return {number: partial(batch.table, i) for i, number in enumerate(small)}
 
 
 def _roots(file: OpenedFile, constants: Constants, request: Request) -> list[Root]:
-    """The requested columns in files of this shape; none where they cannot be decoded together."""
+    """Returns the requested columns; none if files cannot be decoded together."""
     is_odd = request.pruned or set(request.columns) & set(PSEUDO_COLUMNS.names)
     if is_odd or not may_be_together(file):
         return []
     names = [name for name in dict.fromkeys(request.columns) if name not in constants]
     roots = roots_of(file, names, request.schema)
-    # Those of several files would become one, which each file's rows then refer to.
+    # Dictionaries of several files would be merged into one that rows of each file refer to.
     return [] if any(has_dictionary(file.arrow_type(root)) for root in roots) else roots
 
 
-def _is_little(file: OpenedFile, roots: Sequence[Root]) -> bool:
+def _is_small(file: OpenedFile, roots: Sequence[Root]) -> bool:
     try:
         return decoded_size(file, roots) <= PORTION_BYTES
     except IntarsiaError:
-        return False  # reading it will say what is wrong
+        return False  # reading the file reports the error
 
 
-class _Together:
-    """Files that are decoded a portion at a time, when the rows of one of them are asked for."""
+class _BatchReader:
+    """Reader of files in portions. A portion is decoded when the caller reads one of its files."""
 
     def __init__(self, files: Sequence[_File], roots: Sequence[Root], request: Request) -> None:
         self._files, self._request = files, request
         self._lock = ForkLock()
-        self._portions = of_portions([one.file for one in files], roots, self._read)
+        self._portions = of_portions([member.file for member in files], roots, self._read)
         self._tables: dict[int, pa.Table] = {}
 
-    def table(self, at: int) -> pa.Table | None:
-        """The matching rows of one file, once."""
+    def table(self, position: int) -> pa.Table | None:
+        """Returns the matching rows of one file. Single use for each file."""
         with self._lock:
-            while at not in self._tables:
+            while position not in self._tables:
                 try:
                     self._tables.update(next(self._portions))
                 except (StopIteration, IntarsiaError, OSError, pa.ArrowException):
-                    return None  # which file it is, and what is wrong, reading it will say
-            return self._tables.pop(at)
+                    return None  # reading the file by itself reports the error
+            return self._tables.pop(position)
 
-    def _read(self, places: range, decoded: pa.Table) -> dict[int, pa.Table]:
-        """The matching rows of the files at ``places``, of all their rows."""
-        output, members = self._request.output, [self._files[i] for i in places]
-        starts = np.cumsum([0, *(one.file.num_rows for one in members)])
-        rows = [one.rows.rows() + start for one, start in zip(members, starts, strict=False)]
-        counts = [len(own) for own in rows]
-        found = taken(decoded, pa.array(np.concatenate(rows)))
-        columns = as_in_data_set(found, output, [one.constants for one in members], counts)
+    def _read(self, positions: range, decoded: pa.Table) -> dict[int, pa.Table]:
+        """Takes the matching rows of the files at ``positions`` from all of their rows."""
+        output, members = self._request.output, [self._files[i] for i in positions]
+        starts = np.cumsum([0, *(member.file.num_rows for member in members)])
+        rows = [member.rows.rows() + start for member, start in zip(members, starts, strict=False)]
+        counts = [len(matching) for matching in rows]
+        rows_taken = taken(decoded, pa.array(np.concatenate(rows)))
+        columns = as_in_data_set(
+            rows_taken, output, [member.constants for member in members], counts
+        )
         table = pa.Table.from_arrays([columns[field.name] for field in output], schema=output)
         stops = np.cumsum(counts).tolist()
         return {
-            i: table.slice(stop - n, n) for i, n, stop in zip(places, counts, stops, strict=True)
+            i: table.slice(stop - n, n) for i, n, stop in zip(positions, counts, stops, strict=True)
         }
