@@ -156,7 +156,7 @@ def all_are_small(monkeypatch):
     for limit in ("_SMALL_BYTES", "_SPARED_BYTES", "_FILE_BYTES"):
         monkeypatch.setattr(small_row_groups, limit, 1 << 40)
     monkeypatch.setattr(small_row_groups, "_MANY", 1)
-    monkeypatch.setattr(file_planner, "pages_spare_little", lambda *_: False)
+    monkeypatch.setattr(file_planner, "reads_whole_chunks", lambda *_: False)
 
 
 @pytest.mark.usefixtures("all_are_small")

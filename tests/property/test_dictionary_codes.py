@@ -236,7 +236,7 @@ def test_more_text_than_one_array_holds(monkeypatch):
 
     texts = pa.array(["a", None, "b"] * 5)
     monkeypatch.setattr(dictionary_codes, "_CAST_ROWS", 4)
-    found = dictionary_codes.texts_of(
+    found = dictionary_codes.cast_to_strings(
         Values([texts.dictionary_encode(), texts[:2].dictionary_encode()]), pa.string()
     )
     assert found.to_pylist() == [*texts.to_pylist(), "a", None]

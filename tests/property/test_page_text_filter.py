@@ -15,8 +15,8 @@ from intarsia.expr.functions import contains_words
 from intarsia.expr.tree import read_expression
 from intarsia.scan import unit_reader
 from intarsia.scan.filter import page_text_filter
-from intarsia.scan.filter.required_text import needed_text
-from intarsia.scan.filter.substring import Contained
+from intarsia.scan.filter.required_text import required_text_of
+from intarsia.scan.filter.substring import SubstringSearch
 
 F = pc.field("f")
 TEXTS = st.text("abä%", max_size=4) | st.none()
@@ -118,7 +118,7 @@ def test_only_pages_that_hold_the_text_are_decoded(large, condition):
 
 def test_a_frequent_text_is_soon_not_looked_for(large):
     with mock.patch.object(
-        page_text_filter.Sieve, "_holds", autospec=True, return_value=True
+        page_text_filter.PageTextFilter, "_holds", autospec=True, return_value=True
     ) as holds:
         assert ia.dataset(large).to_table(filter=F == "message 1").num_rows == 0
     assert holds.call_count <= page_text_filter._MIN_TRIED_PAGES + 4
@@ -153,7 +153,7 @@ def test_what_was_frequent_in_other_files_is_looked_for_in_few_pages(tmp_path):
         )
     data, condition = ia.dataset(tmp_path), pc.match_substring(F, "message")
     looked = []
-    holds = page_text_filter.Sieve._holds
+    holds = page_text_filter.PageTextFilter._holds
 
     def counting(self, page, codec):
         looked.append(self._file.name[-9:])
@@ -161,7 +161,7 @@ def test_what_was_frequent_in_other_files_is_looked_for_in_few_pages(tmp_path):
 
     with (
         mock.patch.object(unit_reader, "STAGED_ROWS", 0),
-        mock.patch.object(page_text_filter.Sieve, "_holds", counting),
+        mock.patch.object(page_text_filter.PageTextFilter, "_holds", counting),
     ):
         assert data.to_table(filter=condition, use_threads=False).num_rows == 4 * count
     found = [looked.count(f"{number}.parquet") for number in range(6)]
@@ -196,8 +196,8 @@ def test_what_was_frequent_in_other_files_is_looked_for_in_few_pages(tmp_path):
 )
 def test_the_text_a_condition_needs(condition, text):
     schema = pa.schema([("f", pa.string())])
-    found = needed_text(read_expression(condition), schema)
+    found = required_text_of(read_expression(condition), schema)
     any_case = isinstance(text, AnyCase)
-    assert found == (None if text is None else Contained("f", bytes(text), any_case))
+    assert found == (None if text is None else SubstringSearch("f", bytes(text), any_case))
     other = pa.schema([("f", pa.dictionary(pa.int32(), pa.string()))])
-    assert needed_text(read_expression(condition), other) is None
+    assert required_text_of(read_expression(condition), other) is None

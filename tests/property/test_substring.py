@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from intarsia.expr.tree import read_expression
 from intarsia.scan.filter import substring
-from intarsia.scan.filter.substring import Contained, contained_of, rows_containing
+from intarsia.scan.filter.substring import SubstringSearch, rows_containing, substring_search_of
 from intarsia.strings import byte_search
 
 LETTERS = st.text("ab", max_size=6)
@@ -32,7 +32,7 @@ def test_the_rows_are_those_that_pyarrow_finds(chunks, text, kind, skipped):
     values = pa.chunked_array(arrays, type=kind)
     expected = pc.indices_nonzero(pc.match_substring(values, text.encode()))
     with mock.patch.object(substring, "_MIN_HITS_LIMIT", 1000):
-        found = rows_containing(values, Contained("f", text.encode()))
+        found = rows_containing(values, SubstringSearch("f", text.encode()))
     assert found.tolist() == expected.to_pylist()
 
 
@@ -47,7 +47,7 @@ def test_in_any_case_no_value_is_missed(texts, text, kind):
     matches = pc.match_substring(strings, text, ignore_case=True)
     expected = pc.indices_nonzero(matches).to_pylist()
     with mock.patch.object(substring, "_MIN_HITS_LIMIT", 1000):
-        found = rows_containing(values, Contained("f", text.encode(), any_case=True))
+        found = rows_containing(values, SubstringSearch("f", text.encode(), any_case=True))
     assert set(found.tolist()) >= set(expected)
     if text.isalpha():
         assert found.tolist() == expected
@@ -97,19 +97,19 @@ def test_bytes_below_a_null_are_no_hit():
     offsets = pa.py_buffer(pa.array([0, 2, 4], pa.int32()).buffers()[1])
     values = pa.StringArray.from_buffers(2, offsets, data, pa.py_buffer(b"\x02"))
     assert values.to_pylist() == [None, "ab"]
-    assert rows_containing(pa.chunked_array([values]), Contained("f", b"ab")).tolist() == [1]
+    assert rows_containing(pa.chunked_array([values]), SubstringSearch("f", b"ab")).tolist() == [1]
 
 
 def test_many_hits_are_left_to_pyarrow():
     values = pa.chunked_array([["x"] * 100])
-    assert rows_containing(values, Contained("f", b"x")) is None
-    assert rows_containing(values[:50], Contained("f", b"x")).tolist() == list(range(50))
+    assert rows_containing(values, SubstringSearch("f", b"x")) is None
+    assert rows_containing(values[:50], SubstringSearch("f", b"x")).tolist() == list(range(50))
 
 
 @pytest.mark.parametrize("kind", [pa.string_view(), pa.dictionary(pa.int32(), pa.string())])
 def test_other_types_are_left_to_pyarrow(kind):
     values = pa.chunked_array([pa.array(["ab"]).cast(kind)])
-    assert rows_containing(values, Contained("f", b"ab")) is None
+    assert rows_containing(values, SubstringSearch("f", b"ab")) is None
 
 
 FIELD = pc.field("f")
@@ -118,10 +118,10 @@ FIELD = pc.field("f")
 @pytest.mark.parametrize(
     ("condition", "found"),
     [
-        (pc.match_substring(FIELD, "ab"), Contained("f", b"ab")),
+        (pc.match_substring(FIELD, "ab"), SubstringSearch("f", b"ab")),
         (pc.match_substring(FIELD, ""), None),
         (pc.match_substring(FIELD, "ab", ignore_case=True), None),
-        (pc.match_like(FIELD, "%ä%"), Contained("f", "ä".encode())),
+        (pc.match_like(FIELD, "%ä%"), SubstringSearch("f", "ä".encode())),
         (pc.match_like(FIELD, "%a%b%"), None),
         (pc.match_like(FIELD, "%a_%"), None),
         (pc.match_like(FIELD, "%a\\%%"), None),
@@ -135,4 +135,4 @@ FIELD = pc.field("f")
     ],
 )
 def test_what_condition_only_looks_for_a_text(condition, found):
-    assert contained_of(read_expression(condition)) == found
+    assert substring_search_of(read_expression(condition)) == found

@@ -11,7 +11,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.catalog import catalog
-from intarsia.catalog.cache import KeptCatalogs
+from intarsia.catalog.cache import CatalogCache
 from intarsia.catalog.catalog import read_pointer
 from intarsia.catalog.manifest import is_table_name
 from intarsia.file.read_options import DEFAULTS
@@ -43,7 +43,7 @@ def lake(tmp_path):
 
 @pytest.fixture
 def kept(monkeypatch):
-    made = KeptCatalogs()
+    made = CatalogCache()
     monkeypatch.setattr(catalog, "_CATALOG_CACHE", made)
     return made
 
@@ -118,7 +118,7 @@ def test_so_much_is_kept_and_no_more(tmp_path, lake, monkeypatch):
         sizes[folder] = sum(segment.kept_bytes for segment in segments)
     small, large = sorted(sizes.values())
     for limit, count in ((small - 1, 0), (small, 1), (large, 1), (small + large, 2)):
-        made = KeptCatalogs(limit)
+        made = CatalogCache(limit)
         monkeypatch.setattr(catalog, "_CATALOG_CACHE", made)
         for _ in range(2):
             assert rows_with(lake, 3) == [3 * ROWS + 7]

@@ -12,7 +12,7 @@ from intarsia.index.kinds.entries import Entries
 from intarsia.io.source import BufferSource
 from intarsia.pruning.builder import pruning_of
 from intarsia.pruning.type_compatibility import types_agree
-from intarsia.scan.files.index_pruning import hold_keys
+from intarsia.scan.files.index_pruning import files_with_keys
 
 ROWS, PAGE = 4000, 100
 #  host     h0, h1 … in every row but each seventh, which have no map
@@ -123,7 +123,7 @@ def test_one_value_of_many_files_is_looked_for_in_all_of_them_at_once(tmp_path):
     for sought, due in [("b", [True, False]), ("c", [False, True]), ("d", [False, False])]:
         pruning = pruning_of(read_expression(value("k", "m") == sought))
         schema = files[0].schema_arrow
-        assert hold_keys(files, [{}, {}], schema, pruning).tolist() == due
+        assert files_with_keys(files, [{}, {}], schema, pruning).tolist() == due
 
 
 def test_maps_of_wider_values_share_the_index(tmp_path):

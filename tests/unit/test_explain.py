@@ -289,7 +289,7 @@ def test_a_page_index_that_pages_belie_is_told_of_when_it_is_read(lake, monkeypa
     with pytest.warns(ia.IntarsiaWarning, match="page 0 of those read has 500 rows"):
         found = ia.dataset(lake / "day=1").explain(["n"], "n = 4001", analyze=True)
     assert remarks(found) == ["index s:lookup not used: no condition on s it could answer"]
-    assert "page 0 of those read has 500 rows, where 400 were due" in str(found)
+    assert "page 0 of those read has 500 rows, but the offset index says 400" in str(found)
     assert found.read.rows.selected == 1
 
 

@@ -23,7 +23,7 @@ from intarsia.io import storage
 from intarsia.pruning.builder import pruning_of
 from intarsia.scan import file_planner
 from intarsia.scan.files import file_pruning, index_pruning
-from intarsia.scan.files.index_pruning import decisive
+from intarsia.scan.files.index_pruning import required_predicates
 from intarsia.sql.where_clause import parse_where
 
 FILES, ROWS = 12, 4000
@@ -201,9 +201,9 @@ def test_nothing_is_asked_where_the_sift_has_told(tmp_path, monkeypatch):
     for number in range(FILES):
         table = table_of(number).slice(0, 100)
         ia.write_table(table, tmp_path / f"{number:02}.parquet", indexes=[ia.Lookup("id")])
-    asked, original = [], index_pruning.hold_keys
+    asked, original = [], index_pruning.files_with_keys
     monkeypatch.setattr(
-        file_pruning, "hold_keys", lambda *args: asked.append(args) or original(*args)
+        file_pruning, "files_with_keys", lambda *args: asked.append(args) or original(*args)
     )
     found = ia.dataset(tmp_path).to_table(filter=pc.field("id") == value(3, 5))
     assert found["n"].to_pylist() == [3 * ROWS + 5]
@@ -216,7 +216,7 @@ def test_nothing_is_asked_of_files_of_which_all_rows_match(tmp_path, monkeypatch
         path = tmp_path / f"{number:02}.parquet"  # too large for the sift, by its bloom filter
         ia.write_table(table, path, indexes=[ia.Lookup("k"), ia.Bloom("k")])
     asked = []
-    monkeypatch.setattr(file_pruning, "hold_keys", lambda *args: asked.append(args))
+    monkeypatch.setattr(file_pruning, "files_with_keys", lambda *args: asked.append(args))
     assert ia.dataset(tmp_path).to_table(filter=pc.field("k") == 7).num_rows == FILES * ROWS
     assert not asked
 
@@ -239,4 +239,4 @@ def test_nothing_is_asked_of_files_of_which_all_rows_match(tmp_path, monkeypatch
 def test_what_decides(text, expected):
     schema = pa.schema([(name, pa.int64()) for name in "abc"])
     pruning = pruning_of(read_expression(parse_where(text, schema)))
-    assert sorted({str(test.term) for test in decisive(pruning)}) == expected
+    assert sorted({str(test.term) for test in required_predicates(pruning)}) == expected

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import intarsia as ia
 from intarsia.row_ranges import RowRanges
 from intarsia.scan import unit_reader
-from intarsia.scan.filter.condition import are_everywhere, picked
+from intarsia.scan.filter.condition import are_in_most_pages, rows_where
 from intarsia.scan.integrity import row_counts
 from intarsia.scan.schema_adapter import read_columns
 
@@ -38,7 +38,7 @@ def test_rows_are_everywhere_where_no_run_fails_that_is_half_a_page(runs, parts)
     chunks = [pa.array(flags[a:b], pa.bool_()) for a, b in itertools.pairwise(edges)]
     passing = sum(flag is True for flag in flags)
     expected = passing > len(flags) / 4 and max(runs_that_fail(flags)) < 16
-    assert are_everywhere(pa.chunked_array(chunks), 32) == expected
+    assert are_in_most_pages(pa.chunked_array(chunks), 32) == expected
 
 
 @pytest.fixture(scope="module")
@@ -140,10 +140,10 @@ def steps(monkeypatch):
 
     def pick(mask, table, rows):
         found["picked"].append(sorted(table.column_names))
-        return picked(mask, table, rows)
+        return rows_where(mask, table, rows)
 
     monkeypatch.setattr(unit_reader, "read_columns", read)
-    monkeypatch.setattr(unit_reader, "picked", pick)
+    monkeypatch.setattr(unit_reader, "rows_where", pick)
     return found
 
 

@@ -29,7 +29,7 @@ from intarsia.catalog.catalog import (
     versioned_pointer,
 )
 from intarsia.catalog.file_facts import Facts, facts_of
-from intarsia.catalog.location import Target, telling_storage
+from intarsia.catalog.location import Target, raising_path_errors
 from intarsia.catalog.manifest import First, Pointer, Segment, encode_pointer
 from intarsia.catalog.segment_reader import SegmentReader
 from intarsia.catalog.segment_writer import SegmentWriter
@@ -121,7 +121,9 @@ class Known:
         return len(self.alive) >= _MAX_SEGMENTS or self.num_outdated * 3 > num_known > 0
 
 
-def look(target: Target, *, refresh: bool, table_format: TableFormatOption = "ignore") -> Known:
+def read_known_files(
+    target: Target, *, refresh: bool, table_format: TableFormatOption = "ignore"
+) -> Known:
     """Lists the data set. With ``refresh``, also reads its old catalog."""
     files, young = _settled(target, table_format)
     old, version, alive = None, None, []
@@ -189,7 +191,7 @@ def facts_at(
 
 @public
 @time_limited("building the catalog of")
-@telling_storage
+@raising_path_errors
 def build_catalog(
     path: PathLike,
     *,
@@ -239,7 +241,7 @@ def build_catalog(
     0
     """
     target = Target.of(path, filesystem)
-    known = look(target, refresh=refresh, table_format=table_format)
+    known = read_known_files(target, refresh=refresh, table_format=table_format)
     with generation_of(target) as generation, quiet(), Workspace() as work:
         writer = SegmentWriter(target.put_table, generation, work)
         kept_segments, num_read = known.reusable_segments, 0
@@ -402,7 +404,7 @@ def _first(target: Target, pointer: Pointer, files: dict[str, Identity]) -> Firs
 
 
 @public
-@telling_storage
+@raising_path_errors
 def drop_catalog(path: PathLike, *, filesystem: Any = None) -> int:
     """Removes the catalog of the data set in a folder. Sidecars stay.
 

@@ -30,7 +30,7 @@ class _CachedCatalog:
     num_bytes: int
 
 
-class KeptCatalogs(SharedState):
+class CatalogCache(SharedState):
     """Cache of the catalogs used last; their tables take at most ``most_bytes`` together.
 
     Only the catalog used last keeps its file handles open.

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import pyarrow.fs as pafs
 
-from intarsia.catalog.cache import KeptCatalogs
+from intarsia.catalog.cache import CatalogCache
 from intarsia.catalog.manifest import POINTER, First, Pointer, Table, decode_pointer
 from intarsia.catalog.segment_reader import SegmentReader, in_order
 from intarsia.errors import PathError, warn
@@ -46,7 +46,7 @@ _MAX_ATTEMPTS = 3
 """Attempts to read a catalog that other processes replace meanwhile."""
 _REMOTE_LISTING_SECONDS = 1.0
 """A listing of remote storage is reused for this long, because listing again takes as long."""
-_CATALOG_CACHE = KeptCatalogs()
+_CATALOG_CACHE = CatalogCache()
 _TIME_PREFIX = "time "
 """Stamps that are times in milliseconds begin with this."""
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from intarsia.catalog.build import look
+from intarsia.catalog.build import read_known_files
 from intarsia.catalog.catalog import pointer_path, read_pointer
-from intarsia.catalog.location import Target, telling_storage
+from intarsia.catalog.location import Target, raising_path_errors
 from intarsia.catalog.manifest import encode_pointer
 from intarsia.errors import FormatError, PathError, public
 from intarsia.io.retry import infos_of
@@ -55,7 +55,7 @@ class CatalogState:
 
 
 @public
-@telling_storage
+@raising_path_errors
 def show_catalog(path: PathLike, *, filesystem: Any = None) -> CatalogState:
     """Describes the catalog of the data set in a folder.
 
@@ -89,7 +89,7 @@ def show_catalog(path: PathLike, *, filesystem: Any = None) -> CatalogState:
     if infos_of(target.filesystem, pointer_path(target.root)).type != pafs.FileType.File:
         raise PathError(f"{target.root}: there is no catalog; build_catalog makes one")
     pointer = read_pointer(target.filesystem, target.root)
-    listed = look(target, refresh=True)
+    listed = read_known_files(target, refresh=True)
     if len(listed.alive) < len(pointer.segments):
         raise FormatError(f"{target.root}: some of the catalog's tables are missing or damaged")
     rows = sum(int(reader.listed.rows[numbers].sum()) for reader, numbers in listed.alive)

@@ -89,7 +89,7 @@ class KeySpec:
         return KeyTable(*own, form, tuple(parts))
 
 
-def form_of(file: OpenedFile) -> str:
+def schema_hash(file: OpenedFile) -> str:
     """Returns a hash of the schema, the column orders and the Arrow types: 32 hex digits."""
     digest = hashlib.blake2b(digest_size=16)
     for number in (_SCHEMA_FIELD, _COLUMN_ORDERS_FIELD):
@@ -201,7 +201,7 @@ def facts_of(
             return None
         stamp = None if file.beside is None else file.beside.owner(b"").stamp or None
         groups = len(file.metadata.row_groups)
-        entry = FileEntry(path, size, mtime, stamp, file.num_rows, groups, form_of(file))
+        entry = FileEntry(path, size, mtime, stamp, file.num_rows, groups, schema_hash(file))
         keys = list(keys_of(file, with_keys=with_keys))
         return Facts(entry, tail_of(file), bounds_of(file), keys)
     except (IntarsiaError, OSError):

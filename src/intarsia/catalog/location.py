@@ -114,7 +114,7 @@ class Target:
         return {info.base_name: info for info in infos if info.is_file}
 
 
-def telling_storage(function: Callable[P, T]) -> Callable[P, T]:
+def raising_path_errors(function: Callable[P, T]) -> Callable[P, T]:
     """Wraps ``function`` so that an ``OSError`` becomes a ``PathError`` naming the path."""
 
     @functools.wraps(function)

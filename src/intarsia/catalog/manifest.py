@@ -162,7 +162,7 @@ def decode_pointer(data: bytes) -> Pointer:
     """Parses the pointer. Raises ``FormatError`` if it is damaged or of an unknown version."""
     line, _, body = data.partition(b"\n")
     if len(line) > _MAX_HEADER_BYTES:
-        raise FormatError("the catalog's pointer does not begin as one")
+        raise FormatError("the catalog's pointer has no valid first line")
     head = json_object(line)
     if head.get("version") != _POINTER_VERSION:
         raise FormatError(f"catalog version {head.get('version')!r} is not known here")
@@ -194,14 +194,14 @@ def _segment(value: dict[str, Any]) -> Segment:
         _list(value, "keys", _key_table),
     )
     if any(form.exemplar >= num_files for form in forms):
-        raise FormatError("the catalog has a form of a file that it does not have")
+        raise FormatError("the catalog has a schema group whose example file does not exist")
     if any(index.form >= len(forms) for index in segment.keys):
-        raise FormatError("the catalog has keys of a form that it does not have")
+        raise FormatError("the catalog has index keys of a schema group that does not exist")
     stops = [part.first + part.table.rows for part in segment.tails]
     if [part.first for part in segment.tails] != [0, *stops][: len(stops)] or (
         stops[-1:] != [num_files] and num_files
     ):
-        raise FormatError("the catalog lacks the ends of some files")
+        raise FormatError("the catalog's tables of file ends do not cover all files")
     if segment.files.rows != num_files:
         raise FormatError("the catalog does not list all of its files")
     return segment
@@ -241,14 +241,16 @@ def _first(value: dict[str, Any]) -> First:
     try:
         tail = base64.b64decode(text_in(value, "tail"), validate=True)
     except ValueError as error:
-        raise FormatError("the catalog's first footer cannot be decoded") from error
+        raise FormatError(
+            "the footer of the first file in the catalog is not valid base64"
+        ) from error
     return First(text_in(value, "path"), integer_of(value, "size"), _moment(value), tail)
 
 
 def _moment(value: dict[str, Any]) -> int:
     mtime = value.get("mtime")
     if not isinstance(mtime, int) or isinstance(mtime, bool):
-        raise FormatError(f"{mtime!r} is not a time")
+        raise FormatError(f"{mtime!r} is not an integer time")
     return mtime
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from intarsia.catalog.manifest import KeyTable, Segment, Table
-from intarsia.catalog.tables import BOUNDS, COVERS, FILES, TAILS, KeyRows, Rows, hit
+from intarsia.catalog.tables import BOUNDS, COVERS, FILES, TAILS, KeyRows, Rows, parts_with_keys
 from intarsia.errors import FormatError
 from intarsia.file.embedded_indexes import may_answer
 from intarsia.file.index_subjects import subject_of
@@ -142,7 +142,7 @@ class SegmentReader:
             raise FormatError("the catalog's list of files is incomplete")
         forms = table.column("form").to_numpy().astype(np.int64)
         if len(forms) and forms.max() >= len(self.segment.forms):
-            raise FormatError("the catalog has a file of a form that it does not have")
+            raise FormatError("the catalog has a file of a schema group that does not exist")
         numbers = {n: table.column(n).to_numpy() for n in ("size", "mtime", "rows", "row_groups")}
         return Listed(
             table.column("path").to_pylist(),
@@ -220,7 +220,7 @@ class SegmentReader:
         rows = self.bounds_of(self.segment.leaves.index(path))
         files = rows.column("file").to_numpy().astype(np.int64)
         if len(files) and files.max() >= self.num_files:
-            raise FormatError("the catalog has bounds of a file that it does not have")
+            raise FormatError("the catalog has bounds of a file that does not exist")
         in_form = self.listed.forms[files] == form
         rows, files = rows.filter(pa.array(in_form)), files[in_form]
         order = self.exemplar(form).order(self._leaf_number(path, form))
@@ -267,7 +267,9 @@ class SegmentReader:
             if len(files) and (
                 files.max() >= self.num_files or counts.min() < 0 or stops[-1] >= 1 << 32
             ):
-                raise FormatError("the catalog has an index of files that it does not have")
+                raise FormatError(
+                    "the catalog has an index of files that do not exist, or too many granules"
+                )
             self._covered[number] = Covered(files, stops)
         return self._covered[number]
 
@@ -309,7 +311,11 @@ class SegmentReader:
         high = np.array([part.high for part in index.parts], dtype=np.int64)
         if (low > high).any() or (high[:-1] > low[1:]).any():
             raise FormatError("the catalog's parts of keys are not sorted")
-        tables = [index.parts[i].table for i in hit(low, high, requested_keys)] if len(low) else []
+        tables = (
+            [index.parts[i].table for i in parts_with_keys(low, high, requested_keys)]
+            if len(low)
+            else []
+        )
         parts = [self.part(table, num_granules) for table in tables]
         if sum(part.bytes_for(requested_keys) for part in parts) > _MAX_PROBED_BYTES:
             return None

@@ -175,7 +175,7 @@ class KeyRows(InvertedSection):
         return packed([(keys, granules)])
 
 
-def hit(low: Int64Array, high: Int64Array, keys: FingerprintArray) -> Int64Array:
+def parts_with_keys(low: Int64Array, high: Int64Array, keys: FingerprintArray) -> Int64Array:
     """Returns which parts, with keys from ``low`` to ``high``, might hold any of ``keys``.
 
     ``keys`` are distinct and sorted.

@@ -25,13 +25,13 @@ from intarsia.parquet.schema import Root
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.dictionary_codes import NotCodedError, check_codes, check_distinct
 from intarsia.scan.integrity.damage_locator import all_lost
-from intarsia.scan.integrity.oversized_pages import check_pages, take_room
+from intarsia.scan.integrity.oversized_pages import check_pages, reserve_page_memory
 from intarsia.scan.integrity.page_guard import (
     PageIndexMistrust,
-    blame,
     check_places,
     check_selection,
-    named,
+    located_error,
+    record_undecodable,
 )
 from intarsia.scan.integrity.row_counts import check_dictionary, checked_values
 from intarsia.scan.page_selection import ColumnRead, ranges_of, select
@@ -225,7 +225,7 @@ def _checked_chunks(
             check_pages(file, group, leaf, selection, dictionary, pages)
             if room.is_limited:
                 read_parts = pages if dictionary is None else [dictionary, *pages]
-                take_room(room, file, group, leaf, selection, read_parts)
+                reserve_page_memory(room, file, group, leaf, selection, read_parts)
             if dictionary is not None:
                 check_dictionary(file, group, leaf, dictionary)
             if read.root.coded and file.schema.leaves[leaf].name in read.root.coded:
@@ -284,12 +284,12 @@ def _decode(
         are_known = all(is_known(file.chunk(group, leaf).codec) for group, leaf, _ in chunks)
         is_beyond_us = isinstance(error, UnsupportedError)
         if file.options.looks_for_damage and not (is_beyond_us and are_known):
-            blame(file, chunks, error)
+            record_undecodable(file, chunks, error)
         if is_beyond_us:
             raise error.at(where) from error
         if file.options.page_checksum_verification:
             _find_damage(file, read)
-        raise named(file, chunks, error).at(where) from error
+        raise located_error(file, chunks, error).at(where) from error
 
 
 def _failing_group(

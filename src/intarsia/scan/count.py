@@ -13,7 +13,7 @@ from intarsia.pruning.predicate_tree import Maybe
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.file_planner import folder_might_match, plan_rows
 from intarsia.scan.request import Request
-from intarsia.scan.scan import Part, files_ahead, is_settled, scan
+from intarsia.scan.scan import Part, files_ahead, has_known_matches, scan
 from intarsia.scan.unit_reader import Trend
 from intarsia.threads import in_order
 
@@ -31,7 +31,7 @@ def count_rows(
     counts = (partial(count, part) for part in parts)
 
     def is_little(task: partial[int]) -> bool:
-        return is_settled(task) or _all_rows_match(task.args[0], request)
+        return has_known_matches(task) or _all_rows_match(task.args[0], request)
 
     return sum(in_order(counts, ahead, is_far=is_far, is_little=is_little))
 

@@ -228,16 +228,16 @@ def _used_entries(entries: pa.Array, indices: pa.Array) -> tuple[pa.Array, pa.Ar
     return entries.take(reencoded.dictionary), reencoded.indices
 
 
-def with_texts(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def with_string_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Casts dictionary columns of ``table`` to the string types of ``schema``."""
     columns = [
-        column if column.type == field.type else texts_of(column, field.type)
+        column if column.type == field.type else cast_to_strings(column, field.type)
         for column, field in zip(table.columns, schema, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def texts_of(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+def cast_to_strings(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """Casts dictionary values to ``kind``, the type with strings."""
     try:
         return values.cast(kind)

@@ -35,7 +35,7 @@ from intarsia.row_ranges import RowRanges
 from intarsia.scan.bloom_filters import has_bloom_filters, might_contain
 from intarsia.scan.index_selection import by_promise, cost_of, is_little, may_pay, most_for
 from intarsia.scan.page_selection import groups_of
-from intarsia.scan.small_row_groups import pages_spare_little
+from intarsia.scan.small_row_groups import reads_whole_chunks
 
 BLOOM_FILTERS = "bloom filters"
 PAGE_INDEX = "page index"
@@ -234,7 +234,7 @@ class _Planner:
                 self._learn(test, might_match)
                 rows = self._step(f"{BLOOM_FILTERS} of {leaf.name}", pruning, rows)
         groups = groups_of(file, rows) if rest and rows else []
-        if groups and not pages_spare_little(file, len(groups)):
+        if groups and not reads_whole_chunks(file, len(groups)):
             chunks = [(group, leaf.index) for group in groups for leaf in rest.values()]
             file.page_indexes.load(chunks, chunks)
             for test, leaf in rest.items():

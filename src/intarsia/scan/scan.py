@@ -24,7 +24,7 @@ from intarsia.scan.file_planner import plan_rows
 from intarsia.scan.integrity.page_guard import PageIndexMistrust
 from intarsia.scan.request import Request
 from intarsia.scan.schema_adapter import roots_of, roots_to_read
-from intarsia.scan.small_row_groups import know_page_indexes
+from intarsia.scan.small_row_groups import load_page_indexes
 from intarsia.scan.unit_reader import Trend, UnitReader
 from intarsia.scan.units import decoded_rows_bytes, units_of, usual_bytes
 from intarsia.threads import in_order, one_thread
@@ -111,7 +111,7 @@ def _scan(
     reads_ahead = use_threads and not (small_first and request.filter is None)
     ahead = files_ahead(is_far) if reads_ahead else 0
     attempts = (partial(_Attempt, part, request, use_threads, trend) for part in parts)
-    attempts_in_order = in_order(attempts, ahead, is_far=is_far, is_little=is_settled)
+    attempts_in_order = in_order(attempts, ahead, is_far=is_far, is_little=has_known_matches)
     units = (_Unit(a, *unit) for a in attempts_in_order for unit in a.units(small_first))
     for result in in_order(
         units, ahead, is_far=is_far, weigh=_Unit.weight, is_little=_Unit.is_little
@@ -133,7 +133,7 @@ def files_ahead(is_far: bool) -> int:
     return int(pa.io_thread_count() if is_far else pa.cpu_count())
 
 
-def is_settled(task: partial[Any]) -> bool:
+def has_known_matches(task: partial[Any]) -> bool:
     """True if the matching rows of the task's part are known already."""
     part: Part = task.args[0]
     return part.matching is not None
@@ -179,7 +179,7 @@ class _Attempt:
             filter_roots = roots_of(self._file, request.filter_columns, request.schema)
             leaves = [i for root in filter_roots for i in root.leaves]
             try:
-                know_page_indexes(self._file, self._rows, leaves)
+                load_page_indexes(self._file, self._rows, leaves)
                 self._reader = UnitReader(self._file, request, part.constants, trend)
             except FileReplaced:
                 self._renew()

@@ -18,11 +18,11 @@ from intarsia.scan.column_reader import read_rows
 from intarsia.scan.dictionary_codes import (
     NotCodedError,
     are_few,
+    cast_to_strings,
     coded_leaf,
     coded_type,
     is_coded,
     may_be_coded,
-    texts_of,
 )
 from intarsia.scan.nested_projection import Projection, root_of_type
 from intarsia.scan.page_selection import groups_of, ranges_of, select
@@ -216,7 +216,7 @@ def as_type(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
         return pa.chunked_array([pa.ExtensionArray.from_storage(kind, p) for p in parts], kind)
     if has_dictionary(kind):
         return values.cast(_type_before_codes(kind, values.type)).cast(kind)
-    return texts_of(values, kind) if has_dictionary(values.type) else values.cast(kind)
+    return cast_to_strings(values, kind) if has_dictionary(values.type) else values.cast(kind)
 
 
 def _type_before_codes(kind: pa.DataType, stored: pa.DataType) -> pa.DataType:

@@ -108,13 +108,13 @@ def _are_many(file: OpenedFile, num_chunks: int) -> bool:
     return num_chunks >= max(_MANY, _num_chunks(file) // _MIN_SHARE)
 
 
-def pages_spare_little(file: OpenedFile, num_groups: int) -> bool:
+def reads_whole_chunks(file: OpenedFile, num_groups: int) -> bool:
     """True if chunks of this many row groups are read whole, regardless of the pages selected."""
     are_tiny = file.source.size <= _MAX_SKIPPABLE_BYTES * _num_chunks(file)
     return are_tiny and _are_many(file, num_groups) and _may_be_small(file)
 
 
-def know_page_indexes(file: OpenedFile, rows: RowRanges, leaves: Sequence[int]) -> None:
+def load_page_indexes(file: OpenedFile, rows: RowRanges, leaves: Sequence[int]) -> None:
     """Loads the page indexes that an earlier plan used to select ``rows``.
 
     If chunks are read whole, nothing else would load them, and pages would not be compared with

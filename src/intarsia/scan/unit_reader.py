@@ -16,19 +16,19 @@ from intarsia.plan.file_account import Activity
 from intarsia.process_state import cached_property
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.row_ranges import RowRanges
-from intarsia.scan.dictionary_codes import coded_field, is_coded, with_texts
+from intarsia.scan.dictionary_codes import coded_field, is_coded, with_string_columns
 from intarsia.scan.filter.comparison import holds
 from intarsia.scan.filter.condition import (
     MANY,
-    are_everywhere,
+    are_in_most_pages,
+    evaluate_by_entry,
     num_true,
     passing,
-    picked,
-    told_by_code,
+    rows_where,
     where,
 )
-from intarsia.scan.filter.page_text_filter import Sieve, Tally
-from intarsia.scan.filter.substring import Contained
+from intarsia.scan.filter.page_text_filter import PageTextFilter, SearchCounts
+from intarsia.scan.filter.substring import SubstringSearch
 from intarsia.scan.index_selection import page_rows
 from intarsia.scan.nested_projection import Projection
 from intarsia.scan.predicate_order import STAGED_ROWS, Stage, coded_paths, stages
@@ -60,7 +60,7 @@ class _ReadRows(NamedTuple):
         if condition.comparison is not None:
             mask = holds(condition.comparison, self.table)
         elif len(stage.columns) == 1 and is_coded(self.table.column(stage.columns[0]).type):
-            mask = told_by_code(condition, stage.columns[0], self.table)
+            mask = evaluate_by_entry(condition, stage.columns[0], self.table)
         else:
             return None
         return mask if self.mask is None else pc.and_kleene(self.mask, mask)
@@ -75,7 +75,7 @@ class Trend:
 
     are_many: bool = False
     """True if many candidate rows of the last unit passed the filter."""
-    tallies: dict[Contained, Tally] = field(default_factory=dict)
+    search_counts: dict[SubstringSearch, SearchCounts] = field(default_factory=dict)
     """For each string searched: pages searched and pages skipped, in all files so far."""
 
 
@@ -104,7 +104,7 @@ class UnitReader:
             for name in request.filter_columns
             if name in request.columns
         )
-        self._page_filters: dict[Contained, Sieve] = {}
+        self._page_filters: dict[SubstringSearch, PageTextFilter] = {}
 
     @cached_property
     def _allows_one_pass(self) -> bool:
@@ -145,7 +145,7 @@ class UnitReader:
         if current.mask is not None:
             with self.file.profile.during(Activity.FILTERING):
                 table = where(current.mask, table)
-        return with_texts(table, request.output)
+        return with_string_columns(table, request.output)
 
     def _stages(self, rows: RowRanges, source: AheadSource) -> list[Stage]:
         """Returns the filter's conditions in order, with the columns read for each.
@@ -174,9 +174,9 @@ class UnitReader:
         search = stage.condition.needed
         if search is None or search.column in self._constants or rows.num_rows < STAGED_ROWS:
             return rows
-        tally = self._trend.tallies.setdefault(search, Tally())
+        counts = self._trend.search_counts.setdefault(search, SearchCounts())
         page_filter = self._page_filters.setdefault(
-            search, Sieve(self.file, search, tally, are_likely=self._are_likely)
+            search, PageTextFilter(self.file, search, counts, are_likely=self._are_likely)
         )
         with self.file.profile.during(Activity.FILTERING):
             return page_filter.rows_left(rows, source)
@@ -236,7 +236,7 @@ class UnitReader:
                 if is_last or self._reads_most_pages(mask, unread, current.rows):
                     passed = _ReadRows(table, current.rows, mask)
                 else:
-                    passed = _ReadRows(*picked(mask, table, current.rows))
+                    passed = _ReadRows(*rows_where(mask, table, current.rows))
         profile.filtered(condition.expression, current.num_rows, passed.num_rows)
         return passed
 
@@ -249,7 +249,7 @@ class UnitReader:
         read = [name for name in others if name not in self._constants]
         roots = roots_of(self.file, read, self._request.schema)
         leaves = [leaf for root in roots for leaf in root.leaves]
-        return are_everywhere(mask, page_rows(self.file, leaves, rows))
+        return are_in_most_pages(mask, page_rows(self.file, leaves, rows))
 
     def _record(self, num_passed: int, num_candidates: int) -> None:
         """Records how many candidate rows of a unit passed."""

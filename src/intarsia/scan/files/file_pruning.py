@@ -26,7 +26,7 @@ from intarsia.pruning.prune import rows_left
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.file_planner import folder_might_match, leaf_of, missing_columns
 from intarsia.scan.files.file_cache import FileCache
-from intarsia.scan.files.index_pruning import hold_keys
+from intarsia.scan.files.index_pruning import files_with_keys
 from intarsia.scan.files.small_file_filter import LEAST_FILES, matching_rows
 from intarsia.scan.files.small_file_reader import readers
 from intarsia.scan.request import Request
@@ -70,7 +70,7 @@ def files_left(
         for file in in_folders(files, request.pruning):
             yield Kept(file, Part(partial(cache.lease, file.path), file.constants))
         return
-    candidates, candidates_again = itertools.tee(unopened_left(cache, files, request))
+    candidates, candidates_again = itertools.tee(prune_unopened(cache, files, request))
     leases = each_of(cache, (partial(_lease, cache, file.path) for file in candidates_again))
     try:
         size = _FIRST_BATCH_FILES
@@ -81,7 +81,7 @@ def files_left(
         leases.close()
 
 
-def unopened_left(cache: FileCache, files: Sequence[File], request: Request) -> Iterator[File]:
+def prune_unopened(cache: FileCache, files: Sequence[File], request: Request) -> Iterator[File]:
     """Returns the ``files`` that might match by partition values and the catalog."""
     candidates = in_folders(files, request.pruning)
     if cache.catalog is None or request.filter is None:
@@ -193,7 +193,7 @@ def _verdicts(
     large = [i for i in np.flatnonzero(unsure).tolist() if i not in matching]
     if len(large) >= LEAST_FILES:
         chosen, folders = [files[i] for i in large], [constants[i] for i in large]
-        might_match[large] = hold_keys(chosen, folders, request.schema, request.pruning)
+        might_match[large] = files_with_keys(chosen, folders, request.schema, request.pruning)
     return might_match, matching
 
 

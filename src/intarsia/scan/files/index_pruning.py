@@ -47,7 +47,7 @@ class _Probe(NamedTuple):
     keys: FingerprintArray
 
 
-def hold_keys(
+def files_with_keys(
     files: Sequence[OpenedFile],
     constants: Sequence[Constants],
     schema: pa.Schema,
@@ -55,11 +55,11 @@ def hold_keys(
 ) -> BoolArray:
     """Returns a mask of the ``n`` files that might hold a passing row: shape ``(n,)``, bool.
 
-    The files are of one schema group. Only ``decisive`` tests of ``pruning`` are used.
+    The files are of one schema group. Only the ``required_predicates`` of ``pruning`` are used.
     ``constants`` are each file's partition values, ``schema`` is the data set's.
     """
     try:
-        return _hold_keys(files, constants, schema, decisive(pruning))
+        return _hold_keys(files, constants, schema, required_predicates(pruning))
     except READ_ERRORS:  # probing the indexes one by one reports the error
         return np.ones(len(files), dtype=np.bool_)
 
@@ -70,7 +70,7 @@ def _hold_keys(
     schema: pa.Schema,
     tests: Sequence[Predicate],
 ) -> BoolArray:
-    """Returns what ``hold_keys`` does for ``decisive`` tests."""
+    """Returns the mask of ``files_with_keys`` for its required predicates."""
     might_match = np.ones(len(files), dtype=np.bool_)
     if not tests:
         return might_match
@@ -97,7 +97,7 @@ def _hold_keys(
     return might_match
 
 
-def decisive(pruning: Pruning) -> list[Predicate]:
+def required_predicates(pruning: Pruning) -> list[Predicate]:
     """Returns the tests for one or a few values that every matching row must pass."""
     one = RowRanges.all(1)
 

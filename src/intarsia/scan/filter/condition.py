@@ -17,8 +17,13 @@ from intarsia.expr.tree import ANDS, Call, Node
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.dictionary_codes import by_code
 from intarsia.scan.filter.comparison import comparison_of
-from intarsia.scan.filter.required_text import needed_text
-from intarsia.scan.filter.substring import Contained, contained_of, is_text, rows_containing
+from intarsia.scan.filter.required_text import required_text_of
+from intarsia.scan.filter.substring import (
+    SubstringSearch,
+    is_text,
+    rows_containing,
+    substring_search_of,
+)
 
 _ROW_NUMBER_COLUMN = "__intarsia_row"
 _MAX_TAKE_SHARE = 0.1
@@ -39,16 +44,16 @@ class Condition:
     """
 
     expression: pc.Expression
-    contained: Contained | None = None
+    contained: SubstringSearch | None = None
     comparison: Node | None = None
-    needed: Contained | None = None
+    needed: SubstringSearch | None = None
     takes_coded_keys: bool = False
 
     @classmethod
     def of(cls, expression: pc.Expression, node: Node, schema: pa.Schema) -> Condition:
         """Returns the condition of ``expression``, whose tree is ``node``."""
-        needed = needed_text(node, schema)
-        contained = contained_of(node)
+        needed = required_text_of(node, schema)
+        contained = substring_search_of(node)
         if contained is not None and not is_text(schema.field(contained.column).type):
             contained = None
         values_only = asks_for_values_only(node, schema)
@@ -86,7 +91,7 @@ def passing(condition: Condition, table: pa.Table, rows: RowRanges) -> tuple[pa.
     return matching.drop_columns([numbers]), matching_rows
 
 
-def told_by_code(condition: Condition, column: str, table: pa.Table) -> pa.ChunkedArray:
+def evaluate_by_entry(condition: Condition, column: str, table: pa.Table) -> pa.ChunkedArray:
     """Evaluates a condition on one dictionary-encoded column; returns a mask of the rows."""
     return by_code(table.column(column), functools.partial(_flags, condition.expression, column))
 
@@ -99,12 +104,14 @@ def _flags(expression: pc.Expression, column: str, entries: pa.ChunkedArray) -> 
     return pa.chunked_array([flags])
 
 
-def picked(mask: pa.ChunkedArray, table: pa.Table, rows: RowRanges) -> tuple[pa.Table, RowRanges]:
+def rows_where(
+    mask: pa.ChunkedArray, table: pa.Table, rows: RowRanges
+) -> tuple[pa.Table, RowRanges]:
     """Returns the part of ``table``, which holds ``rows``, where ``mask`` is true, and its rows."""
     return where(mask, table), rows.at(pc.indices_nonzero(mask).to_numpy())
 
 
-def are_everywhere(mask: pa.ChunkedArray, page_rows: float) -> bool:
+def are_in_most_pages(mask: pa.ChunkedArray, page_rows: float) -> bool:
     """True if many rows are TRUE and so evenly spread that hardly any page has none.
 
     Pages have ``page_rows`` rows on average.

@@ -26,7 +26,7 @@ from intarsia.parquet.metadata import (
 from intarsia.parquet.page_header import num_values, read_page_header
 from intarsia.plan.page_ranges import WHOLE_CHUNK_SHARE
 from intarsia.row_ranges import Int64Array, RowRanges
-from intarsia.scan.filter.substring import Contained, is_text
+from intarsia.scan.filter.substring import SubstringSearch, is_text
 from intarsia.scan.page_selection import groups_of
 from intarsia.strings.byte_search import contains
 
@@ -47,33 +47,40 @@ _MIN_TRIED_PAGES, _MIN_TRIED_PAGES_LIKELY, _MIN_SKIPPED_SHARE = 16, 2, 0.6
 
 
 @dataclass(slots=True)
-class Tally:
+class SearchCounts:
     """Number of pages searched, and of pages skipped because they do not hold the string."""
 
-    tried: int = 0
-    passed_over: int = 0
+    searched: int = 0
+    skipped: int = 0
 
     @property
     def pays(self) -> bool:
-        return self.passed_over >= _MIN_SKIPPED_SHARE * self.tried
+        return self.skipped >= _MIN_SKIPPED_SHARE * self.searched
 
 
-class Sieve:
+class PageTextFilter:
     """A search for a string in the pages of one column of a file, as long as that saves time.
 
     Threads that read units of the file may share it.
     """
 
     def __init__(
-        self, file: OpenedFile, search: Contained, tally: Tally, *, are_likely: bool = False
+        self,
+        file: OpenedFile,
+        search: SubstringSearch,
+        scan_counts: SearchCounts,
+        *,
+        are_likely: bool = False,
     ) -> None:
-        """Takes the ``tally`` of all files of the scan.
+        """Takes the counts of all files of the scan, and updates them.
 
         ``are_likely`` means that an index says that most pages hold the string.
         """
         self._file, self._search = file, search
         self._limit = file.options.page_size_limit
-        min_pages = _MIN_TRIED_PAGES if tally.pays else _MIN_TRIED_PAGES - tally.tried
+        min_pages = (
+            _MIN_TRIED_PAGES if scan_counts.pays else _MIN_TRIED_PAGES - scan_counts.searched
+        )
         self._min_pages = (
             _MIN_TRIED_PAGES_LIKELY if are_likely else max(min_pages, _MIN_TRIED_PAGES_LIKELY)
         )
@@ -81,7 +88,7 @@ class Sieve:
         is_stored = root is not None and is_text(file.arrow_type(root))
         is_used = is_stored and not file.options.page_checksum_verification
         self._leaf = root.leaves[0] if root is not None and is_used else None
-        self._file_counts, self._scan_counts = Tally(), tally
+        self._file_counts, self._scan_counts = SearchCounts(), scan_counts
 
     def rows_left(self, rows: RowRanges, source: AheadSource) -> RowRanges:
         """Returns ``rows`` without the rows of pages that do not hold the string.
@@ -147,14 +154,14 @@ class Sieve:
             else:
                 might_hold = encoding not in _CONTIGUOUS_ENCODINGS or self._holds(page, codec)
             for page_counts in (self._file_counts, self._scan_counts):
-                page_counts.tried += 1
-                page_counts.passed_over += not might_hold
+                page_counts.searched += 1
+                page_counts.skipped += not might_hold
             if might_hold:
                 numbers.append(number)
         return numbers
 
     def _pays(self) -> bool:
-        return self._file_counts.tried < self._min_pages or self._file_counts.pays
+        return self._file_counts.searched < self._min_pages or self._file_counts.pays
 
     def _holds(self, page: _Page | None, codec: int) -> bool:
         """True if a page's bytes hold the string, or cannot be decompressed."""

@@ -14,7 +14,7 @@ from intarsia.index.kinds.required_substrings import AllOf, AnyOf, Has, Required
 from intarsia.pruning.builder import pruning_of
 from intarsia.pruning.predicate_tree import And
 from intarsia.pruning.predicates import How, Match
-from intarsia.scan.filter.substring import Contained, encoded, is_text
+from intarsia.scan.filter.substring import SubstringSearch, encoded, is_text
 from intarsia.strings.code_points import as_column, is_bytes
 from intarsia.strings.tokenizer import words_of
 
@@ -39,7 +39,7 @@ _MAX_CHARACTERS = 32
 """Limits the time to compare alternatives."""
 
 
-def needed_text(node: Node, schema: pa.Schema) -> Contained | None:
+def required_text_of(node: Node, schema: pa.Schema) -> SubstringSearch | None:
     """Returns the longest string that values must contain for ``node`` to be true.
 
     Returns None if there is none, or if the column is not of a string or binary type.
@@ -48,7 +48,7 @@ def needed_text(node: Node, schema: pa.Schema) -> Contained | None:
     return search if search and is_text(schema.field(search.column).type) else None
 
 
-def _case_sensitive(node: Node) -> Contained | None:
+def _case_sensitive(node: Node) -> SubstringSearch | None:
     match node:
         case Call("equal", (FieldRef((column,)), Literal(value))) if value.is_valid:
             is_text_or_bytes = isinstance(value, pa.BinaryScalar)
@@ -64,10 +64,10 @@ def _case_sensitive(node: Node) -> Contained | None:
         case _:
             return None
     longest = max(pieces, key=len, default=b"")
-    return Contained(column, longest) if longest else None
+    return SubstringSearch(column, longest) if longest else None
 
 
-def _case_insensitive(node: Node, schema: pa.Schema) -> Contained | None:
+def _case_insensitive(node: Node, schema: pa.Schema) -> SubstringSearch | None:
     """Returns the longest piece that is required in any case and can be compared as bytes."""
     if not isinstance(node, Call) or node.function not in _SEARCHES:
         return None
@@ -82,7 +82,7 @@ def _case_insensitive(node: Node, schema: pa.Schema) -> Contained | None:
         pieces = (piece for string in strings for piece in _UNFOLDABLE.split(string))
         longest = max(pieces, key=len, default="")
         if len(longest) >= _MIN_BYTES:
-            return Contained(path[0], longest.lower().encode(), any_case=True)
+            return SubstringSearch(path[0], longest.lower().encode(), any_case=True)
     return None
 
 

@@ -23,7 +23,7 @@ _MIN_HITS_LIMIT = 64
 """Hits that are always allowed, so that short chunks are searched too."""
 
 
-class Contained(NamedTuple):
+class SubstringSearch(NamedTuple):
     """The condition that values of a column contain a string, given as stored bytes.
 
     With ``any_case``, ASCII letters match in either case. A few other characters may match too.
@@ -34,7 +34,7 @@ class Contained(NamedTuple):
     any_case: bool = False
 
 
-def contained_of(node: Node) -> Contained | None:
+def substring_search_of(node: Node) -> SubstringSearch | None:
     """Returns ``node`` as such a condition; None if it is another condition."""
     match node:
         case Call("match_substring" | "match_like", (FieldRef((column,)),), options):
@@ -47,7 +47,7 @@ def contained_of(node: Node) -> Contained | None:
                 text = text[1:-1]
                 if any(special in text for special in (b"%", b"_", b"\\")):
                     return None
-            return Contained(column, text) if text else None
+            return SubstringSearch(column, text) if text else None
     return None
 
 
@@ -61,7 +61,7 @@ def encoded(text: str | bytes) -> bytes:
     return text.encode() if isinstance(text, str) else bytes(text)
 
 
-def rows_containing(values: pa.ChunkedArray, search: Contained) -> Int64Array | None:
+def rows_containing(values: pa.ChunkedArray, search: SubstringSearch) -> Int64Array | None:
     """Returns the ascending positions of the values that contain the string, which is not empty.
 
     Returns None if there are many hits, or if the type does not store values contiguously.
@@ -80,7 +80,9 @@ def rows_containing(values: pa.ChunkedArray, search: Contained) -> Int64Array | 
     return np.concatenate(positions)
 
 
-def _in_chunk(chunk: pa.Array, search: Contained, offset_type: np.dtype[Any]) -> Int64Array | None:
+def _in_chunk(
+    chunk: pa.Array, search: SubstringSearch, offset_type: np.dtype[Any]
+) -> Int64Array | None:
     _, offset_buffer, data_buffer = chunk.buffers()
     if not len(chunk) or data_buffer is None:
         return np.empty(0, dtype=np.int64)

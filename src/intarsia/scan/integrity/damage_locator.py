@@ -247,7 +247,9 @@ class _DamageSearch:
                 int(index.compressed_page_size[number]),
             )
             if not is_in_place or (rows is not None and rows != expected_rows):
-                return f"page {number} is not where it says, or not of {expected_rows:,} rows"
+                return (
+                    f"page {number} is not where it says, or does not have {expected_rows:,} rows"
+                )
         return None
 
     def _by_index(self, index: OffsetIndex) -> list[_PagePlace]:
@@ -262,8 +264,8 @@ class _DamageSearch:
             if problem is None and page.size != size:
                 problem = f"its header says {page.size:,} bytes, the offset index {size:,}"
             if problem is None and (rows := self._rows_of(at, page)) != expected_rows:
-                counted = "no number of" if rows is None else f"{rows:,}"
-                problem = f"it tells {counted} rows, the offset index {expected_rows:,}"
+                counted = "an unknown number of" if rows is None else f"{rows:,}"
+                problem = f"it has {counted} rows, the offset index says {expected_rows:,}"
             page_number = number + self._has_dictionary
             places.append(_PagePlace(page_number, at, size, first, expected_rows, problem, page))
         return places
@@ -332,7 +334,7 @@ def _without_lone_checksums(places: Sequence[_PagePlace]) -> list[_PagePlace]:
     if not any(header.crc is not None for header in headers):
         return list(places)
     return [
-        replace(place, problem="it has no checksum, as others of its chunk have")
+        replace(place, problem="it has no checksum, but other pages of its chunk have one")
         if place.problem is None
         and place.page is not None
         and place.page.header is not None

@@ -61,7 +61,7 @@ class _Page:
         return num_values(self.header)
 
 
-def mend(file: OpenedFile, row_group: int, leaf: int) -> bool:
+def repair_footer(file: OpenedFile, row_group: int, leaf: int) -> bool:
     """Repairs the footer entry of a chunk if it is wrong and the right one is proven.
 
     Returns True if it was repaired; the file warns, and the caller must plan again. Does nothing

@@ -60,7 +60,7 @@ def check_pages(
         raise FormatError(problem, where)
 
 
-def take_room(
+def reserve_page_memory(
     room: Room,
     file: OpenedFile,
     group: int,

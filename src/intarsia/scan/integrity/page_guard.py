@@ -11,7 +11,7 @@ from intarsia.file.open_file import OpenedFile
 from intarsia.parquet.metadata import PageType
 from intarsia.plan.page_ranges import ChunkSelection
 from intarsia.scan.integrity.damage_locator import IndexIsWrong, all_lost, locate
-from intarsia.scan.integrity.footer_repair import mend
+from intarsia.scan.integrity.footer_repair import repair_footer
 
 _MAX_RIVALS = 4
 """Chunks with overlapping bytes that are examined. One wrong footer entry makes one rival."""
@@ -41,7 +41,7 @@ def check_places(file: OpenedFile, selections: Iterable[tuple[int, int, ChunkSel
         if file.layout.is_within(group, leaf) and not rivals:
             continue
         needs_new_plan = True  # planning again once for all chunks keeps the time linear
-        if any(mend(file, *id_) for id_ in [(group, leaf), *rivals]):
+        if any(repair_footer(file, *id_) for id_ in [(group, leaf), *rivals]):
             continue
         problem = "another chunk claims its bytes" if rivals else "its chunk is not within the file"
         _record_lost(file, group, leaf, selection, [all_lost(file, group, leaf, problem)], problem)
@@ -66,10 +66,10 @@ def check_selection(
         return
     problem = _problem_of(file, group, leaf, selection, dictionary, pages)
     if problem is not None:
-        raise doubt(file, group, leaf, selection, problem)
+        raise record_problem(file, group, leaf, selection, problem)
 
 
-def blame(
+def record_undecodable(
     file: OpenedFile, selections: Iterable[tuple[int, int, ChunkSelection]], error: FormatError
 ) -> None:
     """Finds and records the damaged chunks after decoding failed.
@@ -78,7 +78,7 @@ def blame(
     Raises the errors of ``check_selection``.
     """
     chunks = list(selections)
-    if any(mend(file, group, leaf) for group, leaf, _ in chunks):
+    if any(repair_footer(file, group, leaf) for group, leaf, _ in chunks):
         raise PageIndexMistrust from error
     damage_by_chunk = [
         _located(file, group, leaf, error.message, True) for group, leaf, _ in chunks
@@ -90,7 +90,7 @@ def blame(
     raise PageIndexMistrust from error
 
 
-def named(
+def located_error(
     file: OpenedFile, selections: Iterable[tuple[int, int, ChunkSelection]], error: FormatError
 ) -> FormatError:
     """Returns an error for the first damaged page of ``selections``, or else ``error``.
@@ -105,11 +105,11 @@ def named(
     return error
 
 
-def doubt(
+def record_problem(
     file: OpenedFile, group: int, leaf: int, selection: ChunkSelection, problem: str
 ) -> PageIndexMistrust:
     """Locates and records the damage of a chunk. Returns the exception to raise, or raises one."""
-    if mend(file, group, leaf):
+    if repair_footer(file, group, leaf):
         return PageIndexMistrust()
     damage = _located(file, group, leaf, problem, False)
     _record_lost(file, group, leaf, selection, damage, problem)
@@ -171,4 +171,4 @@ def _problem_of(
             return "a page is not as long as the offset index says"
     if not selection.page_rows and values != chunk.num_values:
         return f"pages hold {values:,} values, the footer says {chunk.num_values:,}"
-    return "some of its pages have checksums, and others none" if len(with_checksum) > 1 else None
+    return "some of its pages have checksums, but others do not" if len(with_checksum) > 1 else None

@@ -12,7 +12,7 @@ from intarsia.parquet.page_header import num_values, read_page_header
 from intarsia.parquet.page_index import OffsetIndex
 from intarsia.parquet.schema import Leaf
 from intarsia.plan.page_ranges import ChunkSelection
-from intarsia.scan.integrity.page_guard import PageIndexMistrust, doubt
+from intarsia.scan.integrity.page_guard import PageIndexMistrust, record_problem
 
 
 def checked_values(
@@ -42,10 +42,14 @@ def checked_values(
     for number, (count, page) in enumerate(zip(counts, pages, strict=True)):
         num_values_found, num_rows_found = _counts(page, file.schema.leaves[leaf], chunk.codec)
         if num_rows_found != count:
-            has = "is none" if num_rows_found is None else f"has {num_rows_found} rows"
-            reason = f"page {number} of those read {has}, where {count} were due"
+            has = (
+                "is no complete data page"
+                if num_rows_found is None
+                else f"has {num_rows_found} rows"
+            )
+            reason = f"page {number} of those read {has}, but the offset index says {count} rows"
             if file.options.looks_for_damage:
-                raise doubt(file, group, leaf, selection, reason)
+                raise record_problem(file, group, leaf, selection, reason)
             file.page_indexes.distrust(group, leaf, reason)
             raise PageIndexMistrust
         values += num_values_found

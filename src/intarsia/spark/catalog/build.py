@@ -23,7 +23,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from intarsia.catalog.build import CatalogReport, Known, each_fact, generation_of, look, published
+from intarsia.catalog.build import (
+    CatalogReport,
+    Known,
+    each_fact,
+    generation_of,
+    published,
+    read_known_files,
+)
 from intarsia.catalog.catalog import Identity
 from intarsia.catalog.file_facts import FileEntry, KeySpec, LeafBounds, keys_of
 from intarsia.catalog.location import Target
@@ -89,7 +96,7 @@ def build_catalog(
     require_pyspark()
     anew = partial(build_catalog, spark, path, filesystem=filesystem, table_format=table_format)
     target = Target.of(path, filesystem)
-    known = look(target, refresh=refresh, table_format=table_format)
+    known = read_known_files(target, refresh=refresh, table_format=table_format)
     with generation_of(target) as generation:
         kept = known.reusable_segments
         if known.is_worn:
