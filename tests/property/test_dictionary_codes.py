@@ -94,8 +94,8 @@ def written(path, columns, writer, large):
 def anyhow(request, always_coded, monkeypatch):
     """So are texts that are not compared, which are made texts again."""
     if request.param == "all":
-        monkeypatch.setattr(schema_adapter, "_MIN_CODED_ROWS", 1)
-        monkeypatch.setattr(schema_adapter, "are_few", lambda *_: True)
+        monkeypatch.setattr(schema_adapter, "_MIN_DICTIONARY_ROWS", 1)
+        monkeypatch.setattr(schema_adapter, "has_few_entries", lambda *_: True)
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -23,7 +23,11 @@ from intarsia.memory import Room
 from intarsia.parquet.page_header import checksum_problem
 from intarsia.parquet.schema import Root
 from intarsia.row_ranges import RowRanges
-from intarsia.scan.dictionary_codes import NotCodedError, check_codes, check_distinct
+from intarsia.scan.dictionary_codes import (
+    NotDictionaryEncodedError,
+    check_dictionary_encoding,
+    check_distinct,
+)
 from intarsia.scan.integrity.damage_locator import all_lost
 from intarsia.scan.integrity.oversized_pages import check_pages, reserve_page_memory
 from intarsia.scan.integrity.page_guard import (
@@ -64,7 +68,7 @@ def read_rows(
     A pruned root gives an array without its other leaves. ``source`` replaces the file's own
     source. ``physical`` reads flat columns in their physical type, without annotations. Raises
     ``PageIndexMistrust`` if a page contradicts the page index, ``FormatError`` if bytes cannot be
-    decoded, ``NotCodedError`` if strings cannot be read as dictionary indices.
+    decoded, ``NotDictionaryEncodedError`` if strings cannot be read as dictionary indices.
     """
     if not physical and not any(root.coded for root in roots):
         whole = read_small_groups(file, roots, rows, source or file.source)
@@ -229,7 +233,7 @@ def _checked_chunks(
             if dictionary is not None:
                 check_dictionary(file, group, leaf, dictionary)
             if read.root.coded and file.schema.leaves[leaf].name in read.root.coded:
-                check_codes(file, group, leaf, dictionary, pages)
+                check_dictionary_encoding(file, group, leaf, dictionary, pages)
             chunk = file.chunk(group, leaf)
             count = checked_values(file, group, leaf, chunk, selection, pages)
             file.pages_read += len(selection.page_rows) or file.page_indexes.num_pages(group, leaf)
@@ -313,7 +317,7 @@ def _check_distinct(
     part: Sequence[RowGroupBytes],
     leaves: Sequence[int],
 ) -> None:
-    """Raises ``NotCodedError`` if dictionary indices in ``values`` may mean the wrong strings.
+    """Raises ``NotDictionaryEncodedError`` if indices in ``values`` may mean the wrong strings.
 
     ``leaves`` are the positions in the root of the leaves that were decoded.
     """
@@ -323,7 +327,7 @@ def _check_distinct(
         if column.name in read.root.coded:
             try:
                 check_distinct(values, column.path, part, at)
-            except NotCodedError:
+            except NotDictionaryEncodedError:
                 file.not_coded.update((group, leaf) for group, _ in read.groups)
                 raise
 

@@ -1,4 +1,4 @@
-"""Reads strings as dictionary indices ("codes"), and evaluates conditions once for each entry.
+"""Reads strings as dictionary indices, and evaluates conditions once for each entry.
 
 pyarrow returns the file's indices together with the dictionary without duplicates. If a dictionary
 has duplicates, the indices would therefore mean other strings.
@@ -38,11 +38,11 @@ _CAST_ROWS = 4096
 """Rows cast at a time if the strings of all rows are too long for one array."""
 
 
-class NotCodedError(Exception):
+class NotDictionaryEncodedError(Exception):
     """The strings of a chunk cannot be read as dictionary indices."""
 
 
-def coded_type(kind: pa.DataType) -> pa.DataType | None:
+def dictionary_type(kind: pa.DataType) -> pa.DataType | None:
     """Returns the dictionary type for a string type; None for other types."""
     # User-defined types may not be hashable.
     return next(
@@ -50,38 +50,40 @@ def coded_type(kind: pa.DataType) -> pa.DataType | None:
     )
 
 
-def coded_form(kind: pa.DataType) -> pa.DataType | None:
+def dictionary_form(kind: pa.DataType) -> pa.DataType | None:
     """Returns the dictionary type for strings, or for maps with string keys; None for others."""
     if not pa.types.is_map(kind):
-        return coded_type(kind)
-    key = coded_type(kind.key_type)
+        return dictionary_type(kind)
+    key = dictionary_type(kind.key_type)
     return None if key is None else pa.map_(kind.key_field.with_type(key), kind.item_field)
 
 
-def is_coded(kind: pa.DataType) -> bool:
+def is_string_dictionary(kind: pa.DataType) -> bool:
     """True if it is the dictionary type of a string type."""
-    return bool(pa.types.is_dictionary(kind)) and kind == coded_type(kind.value_type)
+    return bool(pa.types.is_dictionary(kind)) and kind == dictionary_type(kind.value_type)
 
 
-def coded_field(field: pa.Field, paths: Collection[Path], *parents: str) -> pa.Field:
+def with_dictionaries(field: pa.Field, paths: Collection[Path], *parents: str) -> pa.Field:
     """Returns a field with dictionary types for the strings and map keys at ``paths``.
 
     ``parents`` are the names of the structs around the field.
     """
     path = (*parents, field.name)
     if path in paths:
-        return field.with_type(coded_form(field.type))
+        return field.with_type(dictionary_form(field.type))
     if not any(other[: len(path)] == path for other in paths):
         return field
-    return field.with_type(pa.struct([coded_field(other, paths, *path) for other in field.type]))
+    return field.with_type(
+        pa.struct([with_dictionaries(other, paths, *path) for other in field.type])
+    )
 
 
-def coded_leaf(schema: Schema, path: Path) -> Leaf | None:
+def string_leaf(schema: Schema, path: Path) -> Leaf | None:
     """Returns the leaf of the strings, or of the map keys, at ``path``."""
     return next((leaf for leaf in schema.leaves if leaf.path[: len(path)] == path), None)
 
 
-def may_be_coded(file: OpenedFile, groups: Iterable[int], leaf: int) -> bool:
+def may_be_dictionary_encoded(file: OpenedFile, groups: Iterable[int], leaf: int) -> bool:
     """True if the footer and earlier reads allow all chunks of a leaf to be dictionary-encoded."""
     return all(
         (group, leaf) not in file.not_coded and _may_be_indices(file.chunk(group, leaf))
@@ -101,7 +103,7 @@ def _may_be_indices(chunk: ColumnMetaData) -> bool:
     )
 
 
-def are_few(file: OpenedFile, groups: Iterable[int], leaf: int) -> bool:
+def has_few_entries(file: OpenedFile, groups: Iterable[int], leaf: int) -> bool:
     """True if the dictionaries of a leaf's chunks are small compared with their values."""
     return all(_is_small(file.chunk(group, leaf)) for group in groups)
 
@@ -115,21 +117,21 @@ def _is_small(chunk: ColumnMetaData) -> bool:
     return is_small and count >= _MIN_VALUES
 
 
-def check_codes(
+def check_dictionary_encoding(
     file: OpenedFile,
     group: int,
     leaf: int,
     dictionary: memoryview | None,
     pages: Iterable[memoryview],
 ) -> None:
-    """Raises ``NotCodedError`` unless all pages of a chunk are dictionary-encoded.
+    """Raises ``NotDictionaryEncodedError`` unless all pages of a chunk are dictionary-encoded.
 
     ``dictionary`` is the bytes before the first data page, ``pages`` the data pages read.
     """
     has_only_indices = has_codes_only(file.chunk(group, leaf))
     if _num_entries(dictionary) is None or not (has_only_indices or all(map(_are_codes, pages))):
         file.not_coded.add((group, leaf))
-        raise NotCodedError
+        raise NotDictionaryEncodedError
 
 
 def _are_codes(pages: memoryview) -> bool:
@@ -150,7 +152,7 @@ def _are_codes(pages: memoryview) -> bool:
 def check_distinct(
     values: pa.ChunkedArray, path: Path, groups: Sequence[RowGroupBytes], at: int
 ) -> None:
-    """Raises ``NotCodedError`` if pyarrow removed duplicates from a dictionary.
+    """Raises ``NotDictionaryEncodedError`` if pyarrow removed duplicates from a dictionary.
 
     Raises ``FormatError`` if an index is not in the dictionary. ``values`` are all rows of
     ``groups``. The indices are of the leaf at ``path``, whose chunk is number ``at`` of each group.
@@ -161,7 +163,7 @@ def check_distinct(
         array = _dictionary_at(chunk, path[1:])
         group = groups[int(np.searchsorted(stops, row, side="right"))]
         if len(array.dictionary) != _num_entries(group.chunks[at].dictionary):
-            raise NotCodedError
+            raise NotDictionaryEncodedError
         range_of_indices = pc.min_max(array.indices)
         if range_of_indices["max"].is_valid and not (
             0
@@ -198,12 +200,12 @@ def _num_entries(dictionary: memoryview | None) -> int | None:
     return None if header is None else header.num_values
 
 
-def by_code(values: pa.ChunkedArray, evaluate: Holds) -> pa.ChunkedArray:
+def map_entries(values: pa.ChunkedArray, evaluate: Holds) -> pa.ChunkedArray:
     """Evaluates a condition once for each dictionary entry, and returns its result by row."""
-    return pa.chunked_array([_by_code(chunk, evaluate) for chunk in values.chunks], pa.bool_())
+    return pa.chunked_array([_map_entries(chunk, evaluate) for chunk in values.chunks], pa.bool_())
 
 
-def _by_code(chunk: pa.DictionaryArray, evaluate: Holds) -> pa.Array:
+def _map_entries(chunk: pa.DictionaryArray, evaluate: Holds) -> pa.Array:
     entries, indices = chunk.dictionary, chunk.indices
     nulls = pa.nulls(1 if indices.null_count else 0, entries.type)
     try:

@@ -11,7 +11,12 @@ from intarsia.expr.nested_types import type_at
 from intarsia.file.open_file import OpenedFile
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.row_ranges import RowRanges
-from intarsia.scan.dictionary_codes import are_few, coded_form, coded_leaf, may_be_coded
+from intarsia.scan.dictionary_codes import (
+    dictionary_form,
+    has_few_entries,
+    may_be_dictionary_encoded,
+    string_leaf,
+)
 from intarsia.scan.filter.condition import Condition
 from intarsia.scan.page_selection import groups_of
 from intarsia.scan.request import Conjunct, Request
@@ -29,14 +34,14 @@ class Stage(NamedTuple):
     condition: Condition
     columns: tuple[str, ...]
 
-    def takes_codes(self, path: tuple[str, ...], *, is_map: bool) -> bool:
+    def takes_dictionary(self, path: tuple[str, ...], *, is_map: bool) -> bool:
         """True if the condition can be evaluated on dictionary indices at ``path``.
 
         That is if the condition is a comparison, or uses only this column. For keys of a map, it
         is if the condition only looks up values by key.
         """
         if is_map:
-            return self.condition.takes_coded_keys
+            return self.condition.takes_dictionary_keys
         is_alone = len(path) == 1 and self.columns == path
         return is_alone or self.condition.comparison is not None
 
@@ -75,7 +80,7 @@ def stages(file: OpenedFile, request: Request, rows: RowRanges) -> list[Stage]:
     ]
 
 
-def coded_paths(
+def dictionary_paths(
     file: OpenedFile,
     request: Request,
     stages: Sequence[Stage],
@@ -87,16 +92,18 @@ def coded_paths(
         return []
     groups, paths = groups_of(file, rows), []
     for path in sorted(request.filter.paths or ()):
-        kind, leaf = type_at(request.schema, path), coded_leaf(file.schema, path)
-        if kind is None or coded_form(kind) is None or leaf is None or path[0] in constants:
+        kind, leaf = type_at(request.schema, path), string_leaf(file.schema, path)
+        if kind is None or dictionary_form(kind) is None or leaf is None or path[0] in constants:
             continue
         is_map = pa.types.is_map(kind)
         if is_map and not _has_string_keys(file, path):
             continue
         stages_on_column = [stage for stage in stages if path[0] in stage.columns]
-        if not all(stage.takes_codes(path, is_map=is_map) for stage in stages_on_column):
+        if not all(stage.takes_dictionary(path, is_map=is_map) for stage in stages_on_column):
             continue
-        if may_be_coded(file, groups, leaf.index) and are_few(file, groups, leaf.index):
+        if may_be_dictionary_encoded(file, groups, leaf.index) and has_few_entries(
+            file, groups, leaf.index
+        ):
             paths.append(path)
     return paths
 
@@ -105,4 +112,4 @@ def _has_string_keys(file: OpenedFile, path: tuple[str, ...]) -> bool:
     """True if the file stores the keys of the map at ``path`` as strings."""
     root = file.schema.root(path[0])
     stored = None if root is None else type_at([pa.field(root.name, file.arrow_type(root))], path)
-    return stored is not None and pa.types.is_map(stored) and coded_form(stored) is not None
+    return stored is not None and pa.types.is_map(stored) and dictionary_form(stored) is not None

@@ -16,19 +16,19 @@ from intarsia.pruning.partition_pruning import Constants
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.column_reader import read_rows
 from intarsia.scan.dictionary_codes import (
-    NotCodedError,
-    are_few,
+    NotDictionaryEncodedError,
     cast_to_strings,
-    coded_leaf,
-    coded_type,
-    is_coded,
-    may_be_coded,
+    dictionary_type,
+    has_few_entries,
+    is_string_dictionary,
+    may_be_dictionary_encoded,
+    string_leaf,
 )
 from intarsia.scan.nested_projection import Projection, root_of_type
 from intarsia.scan.page_selection import groups_of, ranges_of, select
 from intarsia.scan.request import FILENAME, ROW_NUMBER, Request, pruned_schema, without_columns
 
-_MIN_CODED_ROWS = 1024
+_MIN_DICTIONARY_ROWS = 1024
 """Below this row count strings are decoded directly; decoding by dictionary saves no time."""
 
 
@@ -105,14 +105,14 @@ def read_columns(
     stored_names = [name for name in columns if name not in constants]
     output = pruned_schema(schema, columns, pruned)
     roots = roots_of(file, stored_names, schema, pruned)
-    groups, are_many = groups_of(file, rows), rows.num_rows >= _MIN_CODED_ROWS
-    coded = [
-        _as_codes(file, root, output.field(root.name).type, groups, are_many=are_many)
+    groups, are_many = groups_of(file, rows), rows.num_rows >= _MIN_DICTIONARY_ROWS
+    roots_to_decode = [
+        _as_dictionaries(file, root, output.field(root.name).type, groups, are_many=are_many)
         for root in roots
     ]
     try:
-        arrays_read = read_rows(file, coded, rows, source=source)
-    except NotCodedError:
+        arrays_read = read_rows(file, roots_to_decode, rows, source=source)
+    except NotDictionaryEncodedError:
         arrays_read = read_rows(file, roots, rows, source=source)
     decoded = dict(zip((root.name for root in roots), arrays_read, strict=True))
     if ROW_NUMBER in stored_names and ROW_NUMBER not in decoded:
@@ -128,7 +128,7 @@ def read_columns(
     return pa.Table.from_arrays(arrays, schema=output)
 
 
-def _as_codes(
+def _as_dictionaries(
     file: OpenedFile, root: Root, kind: pa.DataType, groups: Sequence[int], *, are_many: bool
 ) -> Root:
     """Returns a file's root, with the strings marked that are decoded as dictionary indices.
@@ -137,19 +137,27 @@ def _as_codes(
     with few distinct strings is marked as well: casting it back is faster than decoding strings.
     ``groups`` are the row groups that are read.
     """
-    if not (pa.types.is_nested(kind) or pa.types.is_dictionary(kind) or coded_type(kind)):
+    if not (pa.types.is_nested(kind) or pa.types.is_dictionary(kind) or dictionary_type(kind)):
         return root
     stored = file.arrow_type(root)
-    paths = list(_coded_paths_in(kind, stored, root.name))
+    paths = list(_dictionary_paths_in(kind, stored, root.name))
     if not paths and are_many:
         single = _single_string_leaf(file, root, kind, stored)
-        paths = [single.path] if single is not None and are_few(file, groups, single.index) else []
+        paths = (
+            [single.path]
+            if single is not None and has_few_entries(file, groups, single.index)
+            else []
+        )
     if not paths:
         return root
-    leaf_of_path = [coded_leaf(file.schema, path) for path in paths]
-    leaves = [leaf for leaf in leaf_of_path if leaf and may_be_coded(file, groups, leaf.index)]
-    are_coded = len(leaves) == len(paths)
-    return root.with_codes([leaf.path for leaf in leaves]) if are_coded else root
+    leaf_of_path = [string_leaf(file.schema, path) for path in paths]
+    leaves = [
+        leaf
+        for leaf in leaf_of_path
+        if leaf and may_be_dictionary_encoded(file, groups, leaf.index)
+    ]
+    all_are_encoded = len(leaves) == len(paths)
+    return root.with_codes([leaf.path for leaf in leaves]) if all_are_encoded else root
 
 
 def _single_string_leaf(
@@ -160,28 +168,36 @@ def _single_string_leaf(
         return None
     leaf = file.schema.leaves[root.leaves[0]]
     types = (type_at([pa.field(root.name, own)], leaf.path) for own in (kind, stored))
-    return leaf if all(own is not None and coded_type(own) is not None for own in types) else None
+    return (
+        leaf if all(own is not None and dictionary_type(own) is not None for own in types) else None
+    )
 
 
-def _coded_paths_in(
+def _dictionary_paths_in(
     kind: pa.DataType, stored: pa.DataType, *path: str
 ) -> Iterator[tuple[str, ...]]:
     """Yields the paths of strings, and of maps with keys, that are dictionaries in ``kind``.
 
     Fields of structs are included.
     """
-    if (is_coded(kind) and coded_type(stored) is not None) or _has_coded_keys(kind, stored):
+    if (is_string_dictionary(kind) and dictionary_type(stored) is not None) or _has_dictionary_keys(
+        kind, stored
+    ):
         yield path
     elif pa.types.is_struct(kind) and pa.types.is_struct(stored):
         types = {field.name: field.type for field in stored}
         for field in kind:
             if field.name in types:
-                yield from _coded_paths_in(field.type, types[field.name], *path, field.name)
+                yield from _dictionary_paths_in(field.type, types[field.name], *path, field.name)
 
 
-def _has_coded_keys(kind: pa.DataType, stored: pa.DataType) -> bool:
+def _has_dictionary_keys(kind: pa.DataType, stored: pa.DataType) -> bool:
     are_maps = pa.types.is_map(kind) and pa.types.is_map(stored)
-    return are_maps and is_coded(kind.key_type) and coded_type(stored.key_type) is not None
+    return (
+        are_maps
+        and is_string_dictionary(kind.key_type)
+        and dictionary_type(stored.key_type) is not None
+    )
 
 
 def _adapt(
@@ -215,16 +231,16 @@ def as_type(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
         parts = [part.storage.cast(kind.storage_type) for part in values.chunks]
         return pa.chunked_array([pa.ExtensionArray.from_storage(kind, p) for p in parts], kind)
     if has_dictionary(kind):
-        return values.cast(_type_before_codes(kind, values.type)).cast(kind)
+        return values.cast(_type_before_dictionary(kind, values.type)).cast(kind)
     return cast_to_strings(values, kind) if has_dictionary(values.type) else values.cast(kind)
 
 
-def _type_before_codes(kind: pa.DataType, stored: pa.DataType) -> pa.DataType:
+def _type_before_dictionary(kind: pa.DataType, stored: pa.DataType) -> pa.DataType:
     """Returns the type for a first cast: pyarrow cannot cast numbers to dictionaries directly."""
     if pa.types.is_dictionary(kind) and not pa.types.is_dictionary(stored):
         return kind.value_type
     if not pa.types.is_struct(kind) or not pa.types.is_struct(stored):
         return kind
     types = {field.name: field.type for field in stored}
-    fields = (f.with_type(_type_before_codes(f.type, types.get(f.name, f.type))) for f in kind)
+    fields = (f.with_type(_type_before_dictionary(f.type, types.get(f.name, f.type))) for f in kind)
     return pa.struct(list(fields))

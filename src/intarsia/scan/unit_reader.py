@@ -16,7 +16,11 @@ from intarsia.plan.file_account import Activity
 from intarsia.process_state import cached_property
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.row_ranges import RowRanges
-from intarsia.scan.dictionary_codes import coded_field, is_coded, with_string_columns
+from intarsia.scan.dictionary_codes import (
+    is_string_dictionary,
+    with_dictionaries,
+    with_string_columns,
+)
 from intarsia.scan.filter.comparison import holds
 from intarsia.scan.filter.condition import (
     MANY,
@@ -31,7 +35,7 @@ from intarsia.scan.filter.page_text_filter import PageTextFilter, SearchCounts
 from intarsia.scan.filter.substring import SubstringSearch
 from intarsia.scan.index_selection import page_rows
 from intarsia.scan.nested_projection import Projection
-from intarsia.scan.predicate_order import STAGED_ROWS, Stage, coded_paths, stages
+from intarsia.scan.predicate_order import STAGED_ROWS, Stage, dictionary_paths, stages
 from intarsia.scan.request import Request, without_columns, without_rows
 from intarsia.scan.schema_adapter import expect_columns, read_columns, roots_of
 
@@ -59,7 +63,9 @@ class _ReadRows(NamedTuple):
         condition = stage.condition
         if condition.comparison is not None:
             mask = holds(condition.comparison, self.table)
-        elif len(stage.columns) == 1 and is_coded(self.table.column(stage.columns[0]).type):
+        elif len(stage.columns) == 1 and is_string_dictionary(
+            self.table.column(stage.columns[0]).type
+        ):
             mask = evaluate_by_entry(condition, stage.columns[0], self.table)
         else:
             return None
@@ -189,14 +195,14 @@ class UnitReader:
         Columns with few distinct strings are read as dictionaries.
         """
         request, filter_pruned = self._request, self._filter_pruned
-        paths = coded_paths(self.file, request, stages, self._constants, rows)
+        paths = dictionary_paths(self.file, request, stages, self._constants, rows)
         if not paths:
             return request.schema, filter_pruned
         pruned = {
-            name: replace(column, type=coded_field(pa.field(name, column.type), paths).type)
+            name: replace(column, type=with_dictionaries(pa.field(name, column.type), paths).type)
             for name, column in filter_pruned.items()
         }
-        return pa.schema([coded_field(field, paths) for field in request.schema]), pruned
+        return pa.schema([with_dictionaries(field, paths) for field in request.schema]), pruned
 
     def _read(
         self,
@@ -306,5 +312,5 @@ def fits(stored: pa.DataType, kind: pa.DataType) -> bool:
             and fits(stored.field(positions[0]).type, field.type)
             for field in kind
         )
-    kind = kind.value_type if is_coded(kind) else kind
+    kind = kind.value_type if is_string_dictionary(kind) else kind
     return stored == kind or keeps_values(stored, kind)

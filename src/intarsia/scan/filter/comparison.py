@@ -18,7 +18,7 @@ from intarsia.expr.comparison_operators import COMPARISONS
 from intarsia.expr.map_lookup import first_key, first_values
 from intarsia.expr.nested_types import column_at, type_at
 from intarsia.expr.tree import CHAINS, Call, FieldRef, Literal, Node, is_deep, operands
-from intarsia.scan.dictionary_codes import Holds, by_code
+from intarsia.scan.dictionary_codes import Holds, map_entries
 from intarsia.scan.filter.membership import is_among
 
 _CONNECTIVES = (*CHAINS, "invert")
@@ -157,4 +157,6 @@ def _compared(function: str, value: pa.Scalar, values: pa.ChunkedArray) -> pa.Ch
 
 
 def _by_entry(values: pa.ChunkedArray, evaluate: Holds) -> pa.ChunkedArray:
-    return by_code(values, evaluate) if pa.types.is_dictionary(values.type) else evaluate(values)
+    return (
+        map_entries(values, evaluate) if pa.types.is_dictionary(values.type) else evaluate(values)
+    )

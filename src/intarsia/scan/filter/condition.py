@@ -15,7 +15,7 @@ from intarsia.expr.evaluate import evaluate, unused
 from intarsia.expr.map_lookup import asks_for_values_only
 from intarsia.expr.tree import ANDS, Call, Node
 from intarsia.row_ranges import RowRanges
-from intarsia.scan.dictionary_codes import by_code
+from intarsia.scan.dictionary_codes import map_entries
 from intarsia.scan.filter.comparison import comparison_of
 from intarsia.scan.filter.required_text import required_text_of
 from intarsia.scan.filter.substring import (
@@ -40,14 +40,14 @@ class Condition:
 
     ``contained`` is set if the condition is only a substring search. ``comparison`` is set if it
     consists of comparisons, which never fail. ``needed`` is a string that each matching value
-    contains. ``takes_coded_keys`` is true if keys of maps may be dictionary indices.
+    contains. ``takes_dictionary_keys`` is true if keys of maps may be dictionary indices.
     """
 
     expression: pc.Expression
     contained: SubstringSearch | None = None
     comparison: Node | None = None
     needed: SubstringSearch | None = None
-    takes_coded_keys: bool = False
+    takes_dictionary_keys: bool = False
 
     @classmethod
     def of(cls, expression: pc.Expression, node: Node, schema: pa.Schema) -> Condition:
@@ -68,7 +68,7 @@ class Condition:
         comparison = Call(ANDS[0], tuple(compared)) if len(compared) == len(parts) else None
         joined = functools.reduce(operator.and_, (part.expression for part in parts))
         needed = next((part.needed for part in parts if part.needed is not None), None)
-        values_only = all(part.takes_coded_keys for part in parts)
+        values_only = all(part.takes_dictionary_keys for part in parts)
         return cls(joined, None, comparison, needed, values_only)
 
 
@@ -93,7 +93,9 @@ def passing(condition: Condition, table: pa.Table, rows: RowRanges) -> tuple[pa.
 
 def evaluate_by_entry(condition: Condition, column: str, table: pa.Table) -> pa.ChunkedArray:
     """Evaluates a condition on one dictionary-encoded column; returns a mask of the rows."""
-    return by_code(table.column(column), functools.partial(_flags, condition.expression, column))
+    return map_entries(
+        table.column(column), functools.partial(_flags, condition.expression, column)
+    )
 
 
 def _flags(expression: pc.Expression, column: str, entries: pa.ChunkedArray) -> pa.ChunkedArray:
