@@ -48,7 +48,7 @@ def test_values_are_among_constants_where_pyarrow_finds_them(chunks, wanted, kin
     expected = pc.is_in(values, value_set=constants)
     with (
         mock.patch.object(membership, "_MIN_ROWS", 0),
-        mock.patch.object(membership, "_LEAST_BITS", bits),
+        mock.patch.object(membership, "_MIN_BITS", bits),
         mock.patch.object(membership, "_SPARSE_BITS", 2),
         mock.patch.object(membership, "_BLOCK_ROWS", 7),
     ):

@@ -14,7 +14,7 @@ from intarsia.file.read_options import ReadOptions
 from intarsia.row_ranges import RowRanges
 from intarsia.scan import units
 from intarsia.scan.filter.comparison import holds
-from intarsia.scan.filter.condition import Condition, picked
+from intarsia.scan.filter.condition import Condition, rows_where
 from intarsia.scan.parquet_file import open_file
 from intarsia.scan.schema_adapter import roots_of
 
@@ -61,7 +61,7 @@ def test_rows_are_taken_of_more_text_than_one_array_holds():
     found = pa.table({"i": numbers, "t": pa.chunked_array([part] * 2)})
     expression = pc.field("i") == 33
     wanted = Condition.of(expression, read_expression(expression), found.schema)
-    kept, rows = picked(holds(wanted.comparison, found), found, RowRanges.all(40))
+    kept, rows = rows_where(holds(wanted.comparison, found), found, RowRanges.all(40))
     assert kept.to_pydict() == {"i": [33], "t": ["\0"]}
     assert rows == RowRanges.of((33, 34))
 
