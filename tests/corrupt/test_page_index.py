@@ -153,7 +153,7 @@ def test_a_plan_made_by_a_shifted_index_loses_no_row_when_carried_out(stored, ta
 @pytest.fixture
 def all_are_small(monkeypatch):
     """Chunks are read whole, whatever their size, after pages were chosen by their index."""
-    for limit in ("_SMALL_BYTES", "_SPARED_BYTES", "_FILE_BYTES"):
+    for limit in ("_MAX_MEAN_BYTES", "_MAX_SKIPPABLE_BYTES", "_MAX_FILE_BYTES_PER_CHUNK"):
         monkeypatch.setattr(small_row_groups, limit, 1 << 40)
     monkeypatch.setattr(small_row_groups, "_MANY", 1)
     monkeypatch.setattr(file_planner, "reads_whole_chunks", lambda *_: False)
