@@ -427,7 +427,7 @@ def test_memory_of_a_cache_is_bounded(folder):
     cache = FileCache(pafs.LocalFileSystem(), kept_bytes=200_000)
     for path in [*paths, *paths[:50]]:
         assert cache.get(path).num_rows == ROWS
-    held = [kept.file.held_bytes for kept in cache._kept.values()]
+    held = [kept.file.held_bytes for kept in cache._files.values()]
     assert 1 < len(held) < 50
     assert sum(held) <= 200_000
     assert cache._num_bytes == sum(held)

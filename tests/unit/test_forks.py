@@ -250,10 +250,10 @@ def test_clear_drops_what_threads_share_and_queries_answer_as_before(lake):
         return data.to_table(filter=some).num_rows + data.count_rows(filter=some) + found
 
     assert asked() == 3
-    assert data.scan_source.cache._kept
+    assert data.scan_source.cache._files
     assert connection._shared._database is not None
     process_state.clear()
-    assert not data.scan_source.cache._kept
+    assert not data.scan_source.cache._files
     assert not data.scan_source.cache._num_bytes
     assert not storage.open_sources._opened
     assert not _CATALOG_CACHE._catalogs

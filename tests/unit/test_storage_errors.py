@@ -241,7 +241,7 @@ def test_an_index_that_could_not_be_read_is_asked_for_again(sidecar, tmp_path, m
         failed += "is ignored" in "".join(str(one.message) for one in told)
         storage.at = 0
         assert data.to_table(filter=wanted)["n"].to_pylist() == [123]
-        (found,) = (kept.file for kept in data.scan_source.cache._kept.values())
+        (found,) = (kept.file for kept in data.scan_source.cache._files.values())
         assert [entry.kind for entry in found.sections.entries] == ["lookup"]
         assert not any(map(found.sections.is_ignored, found.sections.entries))
     assert failed
