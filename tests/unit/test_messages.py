@@ -129,7 +129,7 @@ WRONG: dict[str, tuple[type[Exception], str, Call]] = {
     ),
     "path_as_a_name": (
         PredicateError,
-        r"pc.field\('usr', 'id'\) is a struct's field, as is usr.id in SQL",
+        r"write pc.field\('usr', 'id'\) for a struct's field, or usr.id in SQL",
         lambda path: ia.dataset(path).to_table(filter=[("usr.id", "=", 1)]),
     ),
     "field_of_columns": (
@@ -154,7 +154,7 @@ WRONG: dict[str, tuple[type[Exception], str, Call]] = {
     ),
     "members_as_text": (
         PredicateError,
-        "what it is to be among is a list, not 'abc'",
+        "the values are a list, not 'abc'",
         lambda path: ia.dataset(path).to_table(filter=[[("name", "not in", "abc")]]),
     ),
     "data_frame": (
