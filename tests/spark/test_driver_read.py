@@ -12,7 +12,8 @@ import intarsia.spark as ias
 from intarsia.spark.read import driver_read
 from intarsia.spark.read.dataset_files import Source
 from intarsia.spark.read.driver_read import rows_of_little
-from intarsia.spark.read.read import opened, query_of
+from intarsia.spark.read.query import query_of
+from intarsia.spark.read.read import opened
 
 pytestmark = pytest.mark.spark
 

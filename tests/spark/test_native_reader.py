@@ -18,7 +18,8 @@ from intarsia.expr.tree import read_expression
 from intarsia.spark.read.column_condition import spark_condition
 from intarsia.spark.read.dataset_files import Source
 from intarsia.spark.read.native_reader import HandOver, hand_over
-from intarsia.spark.read.read import opened, query_of
+from intarsia.spark.read.query import query_of
+from intarsia.spark.read.read import opened
 
 ROWS = 600
 FLOATS = [math.nan, -0.0, 0.0, 1.5, -1.5, math.inf, -math.inf, 5e-324, 2.0**53]

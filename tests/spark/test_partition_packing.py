@@ -16,7 +16,8 @@ from intarsia.row_ranges import RowRanges
 from intarsia.spark.read import partition_packing
 from intarsia.spark.read.dataset_files import Source
 from intarsia.spark.read.partition_packing import pack
-from intarsia.spark.read.read import _runner, execute, opened, query_of
+from intarsia.spark.read.query import query_of
+from intarsia.spark.read.read import _runner, execute, opened
 
 
 def written(folder, sizes, *, page_index=True, row_group_size=50_000):

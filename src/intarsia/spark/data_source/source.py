@@ -38,7 +38,8 @@ from intarsia.spark.data_source import options as opts
 from intarsia.spark.data_source.stream_reader import StreamReader
 from intarsia.spark.read.dataset_files import Source
 from intarsia.spark.read.partition_packing import Piece, pack
-from intarsia.spark.read.read import Query, execute, opened, query_of
+from intarsia.spark.read.query import Query, query_of
+from intarsia.spark.read.read import execute, opened
 from intarsia.spark.read.user_schema import held_to, stated_schema
 from intarsia.spark.task_error import silence_broken_pipes
 from intarsia.spark.types import arrow_schema, spark_schema

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -19,10 +18,8 @@ from intarsia.scan.request import Filter, Request
 from intarsia.scan.scan import Part, scan
 from intarsia.spark.read.dataset_files import Source
 from intarsia.spark.read.partition_packing import OPENING_BYTES, SPLIT_BYTES
+from intarsia.spark.read.query import Query
 from intarsia.spark.read.variant_type import as_output, check_whole
-
-if TYPE_CHECKING:
-    from intarsia.spark.read.read import Query
 
 MOST_ROWS = 1024 * 1024
 """Of candidates: pages of few bytes may hold many."""

@@ -32,13 +32,12 @@ from intarsia.parquet.metadata import CompressionCodec, Encoding, Type
 from intarsia.parquet.schema import Leaf
 from intarsia.spark.read.column_condition import spark_column, spark_condition
 from intarsia.spark.read.dataset_files import Source
+from intarsia.spark.read.query import Query
 from intarsia.spark.read.spark_footer import entries_of, has_old_dates
 from intarsia.spark.types import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from intarsia.spark.read.read import Query
 
 _OPTIONS = {
     "mergeSchema": "false",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,9 +25,8 @@ from intarsia.dataset.discovery import open_dataset
 from intarsia.dataset.partitioning import folder_of, hive_partitioning
 from intarsia.dataset.schema_unification import united_schema
 from intarsia.decode.page_size_limit import check_page_size_limit
-from intarsia.errors import FormatError, Where, check_several, unknown_column
+from intarsia.errors import FormatError, Where
 from intarsia.expr.nested_types import nullable
-from intarsia.expr.tree import field_paths, read_expression
 from intarsia.file.corrupt_rows import OnCorrupt, check_on_corrupt
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.read_options import ReadOptions
@@ -35,7 +34,6 @@ from intarsia.file.sidecar_discovery import places_of
 from intarsia.index.directory import binding_of
 from intarsia.io.storage import PathLike
 from intarsia.parquet.metadata import Type
-from intarsia.plan.plan import Plan
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.parquet_file import open_file
 from intarsia.scan.request import Filter, Request
@@ -44,14 +42,13 @@ from intarsia.spark.column_names import Act
 from intarsia.spark.explain import ReadExplanation
 from intarsia.spark.read.dataset_files import Source
 from intarsia.spark.read.partition_packing import Piece, Task, pack
+from intarsia.spark.read.query import Query, query_of
 from intarsia.spark.read.reader_choice import choose
-from intarsia.spark.read.spark_footer import check_meaning
 from intarsia.spark.read.user_schema import as_stated, check_keys, stated_schema
 from intarsia.spark.read.variant_type import as_output, check_whole
 from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.task_error import silence_broken_pipes
-from intarsia.spark.types import arrow_schema, leaves, spark_schema, with_leaves
-from intarsia.sql.where_clause import parse_where
+from intarsia.spark.types import leaves, spark_schema, with_leaves
 from intarsia.tables.data_files import TableFormatOption
 
 if TYPE_CHECKING:
@@ -64,29 +61,6 @@ FILES = pads.ParquetFileFormat(coerce_int96_timestamp_unit=_INT96_UNIT)
 _TIME, _INSTANT = pa.timestamp(_INT96_UNIT), pa.timestamp(_INT96_UNIT, "UTC")
 _VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 """As Spark has them anyway; pyarrow has no IN for views. DataFusion's writer says views."""
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """What every task needs to know besides its files."""
-
-    schema: pa.Schema
-    columns: tuple[str, ...]
-    where: pc.Expression | None
-    output: pa.Schema
-    """As Spark takes it."""
-    filesystem: pafs.FileSystem
-    on_corrupt: OnCorrupt | None = None
-    page_size_limit: int | None = None
-
-    @property
-    def found(self) -> pa.Schema:
-        """The columns as the data set has them; any may be NULL, where a file lacks it."""
-        return _found(self.schema, self.columns)
-
-    def plan(self, source: Dataset) -> Plan:
-        """Which rows of which files there are to read."""
-        return source.plan_of_left(self.columns, self.where)
 
 
 def read(
@@ -263,40 +237,6 @@ def _type_in_spark(field: pa.Field, file: Callable[[], OpenedFile]) -> pa.DataTy
         if without_zone == sum(element.type == Type.INT96 for element in own):
             field = with_leaves(field, _TIME, _INSTANT)
     return _VIEWS.get(field.type, nullable(field).type)
-
-
-def query_of(
-    source: Dataset,
-    columns: Sequence[str] | None,
-    where: pc.Expression | str | None,
-    stated: pa.Schema | None = None,
-) -> Query:
-    """``columns`` and a condition of a data set: all columns by default, or those that are stated.
-
-    Raises ``PredicateError`` as ``read`` does.
-    """
-    check_several(columns=columns)
-    if where is not None and not isinstance(where, str | pc.Expression):
-        raise TypeError(
-            f"where is SQL text or an Expression of pyarrow, not {type(where).__name__}"
-        )
-    known = source.schema if stated is None else stated
-    names = tuple(known.names if columns is None else columns)
-    for name in names:
-        if name not in source.schema.names:
-            raise unknown_column(name, source.schema.names)
-    if isinstance(where, str):
-        where = parse_where(where, source.schema)
-    filtered = field_paths(read_expression(where)) if where is not None else ()
-    needed = known.names if filtered is None else [*names, *sorted(p[0] for p in filtered)]
-    if source.files:
-        check_meaning(source.files[0], source.schema, dict.fromkeys(needed))
-    output = arrow_schema(spark_schema(_found(source.schema, names)))
-    return Query(source.schema, names, where, output, source.filesystem)
-
-
-def _found(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
-    return pa.schema([nullable(schema.field(name)) for name in names])
 
 
 def _runner(tasks: list[Task], query: Query) -> Act:

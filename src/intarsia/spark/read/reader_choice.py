@@ -12,11 +12,10 @@ from intarsia.plan.plan import Amount, Plan
 from intarsia.spark.read.dataset_files import Source
 from intarsia.spark.read.driver_read import rows_of_little
 from intarsia.spark.read.native_reader import HandOver, hand_over
+from intarsia.spark.read.query import Query
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from intarsia.spark.read.read import Query
 
 _BY_RECORD = "spark.sql.parquet.recordLevelFilter.enabled"
 _BY_STATISTICS = "spark.sql.parquet.aggregatePushdown"

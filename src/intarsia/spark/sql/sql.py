@@ -16,7 +16,8 @@ import pyarrow as pa
 from intarsia.dataset.partitioning import folder_of
 from intarsia.io.storage import PathLike
 from intarsia.spark.read.dataset_files import Source
-from intarsia.spark.read.read import frame_of, opened, query_of
+from intarsia.spark.read.query import query_of
+from intarsia.spark.read.read import frame_of, opened
 from intarsia.spark.session import require_pyspark
 from intarsia.spark.sql.spark_dialect import is_as_written, seen_by
 from intarsia.spark.types import arrow_schema
