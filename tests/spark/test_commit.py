@@ -47,7 +47,7 @@ from intarsia.spark.commit.storage import LocalPlace, Place
 from intarsia.spark.data_source.source import Writer
 from intarsia.spark.optimize.optimize import _check, _OvertakenError
 from intarsia.spark.optimize.rewrite_plan import OldFile
-from intarsia.spark.task_error import told
+from intarsia.spark.task_error import original_error
 
 OLD = {"old.parquet": 1, "day=1/old.parquet": 2}
 NEW = {"a.parquet": 3, "day=1/b.parquet": 4, "day=2/c.parquet": 5}
@@ -884,7 +884,7 @@ def test_a_folder_with_nothing_in_it_is_not_kept(tmp_path):
     ],
 )
 def test_errors_of_tasks_are_told_as_they_were_raised(said, kind, text):
-    found = told(RuntimeError(said))
+    found = original_error(RuntimeError(said))
     assert type(found) is (kind or ia.IndexSpecError)
     assert str(found) == text
 

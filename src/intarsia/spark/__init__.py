@@ -1,6 +1,7 @@
-"""Spark: writing data sets with indexes, and reading from them only the pages that can match.
+"""Spark: writes data sets with indexes, and reads only the pages that can match a filter.
 
-The only part that imports pyspark. The driver plans, tasks carry plans out; there is no JVM code.
+The driver plans and tasks execute the plans; there is no JVM code. Only this package imports
+pyspark. May import all packages but the command line. Start with ``read/read`` and ``write/write``.
 """
 
 from intarsia.spark.catalog.build import build_catalog

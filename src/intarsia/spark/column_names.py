@@ -1,4 +1,7 @@
-"""Columns of DataFrames, whatever they are called: Spark sees more in dots, backticks and stars."""
+"""Columns of DataFrames by their exact names.
+
+Spark's expressions interpret dots, backticks and stars in names; these functions quote them.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Act = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""What a task does with its rows."""
+"""A function that a task applies to its batches."""
 
 
 def quoted(name: str) -> str:
-    """A column's name as Spark's expressions take it."""
+    """Returns a column's name as Spark's expressions take it."""
     escaped = name.replace("`", "``")
     return f"`{escaped}`"
 
 
 def map_in_arrow(df: DataFrame, act: Act, schema: str) -> DataFrame:
-    """``df.mapInArrow(act, schema)``: columns travel by number, and tasks have their names."""
+    """Returns ``df.mapInArrow(act, schema)`` for columns of any name.
+
+    Spark passes the columns under numbered names; ``act`` gets batches with the original names.
+    """
     names = df.columns
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""What is told of a read: who does it and why, its tasks, and what statistics and indexes left."""
+"""The explanation of a read: reader and reason, tasks, and what statistics and indexes left."""
 
 from __future__ import annotations
 
@@ -13,13 +13,29 @@ _SHOWN_TASKS = 8
 
 @dataclass(frozen=True, slots=True)
 class ReadExplanation:
-    """What ``read`` would do. Printed, it is ``text``.
+    """The plan of a ``read``, as ``explain`` returns it. ``str()`` gives ``text``.
 
-    ``reader`` is ``"intarsia"`` or ``"spark"``. ``task_bytes`` are the bytes planned for each task,
-    in order; there are none where Spark's own reader divides the files, or the driver reads them.
-    ``explanation`` is that of ``Dataset.explain``: files, row groups, pages, rows and bytes, and
-    what each index left. ``driver_rows`` is how many rows the driver found, None where it leaves
-    them to tasks.
+    Parameters
+    ----------
+    reader : str
+        ``"intarsia"`` or ``"spark"``.
+    reason : str
+        Why this reader was chosen.
+    task_bytes : tuple of int
+        The planned bytes of each task, in order. Empty if Spark's own reader divides the files, or
+        if the driver reads them.
+    explanation : Explanation
+        That of ``Dataset.explain``: files, row groups, pages, rows and bytes, and the rows that
+        each index left.
+    driver_rows : int, optional
+        The number of rows that the driver has read. None if tasks or Spark's own reader read them.
+
+    Examples
+    --------
+    ::
+
+        plan = ias.explain(spark, "lake/logs", where="status = 500")
+        print(plan)
     """
 
     reader: str
@@ -30,7 +46,7 @@ class ReadExplanation:
 
     @property
     def text(self) -> str:
-        """All of it, for people."""
+        """The whole explanation as text for people."""
         reader = _READERS[self.reader]
         explanation = replace(self.explanation, reader=reader, reason=self.reason)
         return f"tasks    {self._tasks()}\nnote     {_NOTE}\n{explanation}"

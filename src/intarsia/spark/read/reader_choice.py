@@ -1,4 +1,4 @@
-"""Which reader carries a query out: ours, by page, or Spark's own (``native``)."""
+"""The choice of the reader of a query: Intarsia's, which reads by page, or Spark's own."""
 
 from __future__ import annotations
 
@@ -17,76 +17,82 @@ from intarsia.spark.read.query import Query
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_BY_RECORD = "spark.sql.parquet.recordLevelFilter.enabled"
-_BY_STATISTICS = "spark.sql.parquet.aggregatePushdown"
+_RECORD_FILTER = "spark.sql.parquet.recordLevelFilter.enabled"
+_STATISTICS_AGGREGATION = "spark.sql.parquet.aggregatePushdown"
 READERS = ("auto", "intarsia", "spark")
+"""The values of the argument ``reader`` of ``read``."""
 WIDE = 0.75
-"""From this share of the bytes of its columns on, a query gains little by skipping."""
+"""The share of its columns' bytes from which on a query gains little by skipping pages."""
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """How a query is carried out and why: by Spark's reader where there is a ``handed``.
+class ReaderChoice:
+    """The reader of a query, and the reason.
 
-    ``plan`` is None where none was needed to choose. ``rows`` are there where the driver has read
-    them.
+    ``native`` holds the files for Spark's own reader; None means that Intarsia reads. ``plan`` is
+    None if no plan was needed to choose. ``rows`` are set if the driver has read them.
     """
 
     plan: Plan | None
-    handed: HandOver | None
+    native: HandOver | None
     reason: str
     rows: pa.Table | None = None
 
     def planned(self, source: Source, query: Query) -> Plan:
-        """The plan, made now where there was none."""
+        """Returns the plan, and makes it now if the choice needed none."""
         return query.plan(source.data) if self.plan is None else self.plan
 
 
-def choose(spark: SparkSession, source: Source, query: Query, reader: str) -> Way:
-    """The way of a query, by one of ``READERS``. Raises ``UnsupportedError`` as ``read`` does."""
+def choose(spark: SparkSession, source: Source, query: Query, reader: str) -> ReaderChoice:
+    """Returns the reader of a query; ``reader`` is one of ``READERS``.
+
+    Raises ``UnsupportedError`` as ``read`` does, ``ValueError`` for another ``reader``.
+    """
     if reader not in READERS:
         raise ValueError(f"reader is one of {', '.join(READERS)}, not {reader!r}")
     if reader == "intarsia":
-        return Way(None, None, "as asked for")
+        return ReaderChoice(None, None, "as asked for")
     if query.on_corrupt is not None or query.page_size_limit is not None:
         reason = "Spark's own reader does not check pages"
         if reader == "spark":
             raise UnsupportedError(reason)
-        return Way(None, None, reason)
+        return ReaderChoice(None, None, reason)
     plan = None if query.where is None else query.plan(source.data)
     files = source.files if plan is None else tuple(file.path for file in plan.files)
     if plan is not None and not files:
-        return Way(plan, None, "no row is left", query.output.empty_table())
+        return ReaderChoice(plan, None, "no row is left", query.output.empty_table())
     if reader == "auto" and plan is not None:
-        rows, left = rows_of_little(source, query, plan), _left(plan)
-        if rows is not None or left.selected < WIDE * left.total:
-            return Way(plan, None, _left_to_read(plan), rows)
-    if query.where is not None and _is_on(spark, _BY_RECORD):
-        found: HandOver | str = f"with {_BY_RECORD} it tells the zeros apart"
-    elif _is_on(spark, _BY_STATISTICS):
-        found = f"with {_BY_STATISTICS} it takes one column's statistics for another's"
+        rows, amount = rows_of_little(source, query, plan), _selected_bytes(plan)
+        if rows is not None or amount.selected < WIDE * amount.total:
+            return ReaderChoice(plan, None, _share_to_read(plan), rows)
+    if query.where is not None and _is_on(spark, _RECORD_FILTER):
+        native: HandOver | str = f"with {_RECORD_FILTER} it tells the zeros apart"
+    elif _is_on(spark, _STATISTICS_AGGREGATION):
+        native = f"with {_STATISTICS_AGGREGATION} it takes one column's statistics for another's"
     else:
-        found = hand_over(source, query, files)
-    if not isinstance(found, HandOver):
-        reason = f"Spark's own reader might give other rows: {found}"
+        native = hand_over(source, query, files)
+    if not isinstance(native, HandOver):
+        reason = f"Spark's own reader might give other rows: {native}"
         if reader == "spark":
             raise UnsupportedError(reason)
-        return Way(plan, None, reason)
+        return ReaderChoice(plan, None, reason)
     if reader == "spark":
-        return Way(plan, found, "as asked for")
-    return Way(plan, found, "there is no filter" if plan is None else _left_to_read(plan))
+        return ReaderChoice(plan, native, "as asked for")
+    return ReaderChoice(
+        plan, native, "there is no filter" if plan is None else _share_to_read(plan)
+    )
 
 
 def _is_on(spark: SparkSession, setting: str) -> bool:
     return (spark.conf.get(setting, "false") or "").lower() == "true"
 
 
-def _left(plan: Plan) -> Amount:
-    """Bytes of the columns involved, in the files that are left."""
+def _selected_bytes(plan: Plan) -> Amount:
+    """Returns the bytes of the query's columns in the plan's files: selected and total."""
     return sum((column.bytes for file in plan.files for column in file.columns), Amount())
 
 
-def _left_to_read(plan: Plan) -> str:
-    left = _left(plan)
-    share = f"{left.selected / left.total:.0%}" if left.total else "none"
+def _share_to_read(plan: Plan) -> str:
+    amount = _selected_bytes(plan)
+    share = f"{amount.selected / amount.total:.0%}" if amount.total else "none"
     return f"{share} of the bytes of its columns are left to read"
