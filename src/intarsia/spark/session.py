@@ -125,7 +125,10 @@ def parallelism_of(spark: SparkSession) -> int:
 
 
 def require_pyspark() -> type[SparkSession]:
-    """Returns pyspark's ``SparkSession``. Raises ``MissingDependencyError`` if it is not installed."""
+    """Returns pyspark's ``SparkSession``.
+
+    Raises ``MissingDependencyError`` if pyspark is not installed.
+    """
     with optional(f"Spark is not installed: {_INSTALL}", "pyspark", "py4j"):
         import pyspark.sql
     session_class: type[SparkSession] = pyspark.sql.SparkSession

@@ -40,7 +40,7 @@ from intarsia.spark.read.dataset_files import Source
 from intarsia.spark.read.partition_packing import Piece, pack
 from intarsia.spark.read.query import Query, query_of
 from intarsia.spark.read.read import execute, opened
-from intarsia.spark.read.user_schema import held_to, stated_schema
+from intarsia.spark.read.user_schema import parse_user_schema, with_required_fields
 from intarsia.spark.task_error import silence_broken_pipes
 from intarsia.spark.types import arrow_schema, spark_schema
 from intarsia.spark.write.job_spec import Job, check_place, job_of
@@ -173,7 +173,7 @@ class Reader(DataSourceReader):  # type: ignore[misc]  # pyspark is not typed he
     """Plans when it is made; tasks read pages."""
 
     def __init__(self, options: opts.Options, schema: StructType) -> None:
-        stated = stated_schema(schema, keeps_collations=True)
+        stated = parse_user_schema(schema, keeps_collations=True)
         self._given = arrow_schema(schema)
         source = Source(_opened(options, stated), None)
         query = self._query = query_of(source.data, None, options.get("where"), stated)
@@ -192,7 +192,7 @@ class Reader(DataSourceReader):  # type: ignore[misc]  # pyspark is not typed he
         """The rows of a task; Spark asks for those of no task where there is none."""
         silence_broken_pipes()
         for piece in getattr(partition, "pieces", ()):
-            yield from held_to(execute(piece, self._query), self._given)
+            yield from with_required_fields(execute(piece, self._query), self._given)
 
 
 # --- writing ------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from intarsia.io.storage import NoDataError, infos_under
 from intarsia.spark.commit.storage import Place
 from intarsia.spark.data_source import options as opts
 from intarsia.spark.read.read import FILES, opened
-from intarsia.spark.read.user_schema import held_to, stated_schema
+from intarsia.spark.read.user_schema import parse_user_schema, with_required_fields
 from intarsia.spark.read.variant_type import as_output, check_whole, holds_variant
 from intarsia.spark.task_error import silence_broken_pipes
 from intarsia.spark.types import arrow_schema
@@ -65,7 +65,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._place = Place.of(path)
         self._table_format = opts.table_format_of(options)
         self._columns = schema.names
-        self._output = stated_schema(schema, keeps_collations=True)
+        self._output = parse_user_schema(schema, keeps_collations=True)
         self._given = arrow_schema(schema)
         self._schema = self._known_schema(path)
         self._asked = options.get("where")
@@ -145,7 +145,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             check_whole(source.scan_source.cache.as_opened(path), self._output)
         for batch in source.to_batches(self._columns, filter=partition.where):
             found = as_output(pa.Table.from_batches([batch]), self._output)
-            yield from held_to(found.to_batches(), self._given)
+            yield from with_required_fields(found.to_batches(), self._given)
 
     def _listing(self) -> dict[str, list[int]]:
         """All files that readers see: their sizes in bytes, and times of change in ms."""

@@ -40,7 +40,7 @@ from intarsia.spark.read.spark_footer import (
     calendars,
     entries_of,
     entries_of_all,
-    has_moments,
+    has_dates_or_times,
 )
 from intarsia.spark.types import leaves
 from intarsia.spark.write.row_sorting import FOLDER
@@ -302,7 +302,7 @@ def _indexes_of(file: OpenedFile) -> dict[str, IndexSpec]:
 
 def _form(files: Sequence[_FileForm], where: str, indexes: Sequence[IndexSpec] | None) -> Form:
     schema = _united(files)
-    if len({file.calendars for file in files}) > 1 and any(map(has_moments, schema.types)):
+    if len({file.calendars for file in files}) > 1 and any(map(has_dates_or_times, schema.types)):
         raise UnsupportedError(
             "dates and times are of an old Spark's calendar in some files and not in others",
             Where(where),

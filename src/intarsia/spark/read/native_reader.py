@@ -1,9 +1,10 @@
-"""Handing files to Spark's own vectorised reader, where its rows are the same for certain.
+"""Handing files to Spark's own vectorised reader, if its rows are certain to be the same.
 
-Certain is what is on a list: plain columns of types that both sides store and read alike, encodings
-and codecs that Spark knows, folders whose names leave nothing to interpret. The filter goes along
-as a Column (``condition``); skipping by statistics, dictionaries and bloom filters is turned off
-for these files, as it was done here, by rules that know of NaN and −0.0.
+A list of what both sides read alike decides: plain columns of types that both store alike,
+encodings and codecs that Spark knows, and folder names with a single reading. Spark gets the filter
+as a Column (``column_condition``). Its skipping by statistics, dictionaries and bloom filters is
+turned off for these files. The plan has skipped already, by rules for NaN and −0.0 that are
+correct.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from intarsia.spark.types import spark_schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_OPTIONS = {
+_READER_OPTIONS = {
     "mergeSchema": "false",
     "ignoreCorruptFiles": "false",
     "ignoreMissingFiles": "false",
@@ -50,8 +51,8 @@ _OPTIONS = {
     "parquet.filter.columnindex.enabled": "false",
     "parquet.filter.bloom.enabled": "false",
 }
-_FEW = 32
-"""Of more paths than so many, Spark runs a job to list them, with a task for each."""
+_MAX_UNLISTED_PATHS = 32
+"""Above this number of paths, Spark starts a job to list them, with one task per path."""
 _CODECS = {
     CompressionCodec.UNCOMPRESSED,
     CompressionCodec.SNAPPY,
@@ -66,74 +67,78 @@ _ENCODINGS = {
     Encoding.PLAIN_DICTIONARY,
     Encoding.RLE_DICTIONARY,
 }
-_MORE_ENCODINGS: dict[int, set[Encoding]] = {
+_DELTA_ENCODINGS: dict[int, set[Encoding]] = {
     Type.INT32: {Encoding.DELTA_BINARY_PACKED},
     Type.INT64: {Encoding.DELTA_BINARY_PACKED},
     Type.BYTE_ARRAY: {Encoding.DELTA_LENGTH_BYTE_ARRAY, Encoding.DELTA_BYTE_ARRAY},
 }
-_DECIMAL_BYTES, _DIGITS_OF_INT32 = 16, 9
+_MAX_DECIMAL_BYTES, _MAX_INT32_DIGITS = 16, 9
 _FLAT_TYPES = {
     *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()),
     *(pa.string(), pa.binary(), pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")),
 }
-"""Portable types that Spark has too, besides decimals. Lists and structs are not handed over."""
+"""Portable types that Spark has too, besides decimals. Lists and structs stay with Intarsia."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """Files that Spark reads by itself: ``columns`` are those of the query and of its filter."""
+    """Files that Spark reads by itself; ``columns`` are those of the result, then of the filter."""
 
     query: Query
     columns: tuple[str, ...]
     files: tuple[str, ...]
     base: str | None
-    """The folder below which folders tell values; None where none of these is asked for."""
+    """The folder below which folders name partition values; None if the query needs none."""
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """The rows for which the filter holds."""
+        """Returns the rows for which the filter is true."""
         schema, query = spark_schema(_fields(self.query, self.columns)), self.query
-        options = _OPTIONS if self.base is None else _OPTIONS | {"basePath": _uri(self.base)}
+        options = (
+            _READER_OPTIONS
+            if self.base is None
+            else _READER_OPTIONS | {"basePath": _uri(self.base)}
+        )
         paths = list(self.files)
-        if len(paths) > _FEW and self.base is None and (folder := _folder_of(paths)):
+        if len(paths) > _MAX_UNLISTED_PATHS and self.base is None and (folder := _folder_of(paths)):
             names = ",".join(posixpath.basename(path) for path in paths)
             paths, options = [folder], options | {"pathGlobFilter": f"{{{names}}}"}
-        found = spark.read.schema(schema).options(**options).parquet(*map(_uri, paths))
+        frame = spark.read.schema(schema).options(**options).parquet(*map(_uri, paths))
         if query.where is not None:
-            found = found.where(spark_condition(query.where, query.schema))
-        return found.select(*map(spark_column, query.columns))
+            frame = frame.where(spark_condition(query.where, query.schema))
+        return frame.select(*map(spark_column, query.columns))
 
 
 def _folder_of(files: Sequence[str]) -> str | None:
-    """The one folder of ``files``, where Spark lists all of them in it, and no others."""
+    """Returns the common folder of ``files`` if Spark lists them all in it, and no other files."""
     folders = {posixpath.dirname(file) for file in files}
     if len(folders) > 1 or any("," in posixpath.basename(file) for file in files):
         return None
     folder = folders.pop()
     with os.scandir(folder) as entries:
-        has_others = any(entry.is_dir() and _counts(entry.name) for entry in entries)
+        has_others = any(entry.is_dir() and _affects_listing(entry.name) for entry in entries)
     return None if has_others else folder
 
 
-def _counts(name: str) -> bool:
-    """Does a folder of this name bear on which files Spark lists above it?"""
+def _affects_listing(name: str) -> bool:
+    """True if a folder of this name changes which files Spark lists above it."""
     return name[0] not in "_." or "=" in name or name == STREAM_LOG
 
 
 def hand_over(source: Source, query: Query, files: Sequence[str]) -> HandOver | str:
-    """How Spark is to read ``files`` for a query, or why it is not to.
+    """Returns how Spark is to read ``files`` for a query, or the reason why it must not.
 
-    ``files`` are those of the data set in which a row might match. Their footers are looked at.
+    ``files`` are the data set's files that can have matching rows. Their footers are read.
     """
     try:
-        return _checked(source, query, files)
+        return _checked_hand_over(source, query, files)
     except (RefusedError, PredicateError) as error:
         return str(error)
 
 
-def _checked(source: Source, query: Query, files: Sequence[str]) -> HandOver:
+def _checked_hand_over(source: Source, query: Query, files: Sequence[str]) -> HandOver:
     if type(source.data.filesystem) is not pafs.LocalFileSystem:
         raise RefusedError("the files are not on local disks")
-    columns = _columns(query)
+    columns = _query_columns(query)
     check_names(source.data.schema.names)
     _check_paths(files)
     if query.where is not None:
@@ -142,7 +147,7 @@ def _checked(source: Source, query: Query, files: Sequence[str]) -> HandOver:
     in_folders = [name for name in columns if name in constants]
     in_files = [name for name in columns if name not in constants]
     if not in_files:
-        raise RefusedError("no column is asked for that is in the files")
+        raise RefusedError("the query needs no column that the files store")
     for file in files:
         opened = source.opened(file)
         for name in in_folders:
@@ -164,11 +169,11 @@ def _uri(path: str) -> str:
     return f"file://{path}"
 
 
-def _columns(query: Query) -> tuple[str, ...]:
-    """Of the output, then of the filter."""
+def _query_columns(query: Query) -> tuple[str, ...]:
+    """Returns the columns of the result, then those of the filter."""
     paths = set() if query.where is None else field_paths(read_expression(query.where))
     if paths is None:
-        raise RefusedError("which columns the filter is about cannot be told")
+        raise RefusedError("the columns of the filter cannot be determined")
     return tuple(dict.fromkeys((*query.columns, *sorted(path[0] for path in paths))))
 
 
@@ -181,9 +186,9 @@ def _check_paths(files: Sequence[str]) -> None:
 
 
 def _check_folders(source: Source, files: Sequence[str], query: Query) -> None:
-    """Every file has the same keys, and each value only one reading."""
+    """Checks that all files have the same partition keys, and that each value has one reading."""
     if source.base is None:
-        raise RefusedError("values of folders are asked for, and it is not one folder that is read")
+        raise RefusedError("the query needs partition values, and the path is not one folder")
     keys: list[str] | None = None
     for file in files:
         below = posixpath.relpath(posixpath.dirname(file), source.base)
@@ -191,49 +196,51 @@ def _check_folders(source: Source, files: Sequence[str], query: Query) -> None:
         if keys not in (None, [key for key, *_ in pairs]) or not all(
             is_key for _, is_key, _ in pairs
         ):
-            raise RefusedError(f"{file}: its folders have other keys than those before")
+            raise RefusedError(f"{file}: its folders have other keys than those of files before it")
         keys = [key for key, *_ in pairs]
         for key, _, value in pairs:
             if key not in query.schema.names:
-                raise RefusedError(f"folder {key}={value}: a key that is no column")
+                raise RefusedError(f"folder {key}={value}: its key is not a column")
             check_folder_value(key, value, query.schema.field(key).type)
 
 
 # --- files --------------------------------------------------------------------------------------
 
 
-def _check_files(source: Source, files: Sequence[str], wanted: Sequence[pa.Field]) -> None:
-    """Raise unless all files have these columns, as flat values that Spark reads alike."""
-    has_moments = any(pa.types.is_temporal(field.type) for field in wanted)
-    known: dict[int, tuple[object, tuple[Leaf, ...]]] = {}
+def _check_files(source: Source, files: Sequence[str], fields: Sequence[pa.Field]) -> None:
+    """Raises ``RefusedError`` unless every file stores these columns as flat values that Spark
+    reads alike.
+    """
+    has_dates = any(pa.types.is_temporal(field.type) for field in fields)
+    leaves_of_schemas: dict[int, tuple[object, tuple[Leaf, ...]]] = {}
     for path in files:
         file = source.opened(path)
-        # Files of one shape share their schema.
-        _, leaves = known.get(id(file.schema)) or (None, None)
+        # Files of one schema group share the schema object.
+        _, leaves = leaves_of_schemas.get(id(file.schema)) or (None, None)
         if leaves is None:
-            leaves = tuple(_leaf(file, path, field) for field in wanted)
-            known[id(file.schema)] = file.schema, leaves
-        if has_moments and has_old_dates(entries_of(file)):
-            raise RefusedError(f"{path}: dates of an old Spark, which it shifts")
+            leaves = tuple(_readable_leaf(file, path, field) for field in fields)
+            leaves_of_schemas[id(file.schema)] = file.schema, leaves
+        if has_dates and has_old_dates(entries_of(file)):
+            raise RefusedError(f"{path}: its dates are in the old calendar, which Spark converts")
         _check_chunks(file, path, leaves)
 
 
-def _leaf(file: OpenedFile, path: str, field: pa.Field) -> Leaf:
+def _readable_leaf(file: OpenedFile, path: str, field: pa.Field) -> Leaf:
     if reason := why_not_portable(file, field.name, field.type):
         raise RefusedError(f"{path}: {reason}")
     leaf, kind = file.schema.leaf((field.name,)), plain_type(field.type)
-    if leaf is not None and (kind in _FLAT_TYPES or _is_decimal_of_spark(leaf, kind)):
+    if leaf is not None and (kind in _FLAT_TYPES or _is_spark_decimal(leaf, kind)):
         return leaf
     raise RefusedError(f"{path}: column {field.name!r} is {field.type}, which Spark may not read")
 
 
-def _is_decimal_of_spark(leaf: Leaf, kind: pa.DataType) -> bool:
-    """True if a decimal is stored in the type that Spark stores so many digits in, or in bytes."""
+def _is_spark_decimal(leaf: Leaf, kind: pa.DataType) -> bool:
+    """True if a decimal has the physical type that Spark uses for its precision, or is in bytes."""
     if not pa.types.is_decimal(kind) or kind.scale < 0:
         return False
     if leaf.element.type == Type.FIXED_LEN_BYTE_ARRAY:
-        return (leaf.element.type_length or 0) <= _DECIMAL_BYTES
-    stored = Type.INT32 if kind.precision <= _DIGITS_OF_INT32 else Type.INT64
+        return (leaf.element.type_length or 0) <= _MAX_DECIMAL_BYTES
+    stored = Type.INT32 if kind.precision <= _MAX_INT32_DIGITS else Type.INT64
     return leaf.element.type == stored
 
 
@@ -241,8 +248,8 @@ def _check_chunks(file: OpenedFile, path: str, leaves: Sequence[Leaf]) -> None:
     for group in range(len(file.metadata.row_groups)):
         for leaf in leaves:
             chunk = file.chunk(group, leaf.index)
-            known = _ENCODINGS | _MORE_ENCODINGS.get(chunk.type, set())
-            if not known.issuperset(chunk.encodings) or chunk.codec not in _CODECS:
+            known_encodings = _ENCODINGS | _DELTA_ENCODINGS.get(chunk.type, set())
+            if not known_encodings.issuperset(chunk.encodings) or chunk.codec not in _CODECS:
                 raise RefusedError(
                     f"{path}: column {leaf.name!r} is encoded or compressed in a way that Spark "
                     "may not know"

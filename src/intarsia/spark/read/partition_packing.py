@@ -1,8 +1,8 @@
-"""Dividing a plan into tasks of about even work.
+"""Divides a plan into tasks of about even work.
 
-The candidates of all files lie on a line, file after file, as long as the bytes to read for them.
-It is cut at even distances, each cut moved to the nearest edge: the end of a file, or, in files of
-which there is much to read, the edge of a row group or of a page of its largest column::
+The candidate rows of all files lie on a line, file after file, whose length is the bytes to read.
+The line is cut at even distances. Each cut moves to the nearest edge: the end of a file, or in
+large files the edge of a row group or of a page of its largest column::
 
     file 1          file 2                                       file 3  file 4
     ├──────┤├──────────┼──────────┼──────────┼──────────┤├──┤├──┤
@@ -24,18 +24,19 @@ from intarsia.plan.plan import FilePlan, PlannedRead
 from intarsia.row_ranges import Int64Array, RowRanges
 
 TASK_BYTES = 64 * 1024 * 1024
-"""About how many planned bytes one task reads; a task costs some 15 ms whatever it reads."""
+"""Target of planned bytes per task. A task costs some 15 ms, however little it reads."""
 SPLIT_BYTES = 4 * 1024 * 1024
-"""Files of which less is to be read are not split."""
+"""Files with fewer planned bytes are not split."""
 OPENING_BYTES = 64 * 1024
-"""What opening a file counts for."""
+"""Opening a file takes about as long as reading this many bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The part of a file that a task reads: its candidates ``rows``, all of them ``within``.
+    """The part of a file that one task reads: candidate ``rows`` in the row range ``within``.
 
-    Where pages belie the plan, the file is planned again, and read ``within`` no more than that.
+    If pages contradict the plan, the file is planned again; the task then reads only rows
+    ``within``.
     """
 
     path: str
@@ -48,14 +49,14 @@ class Piece:
 
 Task = tuple[Piece, ...]
 Opened = Callable[[str], OpenedFile]
-"""Gives a file by its path."""
+"""A function that opens the file at a path."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Edges:
-    """Where a file can be cut: rows, and how many bytes there are to read before each of them.
+    """The rows at which a file can be cut, and the bytes to read before each of them.
 
-    Both ascend; the last of them is the file's end.
+    Both ascend, and the last is the end of the file.
     """
 
     rows: Int64Array
@@ -63,57 +64,64 @@ class _Edges:
 
 
 def pack(files: Sequence[FilePlan], parallelism: int, opened: Opened) -> list[Task]:
-    """Tasks of about equal planned bytes, in the order of the files.
+    """Returns tasks of about equal planned bytes, in the order of the files.
 
-    ``parallelism`` tasks where the files can be divided so; more only where each has ``TASK_BYTES``
-    to read.
+    There are ``parallelism`` tasks if the files can be divided so. There are more only if each has
+    ``TASK_BYTES`` to read.
     """
     if not files:
         return []
-    edges = [_edges(file, opened) for file in files]
-    sizes = [float(found.num_bytes[-1]) + OPENING_BYTES for found in edges]
-    starts = np.concatenate(([0.0], np.cumsum(sizes)))
-    total = float(starts[-1])
+    edges_of_files = [_edges(file, opened) for file in files]
+    sizes = [float(file_edges.num_bytes[-1]) + OPENING_BYTES for file_edges in edges_of_files]
+    file_starts = np.concatenate(([0.0], np.cumsum(sizes)))
+    total = float(file_starts[-1])
     count = max(parallelism, int(-(-total // TASK_BYTES)))
-    spots = [
-        (start + float(at), number, int(row))
-        for number, (start, found) in enumerate(zip(starts.tolist(), edges, strict=False))
-        for row, at in zip(found.rows[:-1], found.num_bytes[:-1], strict=True)
+    cut_points = [
+        (start + float(offset), number, int(row))
+        for number, (start, file_edges) in enumerate(
+            zip(file_starts.tolist(), edges_of_files, strict=False)
+        )
+        for row, offset in zip(file_edges.rows[:-1], file_edges.num_bytes[:-1], strict=True)
     ]
-    spots += [(float(end), number + 1, 0) for number, end in enumerate(starts[1:])]
-    spots.sort()
-    places = np.array([at for at, *_ in spots])
+    cut_points += [(float(end), number + 1, 0) for number, end in enumerate(file_starts[1:])]
+    cut_points.sort()
+    offsets = np.array([offset for offset, *_ in cut_points])
     cuts = [(0, 0)]
     for target in np.arange(1, count + 1) * (total / count):
-        after = min(int(np.searchsorted(places, target)), len(spots) - 1)
-        _, number, row = min(spots[max(after - 1, 0) : after + 1], key=lambda s: abs(s[0] - target))
+        nearest_after = min(int(np.searchsorted(offsets, target)), len(cut_points) - 1)
+        _, number, row = min(
+            cut_points[max(nearest_after - 1, 0) : nearest_after + 1],
+            key=lambda s: abs(s[0] - target),
+        )
         if (number, row) > cuts[-1]:
             cuts.append((number, row))
-    tasks = (tuple(_between(files, edges, *ends)) for ends in itertools.pairwise(cuts))
+    tasks = (
+        tuple(_pieces_between(files, edges_of_files, *ends)) for ends in itertools.pairwise(cuts)
+    )
     return [task for task in tasks if task]
 
 
-def _between(
+def _pieces_between(
     files: Sequence[FilePlan],
-    edges: Sequence[_Edges],
+    edges_of_files: Sequence[_Edges],
     start: tuple[int, int],
     stop: tuple[int, int],
 ) -> Iterator[Piece]:
-    """What lies between two cuts, each a file's number and a row of it."""
+    """Yields the pieces between two cuts; a cut is a file's number and a row in it."""
     for number in range(start[0], min(stop[0] + 1, len(files))):
-        file, found = files[number], edges[number]
+        file, edges = files[number], edges_of_files[number]
         first = start[1] if number == start[0] else 0
-        last = stop[1] if number == stop[0] else int(found.rows[-1])
+        last = stop[1] if number == stop[0] else int(edges.rows[-1])
         rows = file.rows.clip(first, last)
         if rows:
-            before, after = np.interp([first, last], found.rows, found.num_bytes)
+            before, after = np.interp([first, last], edges.rows, edges.num_bytes)
             yield Piece(
                 file.path, file.binding, rows, (first, last), file.constants, int(after - before)
             )
 
 
 def _edges(file: FilePlan, opened: Opened) -> _Edges:
-    """From the file's first row, where nothing has been read."""
+    """Returns the edges of a file, starting at row 0 and byte 0."""
     total = file.figures.bytes.selected
     if total < SPLIT_BYTES:
         return _Edges(np.array([0, file.figures.rows.total]), np.array([0.0, total]))
@@ -121,24 +129,24 @@ def _edges(file: FilePlan, opened: Opened) -> _Edges:
     by_group: dict[int, list[PlannedRead]] = {}
     for read in file.reads:
         by_group.setdefault(read.row_group, []).append(read)
-    rows, sizes, before = [np.zeros(1, np.int64)], [np.zeros(1)], 0.0
+    rows, sizes, bytes_before = [np.zeros(1, np.int64)], [np.zeros(1)], 0.0
     for group, reads in sorted(by_group.items()):
         start, stop = source.row_group_starts[group : group + 2].tolist()
         size = float(sum(read.selection.num_bytes for read in reads))
         edges = np.append(_page_edges(source, reads) + start, stop)
-        wanted = file.rows.clip(start, stop)
-        share = _rows_before(wanted, edges) / wanted.num_rows
+        candidates = file.rows.clip(start, stop)
+        share = _rows_before(candidates, edges) / candidates.num_rows
         rows.append(edges)
-        sizes.append(before + size * share)
-        before += size
+        sizes.append(bytes_before + size * share)
+        bytes_before += size
     rows[-1][-1] = file.figures.rows.total  # row groups without candidates may follow
     return _Edges(np.concatenate(rows), np.concatenate(sizes))
 
 
 def _page_edges(file: OpenedFile, reads: Sequence[PlannedRead]) -> Int64Array:
-    """The first rows of pages but the first, of the column of which most is read.
+    """Returns the first rows of all pages but the first, of the column with the most bytes to read.
 
-    Empty where a column has no page index: each part would read all of its chunk.
+    Returns none if a column has no page index: each part would then read its whole column chunk.
     """
     indexes = [file.page_indexes.offsets(read.row_group, read.leaf) for read in reads]
     largest = indexes[int(np.argmax([read.selection.num_bytes for read in reads]))]
@@ -148,9 +156,11 @@ def _page_edges(file: OpenedFile, reads: Sequence[PlannedRead]) -> Int64Array:
 
 
 def _rows_before(rows: RowRanges, edges: Int64Array) -> npt.NDArray[np.float64]:
-    """How many of ``rows`` come before each of ``edges``."""
-    counted = np.concatenate(([0], np.cumsum(rows.stops - rows.starts)))
-    at = np.searchsorted(rows.starts, edges, side="left")
-    beyond = np.maximum(rows.stops[np.maximum(at, 1) - 1] - edges, 0)
-    found: npt.NDArray[np.float64] = (counted[at] - np.where(at > 0, beyond, 0)).astype(np.float64)
-    return found
+    """Returns how many of ``rows`` come before each of ``edges``."""
+    rows_before_range = np.concatenate(([0], np.cumsum(rows.stops - rows.starts)))
+    range_index = np.searchsorted(rows.starts, edges, side="left")
+    beyond = np.maximum(rows.stops[np.maximum(range_index, 1) - 1] - edges, 0)
+    num_rows: npt.NDArray[np.float64] = (
+        rows_before_range[range_index] - np.where(range_index > 0, beyond, 0)
+    ).astype(np.float64)
+    return num_rows

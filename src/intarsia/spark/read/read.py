@@ -45,7 +45,7 @@ from intarsia.spark.read.dataset_files import Source
 from intarsia.spark.read.partition_packing import Piece, Task, pack
 from intarsia.spark.read.query import Query, query_of
 from intarsia.spark.read.reader_choice import choose
-from intarsia.spark.read.user_schema import as_stated, check_keys, stated_schema
+from intarsia.spark.read.user_schema import check_keys, parse_user_schema, with_user_types
 from intarsia.spark.read.variant_type import as_output, check_whole
 from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.task_error import silence_broken_pipes
@@ -145,7 +145,7 @@ def read(
     require_pyspark()
     check_on_corrupt(on_corrupt)
     check_page_size_limit(page_size_limit)
-    user_schema = None if schema is None else stated_schema(schema)
+    user_schema = None if schema is None else parse_user_schema(schema)
     data = opened(
         path,
         filesystem,
@@ -219,7 +219,7 @@ def explain(
         print(ias.explain(spark, "lake/logs", where="status = 500"))
     """
     require_pyspark()
-    user_schema = None if schema is None else stated_schema(schema)
+    user_schema = None if schema is None else parse_user_schema(schema)
     data = opened(
         path,
         filesystem,
@@ -276,7 +276,7 @@ def opened(
         united = united_schema(cache, files, lambda f: _as_in_spark(f.schema_arrow, lambda: f))
         plain = pa.schema([*united, *(field for field in plain if field.name not in united.names)])
     if stated is not None:
-        plain = as_stated(plain, stated)
+        plain = with_user_types(plain, stated)
     if plain != made.schema:
         plain = plain.with_metadata(made.schema.metadata)
         made = open_dataset(found, files, base, folders, plain, FILES)

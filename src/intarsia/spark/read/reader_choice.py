@@ -66,20 +66,22 @@ def choose(spark: SparkSession, source: Source, query: Query, reader: str) -> Re
         if rows is not None or amount.selected < WIDE * amount.total:
             return ReaderChoice(plan, None, _share_to_read(plan), rows)
     if query.where is not None and _is_on(spark, _RECORD_FILTER):
-        native: HandOver | str = f"with {_RECORD_FILTER} it tells the zeros apart"
+        files_or_reason: HandOver | str = f"with {_RECORD_FILTER} it treats 0.0 and -0.0 as unequal"
     elif _is_on(spark, _STATISTICS_AGGREGATION):
-        native = f"with {_STATISTICS_AGGREGATION} it takes one column's statistics for another's"
+        files_or_reason = (
+            f"with {_STATISTICS_AGGREGATION} it takes one column's statistics for another's"
+        )
     else:
-        native = hand_over(source, query, files)
-    if not isinstance(native, HandOver):
-        reason = f"Spark's own reader might give other rows: {native}"
+        files_or_reason = hand_over(source, query, files)
+    if not isinstance(files_or_reason, HandOver):
+        reason = f"Spark's own reader might give other rows: {files_or_reason}"
         if reader == "spark":
             raise UnsupportedError(reason)
         return ReaderChoice(plan, None, reason)
     if reader == "spark":
-        return ReaderChoice(plan, native, "as asked for")
+        return ReaderChoice(plan, files_or_reason, "as asked for")
     return ReaderChoice(
-        plan, native, "there is no filter" if plan is None else _share_to_read(plan)
+        plan, files_or_reason, "there is no filter" if plan is None else _share_to_read(plan)
     )
 
 

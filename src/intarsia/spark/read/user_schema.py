@@ -1,4 +1,4 @@
-"""A schema that is stated: which columns to read of a data set, and in which types."""
+"""The schema that the user passes: which columns of a data set are read, and in which types."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-def stated_schema(schema: StructType | str, *, keeps_collations: bool = False) -> pa.Schema:
-    """A schema of Spark's, or its text, as Arrow has it; all may be NULL.
+def parse_user_schema(schema: StructType | str, *, keeps_collations: bool = False) -> pa.Schema:
+    """Returns a Spark schema, or its DDL text, as an Arrow schema whose fields are all nullable.
 
-    Raises ``PredicateError`` where it has no columns, or two of one name, ``UnsupportedError`` for
-    a collation, which Arrow has none of, unless Spark ``keeps_collations`` itself, ``TypeError``
-    for anything else.
+    Raises ``PredicateError`` if it has no columns, or two of one name. Raises ``TypeError`` if it
+    is neither a StructType nor a string. Raises ``UnsupportedError`` for a collation, which Arrow
+    lacks, unless Spark ``keeps_collations`` itself.
     """
     from pyspark.sql.types import StructType
 
     if not isinstance(schema, StructType | str):
         kind = f"{type(schema).__module__}.{type(schema).__name__}"
-        raise TypeError(f"a schema is a StructType of Spark's, or the text of one, not {kind}")
+        raise TypeError(f"a schema is a StructType of Spark or its DDL text, not {kind}")
     parsed = StructType.fromDDL(schema) if isinstance(schema, str) else schema
     if not parsed.names or len(set(parsed.names)) < len(parsed.names):
-        raise PredicateError("a schema has columns, and each once")
+        raise PredicateError("a schema must have columns, each with a name of its own")
     collated = {} if keeps_collations else collations_of(parsed.jsonValue())
     for name, collation in collated.items():
         raise UnsupportedError(
@@ -41,73 +41,80 @@ def stated_schema(schema: StructType | str, *, keeps_collations: bool = False) -
     return pa.schema(map(nullable, arrow_schema(parsed)))
 
 
-def held_to(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """``batches`` with what ``schema`` says is never NULL, which Spark wants to see of them.
+def with_required_fields(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Yields ``batches`` with the fields declared NOT NULL that ``schema`` declares so, for Spark.
 
-    Raises ``UnsupportedError`` where something is NULL all the same.
+    Raises ``UnsupportedError`` if such a field contains NULL.
     """
     for batch in batches:
         if batch.schema.equals(schema):
             yield batch
             continue
         for field, column in zip(schema, batch.columns, strict=True):
-            if _lacks_values(column, field):
-                problem = "there are NULLs, where the schema says that there are none"
+            if _has_null(column, field):
+                problem = "it contains NULL, but the schema declares it NOT NULL"
                 raise UnsupportedError(problem, Where(column=field.name))
         try:
             yield batch.cast(schema)
-        except pa.ArrowInvalid:  # for what is beneath a NULL
+        except pa.ArrowInvalid:  # for values below a NULL
             columns = [pa.array(c.to_pylist(), f.type) for c, f in zip(batch, schema, strict=True)]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _lacks_values(column: pa.Array, field: pa.Field) -> bool:
-    """Is there a NULL where ``field``, or a field within it, has none?"""
+def _has_null(column: pa.Array, field: pa.Field) -> bool:
+    """True if ``column`` contains NULL where ``field``, or a field within it, allows none."""
     if column.null_count:
         if not field.nullable:
             return True
         column = column.drop_null()
     kind = field.type
     if pa.types.is_struct(kind):
-        return any(map(_lacks_values, column.flatten(), kind.fields))
+        return any(map(_has_null, column.flatten(), kind.fields))
     if pa.types.is_map(kind):
         first, stop = column.offsets[0].as_py(), column.offsets[-1].as_py()
-        return _lacks_values(column.items.slice(first, stop - first), kind.item_field)
+        return _has_null(column.items.slice(first, stop - first), kind.item_field)
     if pa.types.is_list(kind):
-        return _lacks_values(column.flatten(), kind.value_field)
+        return _has_null(column.flatten(), kind.value_field)
     return False
 
 
-def as_stated(schema: pa.Schema, stated: pa.Schema) -> pa.Schema:
-    """``schema`` with the columns that are stated; where Spark has the same type, as wide in both.
+def with_user_types(schema: pa.Schema, stated: pa.Schema) -> pa.Schema:
+    """Returns ``schema`` with the columns and types of ``stated``, the user's schema.
 
-    Raises ``PredicateError`` for a column that is there but for the case of its letters.
+    A column keeps the file's wider type if Spark has the same type for both. Raises
+    ``PredicateError`` for a column whose name differs from a file's only by case.
     """
     names = {name.lower(): name for name in schema.names}
     for field in stated:
-        at = schema.get_field_index(field.name)
-        if at < 0 and field.name.lower() in names:
+        position = schema.get_field_index(field.name)
+        if position < 0 and field.name.lower() in names:
             problem = (
                 f"column {field.name!r} of the schema is {names[field.name.lower()]!r} in files"
             )
-            raise PredicateError(f"{problem}: names are told apart by case here")
-        if at < 0:
+            raise PredicateError(f"{problem}: names are case-sensitive here")
+        if position < 0:
             schema = schema.append(field)
         else:
-            own = schema.field(at)
-            schema = schema.set(at, own.with_type(_as_wide(own, field.type)))
+            file_field = schema.field(position)
+            schema = schema.set(position, file_field.with_type(_widened(file_field, field.type)))
     return schema
 
 
-def _as_wide(own: pa.Field, stated: pa.DataType) -> pa.DataType:
-    """The stated type, or where Spark has the same for a file's, one that other files' fit too."""
-    if arrow_schema(spark_schema(pa.schema([own])))[0].type != stated:
+def _widened(file_field: pa.Field, stated: pa.DataType) -> pa.DataType:
+    """Returns the user's type, or a type wide enough for all files if Spark's type for it is the
+    same.
+    """
+    if arrow_schema(spark_schema(pa.schema([file_field])))[0].type != stated:
         return stated
-    return common_type([own.type, stated], can_be_read) or own.type
+    return common_type([file_field.type, stated], can_be_read) or file_field.type
 
 
 def check_keys(folders: pa.Schema) -> None:
-    """Raise ``UnsupportedError`` for a key of folders that is to be read as moments or decimals."""
+    """Raises ``UnsupportedError`` for a partition key to be read as zoned timestamp or as
+    decimal.
+    """
     for key in folders:
         if getattr(key.type, "tz", None):
             raise UnsupportedError(
