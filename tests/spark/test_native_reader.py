@@ -429,7 +429,7 @@ def test_spark_is_handed_no_filter_by_which_it_tells_the_zeros_apart(spark, sett
     pq.write_table(pa.table({"x": [0.0, -0.0, 1.0] * 100}), tmp_path / "a.parquet")
     setting("spark.sql.parquet.recordLevelFilter.enabled", "true")
     setting("spark.sql.parquet.enableVectorizedReader", "false")
-    with pytest.raises(ia.UnsupportedError, match="treats 0.0 and -0.0 as unequal"):
+    with pytest.raises(ia.UnsupportedError, match=r"treats 0\.0 and -0\.0 as unequal"):
         ias.read(spark, tmp_path, where="x = 0", reader="spark")
     assert ias.read(spark, tmp_path, where="x <= 1").count() == 300
     assert ias.read(spark, tmp_path, where="x = 0").count() == 200

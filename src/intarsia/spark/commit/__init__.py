@@ -1,4 +1,4 @@
-"""Files of a Spark job made visible at once, or not at all, on each kind of storage.
+"""The files of a Spark job, made visible all at once or not at all, on any storage.
 
-May import the modules of ``spark``. Start with ``commit``.
+May import the modules of ``spark`` and lower packages. Start with ``commit``.
 """

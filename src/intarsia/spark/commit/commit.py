@@ -3,17 +3,17 @@
 ::
 
     _temporary-<job>/…       files as tasks write them; readers ignore the folder
-    _temporary-<job>/_keep   there, where rows of the job can be got back from unfinished files
-    _commit-<job>.json       the journal, while files are published and old ones removed
-    _commit-<job>-<n>.json   the journal of a job's nth further commit
-    _SUCCESS                 touched when that is done
+    _temporary-<job>/_keep   exists if unfinished files of the job can give rows back
+    _commit-<job>.json       the commit log, while files are published and old ones removed
+    _commit-<job>-<n>.json   the commit log of a job's nth further commit
+    _SUCCESS                 touched at the end of a commit
     _stream-<query>.json     the last batch that a streaming query has written
 
-The journal names the files to publish and those to remove, and its phase. While that is
-``publishing``, the new files do not count; from ``published`` on, which is the commit, the old ones
-do not. Readers here go by that (``data.journal``), so that they see the one or the other even where
-a driver died in the middle; other readers see both sorts of rows until ``recover``, or the next
-write, has finished what was begun.
+The commit log names the files to publish, the files to remove, and its phase. In the phase
+``publishing``, the new files do not count. The phase ``published`` is the commit: from then on the
+old files do not count. Intarsia's readers obey the log (``dataset.commit_journal``), so they see
+either the old or the new files, even if a driver died halfway. Other readers see both until
+``recover`` or the next write finishes the commit.
 """
 
 from __future__ import annotations
@@ -44,26 +44,27 @@ from intarsia.io.storage import PathLike
 from intarsia.spark.commit.storage import Place
 
 TEMPORARY = "_temporary-"
-_LOOKS = 20
-"""For the files that an overwrite is to remove."""
+"""The prefix of the folders in which jobs write."""
+_MAX_LISTINGS = 20
+"""Attempts at listing the files that an overwrite removes, while other writers change them."""
 KEEP = "_keep"
-"""A file in the folders of jobs that ``recover`` leaves."""
+"""The file that marks a job's folder for ``recover`` to keep."""
 
 
 def has_data(place: Place) -> bool:
-    """Is there a file that counts?"""
+    """True if the data set has a file that counts."""
     files, under_way = listed_with_commits(place.filesystem, place.root, place.data_files)
     return not {file for journal in under_way for file in journal.hidden}.issuperset(files)
 
 
 def replaced_in(place: Place, folders: Sequence[str]) -> list[str]:
-    """The files in ``folders`` that an overwrite is to remove, in the order in which it has to.
+    """Returns the files in ``folders`` that an overwrite removes, in the order of removal.
 
-    Where there are no folders, none.
-
-    What another commit is publishing there goes as a whole, the first file first, once that has
-    been moved: the other has then either looked whether all are there, and was first, or misses it
-    when it looks, and publishes none. Before that all of it stays, and comes after the overwrite.
+    There may be files that another commit is publishing. If its first file has been moved already,
+    all its files are removed, the first one first. The other commit checks at its end whether all
+    its files exist. Either that check came first and the commit succeeded, or it misses the file
+    and publishes none. If its first file has not been moved, all its files stay, and that commit
+    comes after the overwrite.
     """
 
     def listing() -> list[str]:
@@ -72,22 +73,22 @@ def replaced_in(place: Place, folders: Sequence[str]) -> list[str]:
     if not folders:
         return []
     files, under_way = listed_with_commits(place.filesystem, place.root, listing)
-    theirs, begun = set[str](), list[str]()
+    files_of_others, started = set[str](), list[str]()
     for journal in under_way:
         if journal.phase == PUBLISHING:
             group = [file for file in journal.publish if is_in(folders, file)]
-            theirs |= set(group)
-            begun += [] if _is_waiting(place, journal, group[:1]) else group
-    return [*begun, *(file for file in files if file not in theirs)]
+            files_of_others |= set(group)
+            started += [] if _has_unmoved(place, journal, group[:1]) else group
+    return [*started, *(file for file in files if file not in files_of_others)]
 
 
 def is_in(folders: Sequence[str], file: str) -> bool:
-    """Is a file in one of the folders, or below?"""
+    """True if a file is in one of the folders, or below."""
     return any(PurePosixPath(file).is_relative_to(folder) for folder in folders)
 
 
-def _is_waiting(place: Place, journal: Journal, files: Sequence[str]) -> bool:
-    """Is one of a commit's files still where it is to be moved from?"""
+def _has_unmoved(place: Place, journal: Journal, files: Sequence[str]) -> bool:
+    """True if one of a commit's files is still in the job's folder."""
     return any(is_there(place, f"{TEMPORARY}{journal.job}/{file}") for file in files)
 
 
@@ -102,12 +103,12 @@ def publish(
     number: int = 0,
     check: Callable[[], None] | None = None,
 ) -> None:
-    """Move ``files`` out of the job's folder, then remove files that are there already.
+    """Moves ``files`` out of the job's folder, then removes the files that they replace.
 
-    Those are ``remove``, and all in the folders that it ``overwrites``. A job that commits several
-    times gives each a ``number``. Where a file cannot be moved, or ``check``, which is called just
-    before the commit, raises, none stays and the old ones do. Raises ``PathError``, or what
-    ``check`` does.
+    Replaced are the files in ``remove`` and all files in the folders ``overwrites``. A job with
+    several commits gives each a ``number``. ``check`` is called just before the commit. If
+    ``check`` raises, or a file cannot be moved, no new file stays and the old ones do. Raises
+    ``PathError``, or the error of ``check``.
     """
 
     def removed() -> tuple[str, ...]:
@@ -115,55 +116,56 @@ def publish(
 
     journal = Journal(job, PUBLISHING, tuple(files), removed(), stream, number)
     is_simple = len(files) < 2 and not journal.remove and stream is None
-    made: list[str] = []
+    made_folders: list[str] = []
     try:
         if not is_simple:
-            journal = _begun(place, journal, removed)
+            journal = _write_log(place, journal, removed)
         for folder in sorted(set(map(_folder_of, files))):
-            made = [*place.make(folder), *made]
+            made_folders = [*place.make(folder), *made_folders]
         for file in files:
             try:
                 place.move(f"{TEMPORARY}{job}/{file}", file)
-            except FileNotFoundError:  # its folder was empty, and another commit has tidied it up
-                made = [*place.make(_folder_of(file)), *made]
+            except FileNotFoundError:  # another commit removed the folder while it was empty
+                made_folders = [*place.make(_folder_of(file)), *made_folders]
                 place.move(f"{TEMPORARY}{job}/{file}", file)
         if check is not None:
             check()
         if not is_simple:
             _check_moved(place, files)
     except BaseException as error:
-        _give_up(place, journal, made)
-        raise _described(place, error) from error
+        _roll_back(place, journal, made_folders)
+        raise _as_path_error(place, error) from error
     if not is_simple:
-        journal = _marked(place, journal, made)
+        journal = _mark_published(place, journal, made_folders)
     try:
         _finish(place, journal)
     except OSError as error:
         raise PathError(
-            f"{place.root}: the new files are published, but what comes after failed; "
+            f"{place.root}: the new files are published, but the clean-up failed; "
             f"recover() finishes it: {error}"
         ) from error
 
 
-def _give_up(place: Place, journal: Journal, made: Sequence[str]) -> None:
-    """Undo what can be: as long as the journal is there, its files don't count."""
+def _roll_back(place: Place, journal: Journal, made_folders: Sequence[str]) -> None:
+    """Undoes what it can. While the commit log exists, its files do not count."""
     with contextlib.suppress(OSError):
         _undo(place, journal)
-        place.remove_empty(made)
+        place.remove_empty(made_folders)
 
 
-def _marked(place: Place, journal: Journal, made: Sequence[str]) -> Journal:
-    """Say that the files count.
+def _mark_published(place: Place, journal: Journal, made_folders: Sequence[str]) -> Journal:
+    """Writes the phase ``published`` into the commit log; returns the new log.
 
-    That may be said although an error comes, or an interrupt: nothing is undone unless it is not.
+    An error or an interrupt can come although the log was written. The commit is undone only if the
+    log surely was not.
     """
     published = replace(journal, phase=PUBLISHED)
     try:
         place.write_text(published.name, published.encode())
     except BaseException as error:
-        if _is_unmarked(place, journal):
-            _give_up(place, journal, made)
-            raise _described(place, error) from error
+        if _is_surely_unpublished(place, journal):
+            _roll_back(place, journal, made_folders)
+            raise _as_path_error(place, error) from error
         if not isinstance(error, OSError):
             raise
         message = f"the new files may be published; recover() finishes or undoes it: {error}"
@@ -171,8 +173,8 @@ def _marked(place: Place, journal: Journal, made: Sequence[str]) -> Journal:
     return published
 
 
-def _is_unmarked(place: Place, journal: Journal) -> bool:
-    """Is it certain that the files of a commit that was begun do not count?"""
+def _is_surely_unpublished(place: Place, journal: Journal) -> bool:
+    """True if the commit log can be read and its files do not count yet."""
     try:
         text = place.read_text(journal.name)
         return text is not None and Journal.decode(text).phase == PUBLISHING
@@ -185,23 +187,23 @@ def _folder_of(file: str) -> str:
     return "" if folder == "." else folder
 
 
-def _begun(place: Place, journal: Journal, removed: Callable[[], tuple[str, ...]]) -> Journal:
-    """Write the journal; returns it as it is then.
+def _write_log(place: Place, journal: Journal, removed: Callable[[], tuple[str, ...]]) -> Journal:
+    """Writes the commit log and returns it in its final state.
 
-    What is to be ``removed`` is looked for again once it is there: who puts other files in the
-    place of some has either done so by then, or sees that they are to go.
+    The files to remove are listed again once the log exists. A writer that replaces some of these
+    files has either done so by then, or sees in the log that they will be removed.
     """
-    for _ in range(_LOOKS):
+    for _ in range(_MAX_LISTINGS):
         place.write_text(journal.name, journal.encode())
-        found = removed()
-        if set(found) == set(journal.remove):
+        files = removed()
+        if set(files) == set(journal.remove):
             return journal
-        journal = replace(journal, remove=found)
+        journal = replace(journal, remove=files)
     raise PathError(f"{place.root}: its files change too often to be replaced; nothing was written")
 
 
 def _check_moved(place: Place, files: Sequence[str]) -> None:
-    """Raise ``PathError`` where another writer, who replaces what there is, took a file away."""
+    """Raises ``PathError`` if another writer, who overwrites the data set, removed a file."""
     infos = place.filesystem.get_file_info([place.path(file) for file in files])
     for file, info in zip(files, infos, strict=True):
         if info.type != pafs.FileType.File:
@@ -211,7 +213,7 @@ def _check_moved(place: Place, files: Sequence[str]) -> None:
             )
 
 
-def _described(place: Place, error: BaseException) -> BaseException:
+def _as_path_error(place: Place, error: BaseException) -> BaseException:
     if isinstance(error, OSError) and not isinstance(error, PathError):
         return PathError(f"{place.root}: cannot be written to: {error}")
     return error
@@ -219,55 +221,55 @@ def _described(place: Place, error: BaseException) -> BaseException:
 
 def _undo(place: Place, journal: Journal) -> None:
     folder = f"{TEMPORARY}{journal.job}"
-    keeps = is_kept(place, folder)
+    is_job_kept = is_kept(place, folder)
     for file in journal.publish:
-        if keeps:
+        if is_job_kept:
             with contextlib.suppress(FileNotFoundError):
                 place.move(file, f"{folder}/{file}")
         else:
             place.remove(file)
-    _tidy(place, journal.publish)
-    with contextlib.suppress(OSError):  # who listed files meanwhile is to see that something was
+    _remove_empty_folders(place, journal.publish)
+    with contextlib.suppress(OSError):  # a reader that listed files meanwhile notices the change
         if place.read_text(SUCCESS) is not None:
             place.write_text(SUCCESS, "")
     place.remove(journal.name)
 
 
 def keep_job(place: Place, job: str) -> None:
-    """Have ``recover`` leave the job's folder, should it come to that."""
+    """Marks the job's folder for ``recover`` to keep."""
     place.write_text(f"{TEMPORARY}{job}/{KEEP}", "")
 
 
 def is_kept(place: Place, folder: str) -> bool:
-    """Is a job's folder to be left by ``recover``, as it may hold rows?"""
+    """True if ``recover`` must keep a job's folder, as it may hold rows."""
     return place.is_shared_disk and place.read_text(f"{folder}/{KEEP}") is not None
 
 
 def _finish(place: Place, journal: Journal) -> None:
-    """What comes after the commit; may be done twice.
+    """Does what follows the commit: removes old files and the log. May be done twice.
 
-    Raises ``PathError`` where an old file cannot be removed: the journal stays then, all others go.
+    Raises ``PathError`` if an old file cannot be removed. The commit log and that file then stay.
     """
     if journal.stream is not None and not is_done(place, journal.stream):
-        place.write_text(_mark(journal.stream.query), json.dumps(asdict(journal.stream)))
-    failed: list[PathError] = []
-    beside = _sidecars_of(place, journal.remove)
+        place.write_text(_stream_file(journal.stream.query), json.dumps(asdict(journal.stream)))
+    failures: list[PathError] = []
+    sidecars = _sidecars_of(place, journal.remove)
     for file in journal.remove:
         try:
             place.remove(file)
         except OSError as error:
-            failed.append(PathError(f"{place.path(file)}: cannot be removed: {error}"))
-    for sidecar in beside:
-        with contextlib.suppress(OSError):  # it is of no file, and nobody reads it
+            failures.append(PathError(f"{place.path(file)}: cannot be removed: {error}"))
+    for sidecar in sidecars:
+        with contextlib.suppress(OSError):  # nobody reads a sidecar without its file
             place.remove(sidecar)
-    _tidy(place, [*journal.remove, *beside])
-    if failed:
-        raise failed[0]
+    _remove_empty_folders(place, [*journal.remove, *sidecars])
+    if failures:
+        raise failures[0]
     for other in journals(place) if journal.remove else ():
-        is_gone = other.phase == PUBLISHING and set(other.publish) <= set(journal.remove)
-        if is_gone and not _is_waiting(place, other, other.publish):
-            place.remove(other.name)  # of a dead writer: it has no file any more
-    # Touched before the journal goes: who looked before that sees that something has happened.
+        is_replaced = other.phase == PUBLISHING and set(other.publish) <= set(journal.remove)
+        if is_replaced and not _has_unmoved(place, other, other.publish):
+            place.remove(other.name)  # The writer has died, and its files are all removed.
+    # Touched before the log is removed, so that a reader of the old state notices the change.
     place.write_text(SUCCESS, "")
     place.remove(journal.name)
 
@@ -277,44 +279,45 @@ def _sidecars_of(place: Place, files: Sequence[str]) -> list[str]:
     paths = [place.path(file) for file in files]
     for path in paths:
         places.expect(path)
-    found = (sidecar for path in paths for sidecar in places.paths(path))
-    return [sidecar.removeprefix(f"{place.root}/") for sidecar in found]
+    sidecars = (sidecar for path in paths for sidecar in places.paths(path))
+    return [sidecar.removeprefix(f"{place.root}/") for sidecar in sidecars]
 
 
-def _tidy(place: Place, files: Sequence[str]) -> None:
-    """Remove the folders of files that are gone, where nothing else is in them."""
+def _remove_empty_folders(place: Place, files: Sequence[str]) -> None:
+    """Removes the folders of removed files, if nothing else is in them."""
     folders = {str(parent) for file in files for parent in PurePosixPath(file).parents}
     for folder in sorted(folders - {"."}, key=lambda folder: -folder.count("/")):
         place.remove_empty([place.path(folder)])
 
 
 def end(place: Place, journal: Journal) -> None:
-    """Finish a commit that was interrupted, or undo it where its files do not count yet."""
+    """Finishes an interrupted commit, or undoes it if its files do not count yet."""
     (_finish if journal.phase == PUBLISHED else _undo)(place, journal)
 
 
 def end_job(place: Place, job: str) -> None:
-    """Finish or undo what a job has begun to publish: who did is no more."""
+    """Finishes or undoes the commits of a job whose driver has ended."""
     for journal in journals(place):
         if journal.job == job:
             end(place, journal)
 
 
 def journals(place: Place) -> list[Journal]:
-    """The commits that are under way, or were interrupted."""
+    """Returns the logs of commits that are under way or were interrupted."""
     return journals_at(place.filesystem, place.root)
 
 
 def root_of(path: PathLike, filesystem: Any = None) -> Place:
-    """The folder of the data set that a path, be it of a file or a Hive folder, is part of."""
+    """Returns the data set's folder for a path, which may be a file or a Hive folder in it."""
     place = Place.of(path, filesystem)
     is_folder = place.filesystem.get_file_info(place.root).type == pafs.FileType.Directory
     return replace(place, root=root_at(place.root, is_folder=is_folder))
 
 
 def settle(place: Place) -> None:
-    """Finish the removals that another writer did not; warn of what it left half published, and of
-    old files that stay, though they do not count.
+    """Finishes the removals that other writers left undone.
+
+    Warns of half-published commits, and of old files that cannot be removed but do not count.
     """
     for journal in journals(place):
         if journal.phase == PUBLISHED:
@@ -322,8 +325,8 @@ def settle(place: Place) -> None:
                 _finish(place, journal)
             except OSError as error:
                 warn(
-                    f"{place.root}: what another write replaced is still there, and does not count "
-                    f"({journal.name}); recover() removes it: {error}",
+                    f"{place.root}: files that another write replaced are still there, but do not "
+                    f"count ({journal.name}); recover() removes them: {error}",
                 )
         else:
             warn(
@@ -333,20 +336,20 @@ def settle(place: Place) -> None:
 
 
 def is_there(place: Place, name: str) -> bool:
-    """Is there a file of that name?"""
+    """True if a file of that name exists."""
     return bool(place.filesystem.get_file_info(place.path(name)).type == pafs.FileType.File)
 
 
 # --- streaming ----------------------------------------------------------------------------------
 
 
-def _mark(query: str) -> str:
+def _stream_file(query: str) -> str:
     return f"_stream-{query}.json"
 
 
 def is_done(place: Place, batch: StreamBatch) -> bool:
-    """Has a batch been published already?"""
-    text = place.read_text(_mark(batch.query))
+    """True if a batch has been published already."""
+    text = place.read_text(_stream_file(batch.query))
     last = -1 if text is None else int(json.loads(text)["batch"])
     return last >= batch.batch
 
@@ -354,7 +357,7 @@ def is_done(place: Place, batch: StreamBatch) -> bool:
 def publish_batch(
     place: Place, job: str, files: Sequence[str], overwrites: Sequence[str], batch: StreamBatch
 ) -> None:
-    """Publish the files of a batch, unless it has been; what a dead driver left is cleared."""
+    """Publishes the files of a batch unless it has been, and removes what a dead driver left."""
     for journal in journals(place):
         if journal.stream is not None and journal.stream.query == batch.query:
             end(place, journal)
@@ -362,5 +365,5 @@ def publish_batch(
         publish(place, job, files, overwrites=overwrites, stream=batch)
     for name in place.names(f"{TEMPORARY}{batch.query}-"):
         place.remove_tree(name)
-    for name in place.names(f".{JOURNAL}{batch.query}-"):  # journals that were half written
+    for name in place.names(f".{JOURNAL}{batch.query}-"):  # half-written commit logs
         place.remove(name)

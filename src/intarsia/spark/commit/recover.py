@@ -1,4 +1,4 @@
-"""What interrupted writes left in a folder: finished or undone, and cleared away."""
+"""Recovery of a folder after interrupted writes: they are finished or undone, and cleared away."""
 
 from __future__ import annotations
 
@@ -18,87 +18,112 @@ from intarsia.spark.commit.commit import KEEP, TEMPORARY, end, is_in, is_kept, i
 from intarsia.spark.commit.storage import Place
 
 _HALF_WRITTEN = re.compile(r"\._(commit-.+|stream-.+|SUCCESS)\.[0-9a-f]{8}")
-"""What ``LocalPlace.write_text`` leaves where it is killed."""
+"""The temporary files that ``LocalPlace.write_text`` leaves if its process is killed."""
 
 
 def recover(path: PathLike, *, keep_unfinished: bool = True, filesystem: Any = None) -> list[str]:
-    """Finish or undo what interrupted writes left at ``path``, a folder; returns what was removed.
+    """Finishes or undoes the interrupted writes in a folder, and removes their remains.
 
-    A commit whose new files were all there is finished, any other is undone, and temporary folders
-    are deleted: all of them, or with ``keep_unfinished`` those of jobs without checkpoints. What
-    others wrote stays where it is, and a warning says where that is: ``intarsia.recover`` makes
-    files of those with temporary names, ``.NAME.….intarsia-tmp``; the rest are whole. Call it only
-    while nothing is being written there.
+    A commit whose new files were all in place is finished, any other is undone. Temporary folders
+    of jobs are removed. The same happens in folders below ``path``. In folders above, it happens
+    for commits whose files are all below ``path``, such as an ``optimize`` of one Hive folder.
 
-    Folders below are looked at as well, and of those above the commits that are of files at
-    ``path`` only: so it is where a Hive folder was optimized by itself.
+    Files of other writers stay. Call ``recover`` only while nothing writes to the folder.
+
+    Parameters
+    ----------
+    path : str or path
+        The folder of the data set, or a folder in it.
+    keep_unfinished : bool, default True
+        Keeps the folders of jobs with checkpoints, and warns of them. ``intarsia.recover`` then
+        gets rows back from files with temporary names, ``.NAME.….intarsia-tmp``; the other files in
+        these folders are complete.
+    filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
+        Where ``path`` is, by default the local disk or the storage that a URI names.
+
+    Returns
+    -------
+    list of str
+        The removed files and folders, relative to ``path``.
+
+    Raises
+    ------
+    PathError
+        If ``path`` is not a folder.
+
+    Examples
+    --------
+    ::
+
+        ias.recover("lake/logs")
     """
     place = Place.of(path, filesystem)
     kind = place.filesystem.get_file_info(place.root).type
     if kind != pafs.FileType.Directory:
-        what = "a file, not a folder" if kind == pafs.FileType.File else "no such folder"
-        raise PathError(f"{place.root}: there is {what}")
+        problem = "a file, not a folder" if kind == pafs.FileType.File else "no such folder"
+        raise PathError(f"{place.root}: there is {problem}")
     removed: list[str] = []
-    kept: list[str] = []
+    kept_folders: list[str] = []
     for folder in (*folders_above(place.root)[:-1], *_interrupted(place)):
-        at = replace(place, root=folder)
-        begun, jobs = journals(at), set(at.names(TEMPORARY))
-        torn = [name for name in at.names("._") if _HALF_WRITTEN.fullmatch(name)]
+        current = replace(place, root=folder)
+        logs, jobs = journals(current), set(current.names(TEMPORARY))
+        half_written = [name for name in current.names("._") if _HALF_WRITTEN.fullmatch(name)]
         if not PurePosixPath(folder).is_relative_to(place.root):
-            torn = []
-            begun = [journal for journal in begun if _is_all_in(at, journal, place.root)]
-            jobs &= {f"{TEMPORARY}{journal.job}" for journal in begun}
-        for journal in begun:
-            removed += map(at.path, _ended(at, journal))
-        for name in torn:
-            at.remove(name)
-            removed.append(at.path(name))
+            half_written = []
+            logs = [journal for journal in logs if _is_all_in(current, journal, place.root)]
+            jobs &= {f"{TEMPORARY}{journal.job}" for journal in logs}
+        for journal in logs:
+            removed += map(current.path, _end_commit(current, journal))
+        for name in half_written:
+            current.remove(name)
+            removed.append(current.path(name))
         for name in sorted(jobs):
-            if keep_unfinished and _holds_rows(at, name):
-                kept.append(at.path(name))
-            elif at.remove_tree(name):
-                removed.append(at.path(name))
-    if kept:
+            if keep_unfinished and _holds_rows(current, name):
+                kept_folders.append(current.path(name))
+            elif current.remove_tree(name):
+                removed.append(current.path(name))
+    if kept_folders:
         warn(
-            f"rows of interrupted jobs are kept in {', '.join(kept)}: intarsia.recover() gets back "
-            "what is in unfinished files; recover(…, keep_unfinished=False) removes them",
+            f"rows of interrupted jobs are kept in {', '.join(kept_folders)}: intarsia.recover() "
+            "gets back the rows of unfinished files; recover(…, keep_unfinished=False) removes "
+            "them",
         )
     return [posixpath.relpath(path, place.root) for path in removed]
 
 
 def _is_all_in(place: Place, journal: Journal, folder: str) -> bool:
-    """Are all files that a commit publishes and removes below ``folder``?"""
+    """True if all files that a commit publishes or removes are below ``folder``."""
     return all(is_in([folder], place.path(file)) for file in (*journal.publish, *journal.remove))
 
 
-def _ended(place: Place, journal: Journal) -> list[str]:
-    """Finish a commit, or undo it; gives the files that are gone for it."""
+def _end_commit(place: Place, journal: Journal) -> list[str]:
+    """Finishes or undoes a commit; returns the files that it removed."""
     is_moved = journal.phase == PUBLISHING and is_kept(place, f"{TEMPORARY}{journal.job}")
-    gone = [] if is_moved else [name for name in journal.hidden if is_there(place, name)]
+    removed = [] if is_moved else [name for name in journal.hidden if is_there(place, name)]
     end(place, journal)
-    return gone
+    return removed
 
 
 def _interrupted(place: Place) -> list[str]:
-    """The folder, and those below it in which there are journals or folders of jobs."""
+    """Returns the folder, and those below it that hold commit logs or folders of jobs."""
     selector = pafs.FileSelector(place.root, recursive=True)
-    found = {place.root}
+    folders = {place.root}
     for info in place.filesystem.get_file_info(selector):
         parts = info.path.removeprefix(f"{place.root}/").split("/")
         hidden = next((at for at, part in enumerate(parts) if part.startswith(HIDDEN)), None)
-        if hidden is not None and _is_left(parts[hidden]):
-            found.add("/".join([place.root, *parts[:hidden]]))
-    return sorted(found)
+        if hidden is not None and _is_remains(parts[hidden]):
+            folders.add("/".join([place.root, *parts[:hidden]]))
+    return sorted(folders)
 
 
-def _is_left(name: str) -> bool:
+def _is_remains(name: str) -> bool:
     return name.startswith((JOURNAL, TEMPORARY)) or bool(_HALF_WRITTEN.fullmatch(name))
 
 
 def _holds_rows(place: Place, folder: str) -> bool:
-    """Is there anything in a job's folder that is worth keeping?"""
+    """True if a job's folder is marked to be kept and has files in it."""
     if not is_kept(place, folder):
         return False
     selector = pafs.FileSelector(place.path(folder), recursive=True)
-    found = place.filesystem.get_file_info(selector)
-    return any(info.type == pafs.FileType.File and info.base_name != KEEP for info in found)
+    infos = place.filesystem.get_file_info(selector)
+    return any(info.type == pafs.FileType.File and info.base_name != KEEP for info in infos)

@@ -1,7 +1,7 @@
-"""Where a data set is written: a local folder, or one on whatever ``pyarrow.fs`` opens.
+"""The folder into which a data set is written: local, or on any storage that ``pyarrow.fs`` opens.
 
-Paths are relative to the data set's folder. Local files are written where they are to be; others
-on the task's own disk, and uploaded whole.
+Paths are relative to this folder. On a local disk, tasks write files directly below it. Elsewhere,
+tasks write to their own disk and upload whole files.
 """
 
 from __future__ import annotations
@@ -25,43 +25,45 @@ from intarsia.io.storage import NoDataError, PathLike, list_files, resolve
 from intarsia.io.table_format import Tables
 from intarsia.tables.data_files import tables_above
 
-_TRIES = 100
+_MAX_REMOVALS = 100
 _PAUSE_SECONDS = 0.1
+"""Attempts at removing a folder, and the pause after each: 10 s for a failed job's tasks to end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A data set's folder; picklable. What cannot be written raises ``OSError``."""
+    """The folder of a data set; picklable. Failed writes raise ``OSError``."""
 
     filesystem: pafs.FileSystem
     root: str
 
     @property
     def is_shared_disk(self) -> bool:
-        """Do tasks write files where they are to be, so that unfinished ones can be found there?"""
+        """True if tasks write below this folder, so that unfinished files can be recovered."""
         return False
 
     @classmethod
     def of(cls, path: PathLike, filesystem: Any = None) -> Place:
-        """The folder at ``path``, which need not be there, on a local disk or elsewhere."""
-        found, root = resolve(path, filesystem)
+        """Returns the folder at ``path``, which need not exist, on a local disk or elsewhere."""
+        storage, root = resolve(path, filesystem)
         root = root.rstrip("/") or root
-        if _is_local(found):  # the driver's folder, wherever tasks run
-            return LocalPlace(found, os.path.abspath(root))
-        return Place(found, root)
+        if _is_local(storage):  # the driver's folder, wherever tasks run
+            return LocalPlace(storage, os.path.abspath(root))
+        return Place(storage, root)
 
     def path(self, name: str) -> str:
-        """``name`` below the folder, as its file system calls it."""
+        """Returns the path of ``name`` below the folder, as the file system takes it."""
         return f"{self.root}/{name}" if name else self.root
 
     def kind(self) -> pafs.FileType:
-        """What is at the folder's path."""
+        """Returns the type of what is at the folder's path: a folder, a file or nothing."""
         return self.filesystem.get_file_info(self.root).type
 
     def data_files(self, folder: str = "") -> list[str]:
-        """All files that readers see in ``folder``.
+        """Returns all files in ``folder`` that readers see, relative to the data set's folder.
 
-        Raises ``PathError`` where it is not told, and if some are in a table of another format.
+        Raises ``PathError`` if it cannot be listed, or if some files belong to another table
+        format.
         """
         try:
             tables: Tables = {}
@@ -72,7 +74,7 @@ class Place:
         return [file.removeprefix(f"{self.root}/") for file in files]
 
     def check_own(self) -> None:
-        """Raise ``PathError`` if the folder is a table of another format, or is in one."""
+        """Raises ``PathError`` if the folder is a table of another format, or is in one."""
         self._check_none(tables_above(self.filesystem, [f"{self.root}/*"]))
 
     def _check_none(self, tables: Tables) -> None:
@@ -83,21 +85,21 @@ class Place:
             )
 
     def names(self, prefix: str) -> dict[str, pafs.FileInfo]:
-        """What is right in the folder, its name beginning with ``prefix``."""
+        """Returns the folder's direct entries whose names begin with ``prefix``, by name."""
         selector = pafs.FileSelector(self.root, allow_not_found=True)
-        found = self.filesystem.get_file_info(selector)
-        return {info.base_name: info for info in found if info.base_name.startswith(prefix)}
+        infos = self.filesystem.get_file_info(selector)
+        return {info.base_name: info for info in infos if info.base_name.startswith(prefix)}
 
     def make(self, folder: str) -> list[str]:
-        """Make a folder and what is missing above it; returns what was made, deepest first."""
+        """Makes a folder and its missing parents; returns the new folders, deepest first."""
         return []
 
     def remove_empty(self, folders: Sequence[str]) -> None:
-        """Remove folders, deepest first, up to the first that holds something of another's."""
+        """Removes folders, deepest first, up to the first one that is not empty."""
 
     @contextlib.contextmanager
     def written(self, name: str) -> Iterator[Path]:
-        """A local path to write a new file at, which is at ``name`` when the block ends."""
+        """Yields a local path for a new file, which is at ``name`` once the block ends."""
         with tempfile.TemporaryDirectory(prefix="intarsia-") as scratch:
             local = Path(scratch, "part.parquet")
             yield local
@@ -108,20 +110,20 @@ class Place:
         return self.filesystem.open_output_stream(self.path(name))
 
     def size(self, name: str) -> int:
-        """The length of a file in bytes."""
+        """Returns the length of a file in bytes."""
         return int(self.filesystem.get_file_info(self.path(name)).size)
 
     def move(self, name: str, to: str) -> None:
-        """Rename a file; where storage has no rename, a copy on its side."""
+        """Renames a file. Storage without rename copies it instead, on its own side."""
         self.filesystem.move(self.path(name), self.path(to))
 
     def remove(self, name: str) -> None:
-        """Delete a file, if it is there."""
+        """Deletes a file, if it exists."""
         with contextlib.suppress(FileNotFoundError):
             self.filesystem.delete_file(self.path(name))
 
     def remove_tree(self, folder: str) -> bool:
-        """Delete a folder and all in it; is it gone?
+        """Deletes a folder and its contents; returns whether it no longer exists.
 
         Tasks of a failed job may go on writing for a while.
         """
@@ -130,12 +132,12 @@ class Place:
         return True
 
     def write_text(self, name: str, text: str) -> None:
-        """Write a small file that appears whole, in place of one that is there."""
+        """Writes a small file that appears as a whole, and replaces an older one."""
         with self._upload(name) as out:
             out.write(text.encode())
 
     def read_text(self, name: str) -> str | None:
-        """A small file's text; None where there is no such file."""
+        """Returns the text of a small file, or None if there is no such file."""
         try:
             with self.filesystem.open_input_file(self.path(name)) as file:
                 text: str = file.read().decode()
@@ -145,7 +147,7 @@ class Place:
 
 
 class LocalPlace(Place):
-    """A folder on a local disk: new files are renamed into place, folders tidied up."""
+    """A folder on a local disk: new files are renamed into place, and empty folders removed."""
 
     __slots__ = ()
 
@@ -174,7 +176,7 @@ class LocalPlace(Place):
 
     @contextlib.contextmanager
     def written(self, name: str) -> Iterator[Path]:
-        # Only folders below the job's are made: where that is gone, the job has failed.
+        # Only folders below the job's folder are made: if that is missing, the job has failed.
         job, *folders = Path(name).parent.parts
         path = Path(self.path(job))
         for folder in folders:
@@ -190,14 +192,14 @@ class LocalPlace(Place):
 
     def remove(self, name: str) -> None:
         path = Path(self.path(name))
-        with locked(path):  # who replaces it then finds that it is gone
+        with locked(path):  # a writer that replaces the file then notices the removal
             for old in (path, path.with_name(f".{path.name}.crc")):  # the second is Hadoop's
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                     old.unlink()
 
     def remove_tree(self, folder: str) -> bool:
         path = Path(self.path(folder))
-        for _ in range(_TRIES):
+        for _ in range(_MAX_REMOVALS):
             shutil.rmtree(path, ignore_errors=True)
             if not path.exists():
                 return True

@@ -1,4 +1,5 @@
 """``format("intarsia")``: the Python data source that Spark loads.
 
-May import ``spark/read``, ``spark/write`` and ``spark/commit``. Start with ``source``.
+May import ``spark/read``, ``spark/write``, ``spark/commit`` and lower packages. Start with
+``source``.
 """

@@ -1,4 +1,4 @@
-"""The options of ``format("intarsia")``, which are text, as what they stand for."""
+"""The options of ``format("intarsia")``, parsed from strings."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from intarsia.spark.write.job_spec import Layout
 from intarsia.tables.data_files import TableFormatOption, check_table_format
 from intarsia.writer.defaults import PAGE_ROWS
 
-_LISTS = ("partition_by", "cluster_by", "sort_within")
-_WRITES = (
+_LIST_OPTIONS = ("partition_by", "cluster_by", "sort_within")
+_WRITE_OPTIONS = (
     "indexes",
-    *_LISTS,
+    *_LIST_OPTIONS,
     "rows_per_page",
     "target_file_size",
     "compression",
@@ -25,20 +25,20 @@ _WRITES = (
     "checkpoint_row_groups",
     "keep_unfinished",
 )
-_READS = ("where", "columns", "parallelism", "table_format")
-_TABLES = ("catalog", "sidecar", "merge_schema")
-_STREAMS = ("max_files_per_trigger", "max_file_age")
-_SPARKS = {
+_READ_OPTIONS = ("where", "columns", "parallelism", "table_format")
+_TABLE_OPTIONS = ("catalog", "sidecar", "merge_schema")
+_STREAM_OPTIONS = ("max_files_per_trigger", "max_file_age")
+_SPARK_NAMES = {
     "partitionoverwritemode": "partition_overwrite",
     "maxfilespertrigger": "max_files_per_trigger",
     "maxfileage": "max_file_age",
     "timezone": "time_zone",
     "mergeschema": "merge_schema",
 }
-"""Spark's own names of options, in small letters."""
-_PASSED = ("path", "paths", "checkpointlocation")
-_ARTIFACTS, _NO_ARTIFACTS = "SPARK_JOB_ARTIFACT_UUID", "default"
-"""Of an environment variable: otherwise Spark has its Python run in a folder of its own."""
+"""Our names of options by Spark's names in lower case."""
+_PATH_OPTIONS = ("path", "paths", "checkpointlocation")
+_ARTIFACTS_VARIABLE, _NO_ARTIFACTS = "SPARK_JOB_ARTIFACT_UUID", "default"
+"""An environment variable, and its value unless Spark runs its Python in a temporary folder."""
 _AGE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*")
 _MILLISECONDS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -46,67 +46,71 @@ Options = Mapping[str, str]
 
 
 def path_of(options: Options) -> str | list[str]:
-    """The path, or the paths, to read from or write to.
+    """Returns the path, or the paths, to read from or write to.
 
-    Raises ``PathError`` without one, and for one that is relative to a folder that Spark made for
-    its Python processes, and removes.
+    Raises ``PathError`` without a path, or for a relative path if Spark runs its Python processes
+    in a temporary folder.
     """
     if "paths" in options:
-        found: list[str] = json.loads(options["paths"])
-        for path in found:
+        paths: list[str] = json.loads(options["paths"])
+        for path in paths:
             _check_absolute(path)
-        return found
+        return paths
     if not options.get("path"):
         raise PathError(
-            "no path was given: tables of a catalog give none (what saveAsTable wrote is read by "
-            "its path), temp views do"
+            "no path was given: tables of Spark's catalog pass none; read a table that saveAsTable "
+            "wrote by its path, or make a temporary view"
         )
     _check_absolute(options["path"])
     return options["path"]
 
 
 def _check_absolute(path: str) -> None:
-    is_scratch = os.environ.get(_ARTIFACTS, _NO_ARTIFACTS) != _NO_ARTIFACTS
+    is_scratch = os.environ.get(_ARTIFACTS_VARIABLE, _NO_ARTIFACTS) != _NO_ARTIFACTS
     is_absolute = is_uri(path) or os.path.isabs(path)
     if is_scratch and not is_absolute:
         raise PathError(
-            f"{path}: the path is relative, and on Spark Connect there is nothing it could be "
-            "relative to: give an absolute one"
+            f"{path}: the path is relative, and Spark Connect has no folder that it could be "
+            "relative to: pass an absolute path"
         )
 
 
 def check_writes(options: Options) -> None:
-    """Raise ``ValueError`` for options that writing does not have."""
+    """Raises ``ValueError`` for an option that writing does not have."""
     if "curve" in options:
         raise ValueError(
-            "option 'curve': rows are written as they come; put them on a curve before, by "
-            "intarsia.spark.cluster(df, cluster_by, curve=…), or use intarsia.spark.write.write"
+            "option 'curve': rows are written in the order in which they come; sort them before by "
+            "intarsia.spark.cluster(df, cluster_by, curve=…), or use intarsia.spark.write"
         )
-    _check(options, (*_WRITES, "time_zone"), "writes")
+    _check_names(options, (*_WRITE_OPTIONS, "time_zone"), "write")
 
 
 def check_reads(options: Options, *, streams: bool) -> None:
-    """Raise ``ValueError`` for options that reading does not have."""
-    _check(options, (*_READS, *(_STREAMS if streams else _TABLES)), "reads")
+    """Raises ``ValueError`` for an option that reading does not have."""
+    _check_names(
+        options, (*_READ_OPTIONS, *(_STREAM_OPTIONS if streams else _TABLE_OPTIONS)), "read"
+    )
 
 
-def _check(options: Options, known: Sequence[str], does: str) -> None:
+def _check_names(options: Options, known: Sequence[str], action: str) -> None:
     for name in options:
-        ours = _SPARKS.get(name.lower(), name.lower())
-        if ours not in known and ours not in _PASSED:
-            raise ValueError(f"option {name!r} is unknown where one {does}: {', '.join(known)}")
+        own_name = _SPARK_NAMES.get(name.lower(), name.lower())
+        if own_name not in known and own_name not in _PATH_OPTIONS:
+            raise ValueError(
+                f"option {name!r} is unknown; the options to {action} are {', '.join(known)}"
+            )
 
 
 def get(options: Options, name: str) -> str | None:
-    """An option by our name of it, be it given by that or Spark's."""
-    for theirs, ours in _SPARKS.items():
-        if ours == name and theirs in options:
-            return options[theirs]
+    """Returns an option by our name, whether it is set by our name or by Spark's."""
+    for spark_name, own_name in _SPARK_NAMES.items():
+        if own_name == name and spark_name in options:
+            return options[spark_name]
     return options.get(name)
 
 
 def layout_of(options: Options) -> Layout:
-    """How files are to be laid out."""
+    """Returns how files are to be laid out."""
     return Layout(
         indexes=options.get("indexes", "") or (),
         partition_by=names_of(options, "partition_by"),
@@ -121,7 +125,10 @@ def layout_of(options: Options) -> Layout:
 
 
 def count_of(options: Options, name: str) -> int | None:
-    """A whole number from 1 on; None where it is not given. Raises ``ValueError`` for others."""
+    """Returns an integer from 1 on, or None if the option is not set.
+
+    Raises ``ValueError`` for other values.
+    """
     text = get(options, name)
     if text is None:
         return None
@@ -131,7 +138,10 @@ def count_of(options: Options, name: str) -> int | None:
 
 
 def flag_of(options: Options, name: str) -> bool:
-    """``true`` or ``false``; false where it is not given. Raises ``ValueError`` for others."""
+    """Returns whether the option is ``true``; an option that is not set is false.
+
+    Raises ``ValueError`` for values other than ``true`` and ``false``.
+    """
     text = (get(options, name) or "false").strip().lower()
     if text not in ("true", "false"):
         raise ValueError(f"option {name!r} is true or false, not {text!r}")
@@ -139,32 +149,38 @@ def flag_of(options: Options, name: str) -> bool:
 
 
 def catalog_of(options: Options) -> bool | Literal["auto"]:
-    """Is a catalog to be asked; ``auto``: where there is one. Raises ``ValueError`` for others."""
+    """Returns whether a catalog is used; ``auto`` uses one if it exists.
+
+    Raises ``ValueError`` for other values.
+    """
     is_auto = (get(options, "catalog") or "auto").strip().lower() == "auto"
     return "auto" if is_auto else flag_of(options, "catalog")
 
 
 def table_format_of(options: Options) -> TableFormatOption:
-    """What is done about tables of other formats. Raises ``ValueError`` as ``dataset`` does."""
-    asked: Any = (get(options, "table_format") or "auto").strip().lower()
-    check_table_format(asked)
-    found: TableFormatOption = asked
-    return found
+    """Returns the handling of other table formats. Raises ``ValueError`` as ``dataset`` does."""
+    text: Any = (get(options, "table_format") or "auto").strip().lower()
+    check_table_format(text)
+    table_format: TableFormatOption = text
+    return table_format
 
 
 def age_of(options: Options, default: str) -> int:
-    """The greatest age of files in ms. Raises ``ValueError`` for what is not like ``7d``."""
+    """Returns the maximum age of files in ms.
+
+    Raises ``ValueError`` for values other than a number and a unit, such as ``7d``.
+    """
     text = get(options, "max_file_age") or default
-    found = _AGE.fullmatch(text)
-    if not found:
+    match = _AGE.fullmatch(text)
+    if not match:
         raise ValueError(f"option 'max_file_age' is a time such as 7d, 12h or 30m, not {text!r}")
-    return int(float(found.group(1)) * _MILLISECONDS[found.group(2)])
+    return int(float(match.group(1)) * _MILLISECONDS[match.group(2)])
 
 
 def names_of(options: Options, name: str) -> list[str]:
-    """Names with commas between them; JSON for names that have commas in them.
+    """Returns names that are separated by commas, or as a JSON list if they contain commas.
 
-    Raises ``ValueError`` for what is no list in JSON.
+    Raises ``ValueError`` for an invalid JSON list.
     """
     text = options.get(name, "")
     if not text.strip().startswith("["):

@@ -1,4 +1,4 @@
-"""Making the data source known to a Spark session."""
+"""Registration of the data source in a Spark session."""
 
 from __future__ import annotations
 
@@ -11,9 +11,27 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("intarsia")`` known to a session, where it does not find it by itself.
+    """Registers ``format("intarsia")`` in a session that does not find it by itself.
 
-    Spark finds it in its driver's Python path, by the module ``pyspark_intarsia``.
+    Spark finds the format through the module ``pyspark_intarsia``, if the Python path of its driver
+    includes this module.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        The session.
+
+    Raises
+    ------
+    MissingDependencyError
+        If pyspark is not installed.
+
+    Examples
+    --------
+    ::
+
+        ias.register(spark)
+        logs = spark.read.format("intarsia").option("where", "status = 500").load("lake/logs")
     """
     require_pyspark()
     from intarsia.spark.data_source.source import IntarsiaSource  # needs pyspark

@@ -1,7 +1,8 @@
-"""``format("intarsia")``, by Spark's Python data sources: reading, writing, and both as streams.
+"""``format("intarsia")`` as a Python data source of Spark: batch and streaming, reads and writes.
 
-Imports pyspark, so it is imported only once that is known to be there. Filters are not pushed by
-Spark (see ``read``): the options ``where`` and ``columns`` say what is wanted.
+This module imports pyspark at its top, so other modules import it only once pyspark is known to be
+installed. Spark's filter pushdown is not used (see ``read``): the options ``where`` and ``columns``
+take its place.
 """
 
 from __future__ import annotations
@@ -55,54 +56,56 @@ if TYPE_CHECKING:
 class IntarsiaSource(DataSource):  # type: ignore[misc]  # pyspark is not typed here
     """Data sets of Parquet files with indexes.
 
-    Options of reading are ``where``, ``columns``, ``parallelism`` and ``table_format``,
-    ``catalog``, ``sidecar`` and ``mergeSchema``, of streams ``maxFilesPerTrigger`` and
-    ``maxFileAge`` instead of these three; of writing ``indexes``, ``partition_by``, ``cluster_by``,
-    ``sort_within``, ``rows_per_page``, ``target_file_size``, ``compression``,
-    ``checkpoint_row_groups``, ``keep_unfinished``, ``partitionOverwriteMode`` and ``timeZone``.
-    Lists have commas between their parts.
+    - Options of all reads: ``where``, ``columns``, ``parallelism``, ``table_format``.
+    - Options of batch reads: ``catalog``, ``sidecar``, ``mergeSchema``.
+    - Options of streaming reads: ``maxFilesPerTrigger``, ``maxFileAge``.
+    - Options of writes: ``indexes``, ``partition_by``, ``cluster_by``, ``sort_within``,
+      ``rows_per_page``, ``target_file_size``, ``compression``, ``checkpoint_row_groups``,
+      ``keep_unfinished``, ``partitionOverwriteMode``, ``timeZone``.
+
+    Commas separate the parts of lists.
     """
 
     def __init__(self, options: opts.Options) -> None:
-        """Made in a Python process of Spark's, which plans one query or job and may fail."""
+        """Initializes the source in a Python process of Spark, which plans one query or job."""
         silence_broken_pipes()
         super().__init__(options)
 
     @classmethod
     def name(cls) -> str:
-        """What the format is called."""
+        """Returns the name of the format."""
         return "intarsia"
 
     def schema(self) -> StructType:
-        """The columns that are asked for, as the first file has them, or all files do together."""
-        return spark_schema(_query(self.options).found)
+        """Returns the requested columns, of the first file or of all files."""
+        return spark_schema(_query(self.options).nullable_schema)
 
     def reader(self, schema: StructType) -> Reader:
-        """A reader of one query, planned now."""
+        """Returns a reader of one query, which is planned now."""
         opts.check_reads(self.options, streams=False)
         return Reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> Writer:
-        """A writer of one job."""
+        """Returns a writer of one job."""
         job = _job(self.options, schema)
-        is_dynamic = _checked(self.options, job, overwrite)
+        is_dynamic = _check_target(self.options, job, overwrite)
         settle(job.place)
         return Writer(job, overwrite, is_dynamic, tuple(make_job_folder(job)))
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 # Spark's name
-        """A reader of files as they are published."""
+        """Returns a reader of files as they are published."""
         opts.check_reads(self.options, streams=True)
         return StreamReader(self.options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 # Spark's name
-        """A writer of one batch after the other."""
+        """Returns a writer of the batches of one streaming query."""
         job = _job(self.options, schema)
         if job.checkpoint_row_groups or job.keep_unfinished:
             raise ValueError(
-                "a stream runs a batch that failed again: checkpoint_row_groups and "
-                "keep_unfinished are not for streams"
+                "checkpoint_row_groups and keep_unfinished are not for streams, which run a "
+                "failed batch again"
             )
-        return StreamWriter(job, overwrite, _checked(self.options, job, overwrite))
+        return StreamWriter(job, overwrite, _check_target(self.options, job, overwrite))
 
 
 def _query(options: opts.Options) -> Query:
@@ -125,21 +128,24 @@ def _job(options: opts.Options, schema: StructType) -> Job:
     opts.check_writes(options)
     path, zone = opts.path_of(options), opts.get(options, "time_zone")
     if not isinstance(path, str):
-        raise ValueError("one path is written to, not several")
+        raise ValueError("a data set is written to one path, and several are given")
     job = job_of(
         Place.of(path), secrets.token_hex(8), schema, opts.layout_of(options), zone or "UTC"
     )
     for name in job.partition_by:
         if zone is None and schema[name].dataType.simpleString() == "timestamp":
             raise PredicateError(
-                f"column {name!r}: folders of timestamps are in some time zone; "
-                "option 'timeZone' says in which"
+                f"column {name!r}: names of folders for timestamps need a time zone; "
+                "set the option 'timeZone'"
             )
     return replace(job, sorts=True)
 
 
-def _checked(options: opts.Options, job: Job, overwrite: bool) -> bool:
-    """Are only files in folders that get new rows replaced? Raises where none can be written."""
+def _check_target(options: opts.Options, job: Job, overwrite: bool) -> bool:
+    """Returns whether only files in folders with new rows are replaced.
+
+    Raises ``PathError`` if no data set can be written at the path.
+    """
     is_dynamic = _is_dynamic(options, job, overwrite)
     check_place(job.place)
     if is_dynamic or not overwrite:
@@ -170,29 +176,32 @@ class _Task(InputPartition):  # type: ignore[misc]  # pyspark is not typed here
 
 
 class Reader(DataSourceReader):  # type: ignore[misc]  # pyspark is not typed here
-    """Plans when it is made; tasks read pages."""
+    """A reader that plans in its constructor; tasks read the pages."""
 
     def __init__(self, options: opts.Options, schema: StructType) -> None:
-        stated = parse_user_schema(schema, keeps_collations=True)
-        self._given = arrow_schema(schema)
-        source = Source(_opened(options, stated), None)
-        query = self._query = query_of(source.data, None, options.get("where"), stated)
+        user_schema = parse_user_schema(schema, keeps_collations=True)
+        self._arrow_schema = arrow_schema(schema)
+        source = Source(_opened(options, user_schema), None)
+        query = self._query = query_of(source.data, None, options.get("where"), user_schema)
         count = opts.count_of(options, "parallelism") or os.cpu_count() or 1
         files = query.plan(source.data).files
         self._tasks = [_Task(pieces) for pieces in pack(files, count, source.opened)]
 
     def partitions(self) -> list[InputPartition]:
-        """A list, as Spark insists on, of tasks."""
+        """Returns the tasks, in the list that Spark requires."""
         return list(self._tasks)
 
-    def __getstate__(self) -> dict[str, Any]:  # tasks need not know of each other's files
-        return {"_query": self._query, "_given": self._given}
+    def __getstate__(self) -> dict[str, Any]:  # without the other tasks' files
+        return {"_query": self._query, "_arrow_schema": self._arrow_schema}
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a task; Spark asks for those of no task where there is none."""
+        """Yields the rows of a task.
+
+        If there are no tasks, Spark passes a partition without pieces.
+        """
         silence_broken_pipes()
         for piece in getattr(partition, "pieces", ()):
-            yield from with_required_fields(execute(piece, self._query), self._given)
+            yield from with_required_fields(execute(piece, self._query), self._arrow_schema)
 
 
 # --- writing ------------------------------------------------------------------------------------
@@ -200,7 +209,7 @@ class Reader(DataSourceReader):  # type: ignore[misc]  # pyspark is not typed he
 
 @dataclass
 class Written(WriterCommitMessage):  # type: ignore[misc]  # pyspark is not typed here
-    """The files that a task has written; of which batch, where it is one of a stream."""
+    """The files that a task has written, and for streams their batch."""
 
     files: list[WrittenFile]
     batch: StreamBatch | None = None
@@ -208,7 +217,7 @@ class Written(WriterCommitMessage):  # type: ignore[misc]  # pyspark is not type
 
 @dataclass
 class Writer(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is not typed here
-    """One job, as ``write`` runs it, of rows as they come."""
+    """A writer of one job, which writes rows in the order in which they come."""
 
     job: Job
     overwrites: bool
@@ -216,11 +225,11 @@ class Writer(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is not typ
     made: tuple[str, ...]
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """In a task: write its rows under temporary names."""
+        """Writes, in a task, its rows under temporary names."""
         return Written(write_task(iterator, self.job))
 
     def commit(self, messages: Sequence[Written | None]) -> None:
-        """On the driver: publish what the tasks have written."""
+        """Publishes, on the driver, the files that the tasks have written."""
         files = [file for message in messages if message for file in message.files]
         files = files or empty_file(self.job)
         folders = replaced_folders(files, self.overwrites, self.only_touched)
@@ -229,9 +238,9 @@ class Writer(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is not typ
         self.job.place.remove_tree(TEMPORARY + self.job.name)
 
     def abort(self, messages: Sequence[Written | None]) -> None:
-        """On the driver: leave nothing behind, unless it is to be kept.
+        """Removes, on the driver, what the job has written, unless it is to be kept.
 
-        What ``commit`` had begun when its process died is undone, unless it counts already.
+        If the process of ``commit`` died, its commit is undone, unless the files count already.
         """
         end_job(self.job.place, self.job.name)
         clear_job(self.job, self.made)
@@ -239,10 +248,11 @@ class Writer(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is not typ
 
 @dataclass
 class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspark is not typed here
-    """The batches of a query: each is published once, however often it is run.
+    """A writer of the batches of a query; each is published once, however often Spark runs it.
 
-    Spark makes a writer for the tasks of each batch and another one for its commit. What both know
-    of each other is in the messages: the query's id, which outlives restarts, and the batch's.
+    Spark makes one writer for the tasks of each batch and another for its commit. Messages carry
+    what both must know: the query's id, which stays the same after restarts, and the batch's
+    number.
     """
 
     job: Job
@@ -250,7 +260,7 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspar
     only_touched: bool
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """In a task: write its rows under temporary names."""
+        """Writes, in a task, its rows under temporary names."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -261,7 +271,7 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspar
         return Written(write_task(iterator, job), batch)
 
     def commit(self, messages: Sequence[Written | None], batchId: int) -> None:  # noqa: N803 # Spark's name
-        """On the driver: publish the batch, unless it has been."""
+        """Publishes, on the driver, the batch, unless it has been published."""
         written = [message for message in messages if message]
         for batch in {message.batch for message in written if message.batch}:
             job = self._job_of(batch)
@@ -272,7 +282,10 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspar
             publish_batch(job.place, job.name, [file.path for file in files], folders, batch)
 
     def abort(self, messages: Sequence[Written | None], batchId: int) -> None:  # noqa: N803 # Spark's name
-        """On the driver: leave nothing behind; what failed tasks left goes with the next batch."""
+        """Removes, on the driver, what the batch has written.
+
+        The next batch removes what failed tasks leave.
+        """
         for batch in {message.batch for message in messages if message and message.batch}:
             end_job(self.job.place, self._job_of(batch).name)
             self.job.place.remove_tree(TEMPORARY + self._job_of(batch).name)

@@ -1,4 +1,4 @@
-"""Spark SQL over data sets: queries in Spark's dialect.
+"""SQL queries on Spark over data sets: filters of the query reach the readers.
 
-May import ``spark/read``. Start with ``sql``.
+May import ``spark/read``, the modules of ``spark`` and lower packages. Start with ``sql``.
 """

@@ -1,9 +1,11 @@
-"""Which conditions of a query Spark sees as ``predicate.exact`` does.
+"""Decides which conditions of a query mean the same to Spark as to ``where``.
 
-That gives an engine's meaning to what it takes; here is refused what Spark, in some setting of a
-session, reads in another way than DuckDB: text beside numbers and moments that are not written out,
-time zones other than UTC, regular expressions, case mappings, backslashes, 32-bit floats beside
-decimals, and types that Spark has no equal of.
+A condition is refused if Spark, in some setting of a session, evaluates it differently from DuckDB:
+
+- A string is compared with a number, or a timestamp is not written out in full.
+- A time zone other than UTC matters.
+- There is a regular expression, a change of case, or a backslash.
+- A 32-bit float is compared with a decimal, or Spark lacks the type.
 """
 
 from __future__ import annotations
@@ -31,87 +33,95 @@ if TYPE_CHECKING:
 _LOGIC = (exp.And, exp.Or, exp.Not, exp.Paren)
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
 _SEARCHES = (exp.Like, exp.StartsWith, exp.EndsWith, exp.Contains)
-_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?", re.ASCII)
-_ZONES = {"UTC", "Etc/UTC", "GMT", "Z", "+00:00", "UTC+00:00"}
-_ZONE = "spark.sql.session.timeZone"
-_QUOTES = "spark.sql.ansi.doubleQuotedIdentifiers"
-_PATTERNS = "spark.sql.parser.quotedRegexColumnNames"
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?", re.ASCII)
+_UTC_NAMES = {"UTC", "Etc/UTC", "GMT", "Z", "+00:00", "UTC+00:00"}
+_TIME_ZONE = "spark.sql.session.timeZone"
+_DOUBLE_QUOTED_NAMES = "spark.sql.ansi.doubleQuotedIdentifiers"
+_QUOTED_PATTERNS = "spark.sql.parser.quotedRegexColumnNames"
 _VARIABLES = "spark.sql.variable.substitute"
 _COLLATION = "spark.sql.session.collation.default"
-_MOMENT_TYPE = "spark.sql.timestampType"
+_TIMESTAMP_TYPE = "spark.sql.timestampType"
 _ANSI = "spark.sql.ansi.enabled"
-_CASES = "spark.sql.caseSensitive"
+_CASE_SENSITIVE = "spark.sql.caseSensitive"
 _MONTHS = {"MONTH": 1, "YEAR": 12}
 _ZONED, _BYTES = "TIMESTAMP_LTZ", "UTF8_BINARY"
-_MOMENT_TYPES = (exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPNTZ)
+_TIMESTAMP_TYPES = (exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPNTZ)
 
 
 def is_as_written(spark: SparkSession, query: str) -> bool:
-    """Does ``query`` say to ``spark``, as it is set now, what it seems to say?
+    """True if no setting of ``spark`` changes how ``query`` is parsed.
 
-    Not where texts in double quotes are names, names in backticks are patterns, or what is in
-    ``${…}`` stands for something else.
+    Settings can turn strings in double quotes into names and names in backticks into patterns, or
+    substitute ``${…}``.
     """
-    otherwise = (('"', _QUOTES, "false"), ("`", _PATTERNS, "false"), ("${", _VARIABLES, "true"))
+    special_marks = (
+        ('"', _DOUBLE_QUOTED_NAMES, "false"),
+        ("`", _QUOTED_PATTERNS, "false"),
+        ("${", _VARIABLES, "true"),
+    )
     return not any(
         mark in query and _setting(spark, name, default).lower() == "true"
-        for mark, name, default in otherwise
+        for mark, name, default in special_marks
     )
 
 
 def seen_by(spark: SparkSession, query: str) -> Seen:
-    """Gives the conditions of ``query`` that ``spark``, as it is set now, sees alike.
+    """Returns a function that gives a condition of ``query`` in DuckDB's meaning, or None.
 
-    Dates to which days, months or years are added are worked out.
+    The function returns None if ``spark``, with its settings of now, may evaluate the condition
+    differently. Sums of a date and days, months or years are computed.
     """
 
     setting = partial(_setting, spark)
-    # Names are looked up here whatever their case.
-    has_cases = setting(_CASES, "false").lower() == "true"
+    # Intarsia looks up names in SQL without regard to case.
+    is_case_sensitive = setting(_CASE_SENSITIVE, "false").lower() == "true"
     is_ansi = setting(_ANSI, "true").lower() == "true"
-    is_utc = setting(_ZONE, "") in _ZONES and setting(_MOMENT_TYPE, _ZONED) == _ZONED
-    has_texts = "\\" not in query and setting(_COLLATION, _BYTES) == _BYTES
+    is_utc = setting(_TIME_ZONE, "") in _UTC_NAMES and setting(_TIMESTAMP_TYPE, _ZONED) == _ZONED
+    has_plain_strings = "\\" not in query and setting(_COLLATION, _BYTES) == _BYTES
 
-    def seen(condition: exp.Expr, schema: pa.Schema) -> exp.Expr | None:
-        condition = condition.copy().transform(_worked_out, copy=False)
-        is_seen = _Checker(schema, has_texts, is_utc, is_ansi).accepts(condition)
-        return condition if is_seen and not has_cases else None
+    def translated(condition: exp.Expr, schema: pa.Schema) -> exp.Expr | None:
+        condition = condition.copy().transform(_simplified, copy=False)
+        is_accepted = _Checker(schema, has_plain_strings, is_utc, is_ansi).accepts(condition)
+        return condition if is_accepted and not is_case_sensitive else None
 
-    return seen
+    return translated
 
 
 def _setting(spark: SparkSession, name: str, default: str) -> str:
     return str(spark.conf.get(name, None) or default)
 
 
-def _worked_out(node: exp.Expr) -> exp.Expr:
-    """``DATE '1995-09-01' + INTERVAL '1' MONTH`` as the date it is; ``to_date(ts)`` as a cast."""
+def _simplified(node: exp.Expr) -> exp.Expr:
+    """Returns a date plus an interval as a date, and ``to_date(ts)`` as a cast.
+
+    For example, ``DATE '1995-09-01' + INTERVAL '1' MONTH`` becomes ``DATE '1995-10-01'``.
+    """
     match node:
         case exp.Add() | exp.Sub():
             date, interval = node.this, node.expression
-        case exp.Year(this=exp.TsOrDsToDate(this=moment)):
-            return exp.Year(this=moment)
-        case exp.TsOrDsToDate(this=moment) if not node.args.get("format"):
-            return exp.Cast(this=moment, to=exp.DataType.build("date"))
-        case exp.TryCast(this=exp.Column() | exp.Dot() as moment, to=target):
-            # Spark's CAST is parsed so; days of moments it does not fail of.
+        case exp.Year(this=exp.TsOrDsToDate(this=operand)):
+            return exp.Year(this=operand)
+        case exp.TsOrDsToDate(this=operand) if not node.args.get("format"):
+            return exp.Cast(this=operand, to=exp.DataType.build("date"))
+        case exp.TryCast(this=exp.Column() | exp.Dot() as operand, to=target):
+            # Spark's CAST is parsed as TryCast; a cast of a timestamp to a date never fails.
             is_day = target.this == exp.DataType.Type.DATE
-            return exp.Cast(this=moment, to=target) if is_day else node
+            return exp.Cast(this=operand, to=target) if is_day else node
         case _:
             return node
     match date, interval:
         case (
             exp.Cast(this=exp.Literal(is_string=True, this=str(text)), to=target),
             exp.Interval(this=exp.Literal(this=str(count)), unit=exp.Var(this=str(unit))),
-        ) if target.this == exp.DataType.Type.DATE and _DAY.fullmatch(text) and count.isdigit():
-            found = _moved(text, int(count) * (1 if isinstance(node, exp.Add) else -1), unit)
-            return node if found is None else exp.cast(exp.Literal.string(found), "date")
+        ) if target.this == exp.DataType.Type.DATE and _DATE.fullmatch(text) and count.isdigit():
+            date_text = _shifted(text, int(count) * (1 if isinstance(node, exp.Add) else -1), unit)
+            return node if date_text is None else exp.cast(exp.Literal.string(date_text), "date")
     return node
 
 
-def _moved(text: str, count: int, unit: str) -> str | None:
-    """A date so many units later, the last of the month where that has no such day."""
+def _shifted(text: str, count: int, unit: str) -> str | None:
+    """Returns a date ``count`` units later, at most the last day of the month it falls in."""
     try:
         date, unit = dt.date.fromisoformat(text), unit.upper().removesuffix("S")
         if unit == "DAY":
@@ -122,11 +132,13 @@ def _moved(text: str, count: int, unit: str) -> str | None:
 
 
 class _Checker(Translator):
-    """Knows the types of the columns, by the names that a query calls them."""
+    """Checks conditions against the types of a table's columns."""
 
-    def __init__(self, schema: pa.Schema, has_texts: bool, is_utc: bool, is_ansi: bool) -> None:
+    def __init__(
+        self, schema: pa.Schema, has_plain_strings: bool, is_utc: bool, is_ansi: bool
+    ) -> None:
         super().__init__(schema)
-        self._has_texts, self._is_utc, self._is_ansi = has_texts, is_utc, is_ansi
+        self._has_plain_strings, self._is_utc, self._is_ansi = has_plain_strings, is_utc, is_ansi
 
     def accepts(self, node: exp.Expr) -> bool:
         try:
@@ -153,7 +165,7 @@ class _Checker(Translator):
             case exp.In(this=subject, expressions=members):
                 kind = self._kind(subject)
                 if not self._is_ansi and kind is not None and pa.types.is_timestamp(kind):
-                    return False  # moments may be compared as texts
+                    return False  # timestamps may be compared as strings
                 return bool(members) and all(self._fits(member, kind) for member in members)
             case exp.Is(this=subject, expression=exp.Null()):
                 return self._kind(subject) is not None
@@ -173,43 +185,48 @@ class _Checker(Translator):
         return kind is not None and kind == self._kind(right)
 
     def _kind(self, node: exp.Expr) -> pa.DataType | None:
-        """The type of a field that Spark has an equal of, or of the period such a moment is in."""
+        """Returns the type of a field, or of a timestamp's period, if Spark has an equal one."""
         while isinstance(node, exp.Paren):
             node = node.this
         part = part_of(node)
         if part is not None:
-            return self._kind_of_part(part, is_moment=isinstance(node, exp.TimestampTrunc))
+            return self._kind_of_part(part, is_timestamp=isinstance(node, exp.TimestampTrunc))
         if isinstance(node, exp.Cast) and node.to.this == exp.DataType.Type.DATE:
             return pa.date32() if self._is_moment(node.this) else None
-        is_known = isinstance(node, exp.Column | exp.Dot) or self._is_of_map(node)
+        is_known = isinstance(node, exp.Column | exp.Dot) or self._is_map_value(node)
         kind = self._type_of(node) if is_known else None
         kind = None if kind is None else without_dictionary(kind)
-        return kind if kind is not None and _is_sparks(kind) else None
+        return kind if kind is not None and _is_spark_type(kind) else None
 
-    def _is_of_map(self, node: exp.Expr) -> bool:
-        """Is it the value of a map's key, which is a text?"""
+    def _is_map_value(self, node: exp.Expr) -> bool:
+        """True if the node is the value of a map under a string key."""
         match node:
-            case exp.Bracket(this=exp.Column() | exp.Dot() as held, expressions=[exp.Literal()]):
-                kind = self._type_of(held)
-                return self._has_texts and kind is not None and pa.types.is_map(kind)
+            case exp.Bracket(
+                this=exp.Column() | exp.Dot() as map_field, expressions=[exp.Literal()]
+            ):
+                kind = self._type_of(map_field)
+                return self._has_plain_strings and kind is not None and pa.types.is_map(kind)
         return False
 
-    def _kind_of_part(self, part: Part, is_moment: bool) -> pa.DataType | None:
-        """Of years, and of beginnings that are moments: Spark's ``trunc`` gives days."""
+    def _kind_of_part(self, part: Part, is_timestamp: bool) -> pa.DataType | None:
+        """Returns the type of a year, or of the start of a period that is a timestamp.
+
+        Spark's ``trunc`` returns dates, so it is not accepted.
+        """
         if not self._is_moment(part.subject):
             return None
         if not part.is_beginning:
             return pa.int32() if part.name == "year" else None
         kind = self._kind(part.subject)
-        return kind if is_moment and pa.types.is_timestamp(kind) else None
+        return kind if is_timestamp and pa.types.is_timestamp(kind) else None
 
     def _is_moment(self, node: exp.Expr) -> bool:
-        """Is it a field of days, or of moments whose days are the same here and in Spark?"""
+        """True if the node is a date, or a timestamp with the same days here and in Spark."""
         kind = self._kind(node) if isinstance(node, exp.Column | exp.Dot) else None
         return kind is not None and is_moment(kind) and (self._is_utc or not has_zone(kind))
 
     def _fits(self, constant: exp.Expr, kind: pa.DataType | None) -> bool:
-        """Is a constant beside ``kind`` written so that it can be read in one way only?"""
+        """True if a constant compared with ``kind`` is written so that it has only one reading."""
         while isinstance(constant, exp.Paren):
             constant = constant.this
         if kind is None:
@@ -223,33 +240,33 @@ class _Checker(Translator):
                 numbers = (pa.types.is_integer, pa.types.is_decimal, pa.types.is_floating)
                 return any(check(kind) for check in numbers)
             case exp.Literal(this=str(text)):
-                return self._text_fits(text, kind)
+                return self._string_fits(text, kind)
             case exp.Cast(this=exp.Literal(is_string=True, this=str(text)), to=target):
                 return self._cast_fits(text, target, kind)
         return False
 
-    def _text_fits(self, text: str, kind: pa.DataType) -> bool:
-        if not self._has_texts:
+    def _string_fits(self, text: str, kind: pa.DataType) -> bool:
+        if not self._has_plain_strings:
             return False
         if pa.types.is_date32(kind):
-            return _DAY.fullmatch(text) is not None
+            return _DATE.fullmatch(text) is not None
         if pa.types.is_timestamp(kind):
-            return self._is_utc and _MOMENT.fullmatch(text) is not None
+            return self._is_utc and _TIMESTAMP.fullmatch(text) is not None
         return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
     def _cast_fits(self, text: str, target: exp.DataType, kind: pa.DataType) -> bool:
-        if not self._has_texts:
+        if not self._has_plain_strings:
             return False
-        if target.this == exp.DataType.Type.DATE and _DAY.fullmatch(text):
+        if target.this == exp.DataType.Type.DATE and _DATE.fullmatch(text):
             return bool(pa.types.is_date32(kind)) or (
                 self._is_utc and bool(pa.types.is_timestamp(kind))
             )
-        is_moment = pa.types.is_timestamp(kind) and _MOMENT.fullmatch(text) is not None
-        return is_moment and self._is_utc and target.this in _MOMENT_TYPES
+        is_timestamp = pa.types.is_timestamp(kind) and _TIMESTAMP.fullmatch(text) is not None
+        return is_timestamp and self._is_utc and target.this in _TIMESTAMP_TYPES
 
 
-def _is_sparks(kind: pa.DataType) -> bool:
-    """Does Spark have a type with the very values of ``kind``, and compare them alike?"""
+def _is_spark_type(kind: pa.DataType) -> bool:
+    """True if Spark has a type with exactly the values of ``kind``, and compares them alike."""
     is_a = pa.types
     if is_a.is_timestamp(kind):
         return bool(kind.unit != "ns")

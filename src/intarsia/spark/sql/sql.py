@@ -1,7 +1,7 @@
-"""``sql``: Spark runs a query, and reads of each table what the query's conditions leave.
+"""``sql``: Spark runs a query over data sets that are pruned by the query's own conditions.
 
 Each mention of a data set becomes a read of its own, with the columns and conditions that reach it.
-The query is given to Spark as it was written, but for the names of tables; conditions stay in it.
+Spark gets the query as it was written, except for the names of tables; all conditions stay in it.
 """
 
 from __future__ import annotations
@@ -28,33 +28,67 @@ if TYPE_CHECKING:
 
 
 def sql(spark: SparkSession, query: str, /, **tables: DataFrame | PathLike) -> DataFrame:
-    """The answer of a SQL query of Spark's, over data sets or DataFrames by name, as a DataFrame.
+    """Returns the result of a SQL query in Spark's dialect, over data sets or DataFrames by name.
 
-    ``ias.sql(spark, "SELECT … FROM logs JOIN users USING (id) WHERE …", logs="lake/logs",
-    users=frame)``. A path is opened as ``read`` does, and planned now. Conditions are pushed to it
-    where they are certain to mean the same; answers are Spark's own either way. Names of ``tables``
-    go before the session's tables and views, which are there as ever. The folder of a Delta or
-    Iceberg table is refused: give ``read(spark, path, table_format="ignore")``, if at all. Raises
-    ``PathError`` where there is no file, ``PredicateError`` for tables whose names differ by case
-    only, and Spark's errors for what is wrong with the query.
+    Data sets are opened as ``read`` does, and planned now. A condition is pushed to a data set if
+    it is certain to mean the same there; Spark computes the result either way. Names of ``tables``
+    take precedence over the session's tables and views, which the query can use too.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        The session.
+    query : str
+        The query.
+    **tables : pyspark.sql.DataFrame, str or path
+        DataFrames, and paths of data sets, by the names that the query uses. Folders of Delta and
+        Iceberg tables are refused: pass ``read(spark, path, table_format="ignore")`` to read one as
+        plain files.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        The result.
+
+    Raises
+    ------
+    PathError
+        If there is no file.
+    PredicateError
+        If the names of two tables differ only by case.
+    TypeError
+        If a table is neither a path nor a DataFrame.
+
+    Spark's own errors are raised for invalid queries.
+
+    Examples
+    --------
+    ::
+
+        ias.sql(
+            spark,
+            "SELECT name, ts FROM logs JOIN users USING (user_id) WHERE status = 500",
+            logs="lake/logs",
+            users=users,
+        )
     """
     require_pyspark()
     sources = {name: _source(table) for name, table in tables.items()}
-    known = {
+    schemas = {
         name: _schema(table) if (source := sources[name]) is None else source.data.schema
         for name, table in tables.items()
     }
-    rewritten = scans_of(query, known, "spark", seen_by(spark, query))
-    if not is_as_written(spark, query):  # names of tables are looked at all the same
-        rewritten = Query(query, (), tuple(known))
-    frames = {scan.name: _scanned(spark, scan, tables, sources) for scan in rewritten.scans}
-    whole = {name: _whole(spark, tables[name], sources[name]) for name in rewritten.others}
-    with _views(spark, whole):
+    rewritten = scans_of(query, schemas, "spark", seen_by(spark, query))
+    if not is_as_written(spark, query):  # the table names have been checked nevertheless
+        rewritten = Query(query, (), tuple(schemas))
+    frames = {scan.name: _frame_of_scan(spark, scan, tables, sources) for scan in rewritten.scans}
+    views = {name: _whole_table(spark, tables[name], sources[name]) for name in rewritten.others}
+    with _views(spark, views):
         return spark.sql(_with_fields(rewritten), **frames)
 
 
 def _source(table: DataFrame | PathLike) -> Source | None:
-    """A data set's; None of a DataFrame. Raises ``TypeError`` for what is neither."""
+    """Returns the data set at a path, or None for a DataFrame. Raises ``TypeError`` for others."""
     from pyspark.sql import DataFrame
 
     if isinstance(table, str | os.PathLike):
@@ -69,40 +103,45 @@ def _schema(frame: DataFrame | PathLike) -> pa.Schema:
     return arrow_schema(frame.schema)
 
 
-def _scanned(
+def _frame_of_scan(
     spark: SparkSession,
     scan: Scan,
     tables: Mapping[str, DataFrame | PathLike],
     sources: Mapping[str, Source | None],
 ) -> DataFrame:
-    """What one mention of a table stands for."""
+    """Returns the DataFrame that replaces one mention of a table."""
     source = sources[scan.table]
     if source is None:
-        return _whole(spark, tables[scan.table], None)
-    columns = scan.columns or source.data.schema.names[:1]  # for rows to be counted
+        return _whole_table(spark, tables[scan.table], None)
+    columns = scan.columns or source.data.schema.names[:1]  # one column suffices to count rows
     return frame_of(spark, source, query_of(source.data, columns, scan.filter))
 
 
-def _whole(spark: SparkSession, table: DataFrame | PathLike, source: Source | None) -> DataFrame:
+def _whole_table(
+    spark: SparkSession, table: DataFrame | PathLike, source: Source | None
+) -> DataFrame:
     if source is not None:
         return frame_of(spark, source, query_of(source.data, None, None))
     assert not isinstance(table, str | os.PathLike)
-    return table.select("*")  # of its own, so that Spark can tell two mentions apart
+    return table.select("*")  # a new DataFrame for each mention, so that Spark can distinguish them
 
 
 def _with_fields(query: Query) -> str:
-    """The query with its scans as fields to be formatted, which Spark puts DataFrames into."""
+    """Returns the query with its scans as format fields, into which Spark puts DataFrames."""
     if not query.scans:
         return query.sql
     text = query.sql.replace("{", "{{").replace("}", "}}")
-    for scan in reversed(query.scans):  # scan_1 is how scan_10 begins
+    for scan in reversed(query.scans):  # scan_10 before scan_1, its prefix
         text = text.replace(scan.name, f"{{{scan.name}}}")
     return text
 
 
 @contextlib.contextmanager
 def _views(spark: SparkSession, frames: Mapping[str, DataFrame]) -> Iterator[None]:
-    """Views of these names, in place of the session's own, for as long as a query is analyzed."""
+    """Defines temporary views while a query is analyzed.
+
+    They replace the session's own views of these names, which come back afterwards.
+    """
     before = {name: spark.table(name) for name in frames if _is_view(spark, name)}
     try:
         for name, frame in frames.items():
