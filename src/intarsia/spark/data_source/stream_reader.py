@@ -130,9 +130,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return {"since": since, "files": files | {name: listing[name] for name in next_files}}
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """Returns tasks, about even by bytes, for the files that ``end`` has and ``start``
-        lacks.
-        """
+        """Returns tasks, about even in bytes, for the files that ``end`` adds to ``start``."""
         new = {
             name: size_and_time
             for name, size_and_time in end["files"].items()

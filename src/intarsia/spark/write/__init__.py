@@ -1,4 +1,5 @@
-"""Data sets written by Spark's tasks: clustered, sorted, indexed, committed at the end.
+"""Writing a data set by Spark's tasks: clustered, sorted, indexed, and committed at the end.
 
-May import ``spark/commit`` and the modules of ``spark``. Start with ``write``.
+May import ``spark/commit``, ``spark/read``, the modules of ``spark`` and lower packages. Start with
+``write``.
 """

@@ -10,12 +10,12 @@ from intarsia.spark.column_names import quoted
 from intarsia.spark.commit.storage import Place
 from intarsia.spark.write.job_spec import Job, Layout, job_of, names_of
 from intarsia.spark.write.space_filling_curve import place_on_curve
-from intarsia.spark.write.statistics_pass import survey
+from intarsia.spark.write.statistics_pass import collect_statistics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_PLACE = "__intarsia_place"
+_CURVE_COLUMN = "__intarsia_place"
 
 
 def cluster(
@@ -27,12 +27,36 @@ def cluster(
     sort_within: Sequence[str] = (),
     num_partitions: int | None = None,
 ) -> DataFrame:
-    """The rows of ``df`` in the order in which ``write`` would put them into files.
+    """Returns the rows in the order in which ``write`` would put them into files.
 
-    For ``df.write.format("intarsia")``, which writes rows as they come. Arguments are those of
-    ``write``; ``num_partitions`` is Spark's number of tasks unless given. With a ``curve``, a pass
-    over ``df`` samples its columns, now. Raises ``PredicateError`` for columns that are not there
-    or cannot be on a curve.
+    This is for ``df.write.format("intarsia")``, which writes rows in the order in which they come.
+    With a ``curve``, a pass over ``df`` samples its columns now.
+
+    Parameters
+    ----------
+    df : pyspark.sql.DataFrame
+        The rows.
+    cluster_by, curve, partition_by, sort_within
+        As for ``write``.
+    num_partitions : int, optional
+        The number of tasks, by default Spark's.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        The same rows, partitioned and sorted.
+
+    Raises
+    ------
+    PredicateError
+        If a column does not exist or cannot be on a curve.
+
+    Examples
+    --------
+    ::
+
+        sorted_df = ias.cluster(df, ["user_id", "ts"], curve="hilbert")
+        sorted_df.write.format("intarsia").save("lake/logs")
     """
     layout = Layout(
         partition_by=partition_by, cluster_by=cluster_by, curve=curve, sort_within=sort_within
@@ -44,28 +68,37 @@ def cluster(
 def arranged(
     df: DataFrame, layout: Layout, job: Job, num_partitions: int | None = None
 ) -> DataFrame:
-    """``df`` in the order that ``layout`` asks for, in tasks that make a file of the target size
-    each, about, where there is one.
+    """Returns ``df`` in the order of ``layout``.
+
+    With a target size there are as many tasks as files of about that size are needed.
     """
     folders, clusters = names_of(layout.partition_by), names_of(layout.cluster_by)
-    within = names_of(layout.sort_within)
-    keys = clusters if layout.curve else ()
-    sizes = bool(job.target_bytes and (folders or clusters) and num_partitions is None)
+    sort_columns = names_of(layout.sort_within)
+    curve_columns = clusters if layout.curve else ()
+    needs_sizes = bool(job.target_bytes and (folders or clusters) and num_partitions is None)
     if not (folders or clusters):
-        return df.sortWithinPartitions(*map(quoted, within)) if within else df
+        return df.sortWithinPartitions(*map(quoted, sort_columns)) if sort_columns else df
     names = df.columns
-    found = survey(df, job, keys, sizes=sizes) if keys or sizes else None
+    statistics = (
+        collect_statistics(df, job, curve_columns, sizes=needs_sizes)
+        if curve_columns or needs_sizes
+        else None
+    )
     ranges = [*folders, *clusters]
-    if found is not None and layout.curve and found.bounds:
-        place = unused(_PLACE, [name.lower() for name in names])
-        df = df.withColumn(place, place_on_curve(layout.curve, df.schema, found.bounds))
-        ranges = [*folders, place]
-    if found is not None and sizes and job.target_bytes:
-        num_partitions = max(1, -(-found.bytes // job.target_bytes))
+    if statistics is not None and layout.curve and statistics.bounds:
+        curve_column = unused(_CURVE_COLUMN, [name.lower() for name in names])
+        df = df.withColumn(curve_column, place_on_curve(layout.curve, df.schema, statistics.bounds))
+        ranges = [*folders, curve_column]
+    if statistics is not None and needs_sizes and job.target_bytes:
+        num_partitions = max(1, -(-statistics.bytes // job.target_bytes))
     columns = [quoted(name) for name in ranges]
     if num_partitions is None:
         df = df.repartitionByRange(*columns)
     else:
         df = df.repartitionByRange(num_partitions, *columns)
-    order = [*folders, *within] if within else [*ranges, *(n for n in clusters if n not in ranges)]
+    order = (
+        [*folders, *sort_columns]
+        if sort_columns
+        else [*ranges, *(n for n in clusters if n not in ranges)]
+    )
     return df.sortWithinPartitions(*map(quoted, order)).select(*map(quoted, names))

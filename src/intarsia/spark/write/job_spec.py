@@ -1,4 +1,4 @@
-"""What is to be written, checked before a job starts."""
+"""The description of a write job, checked before the job starts."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _CODECS = {
     "uncompressed": "none",
     "lz4_raw": "lz4",
 }
-"""What pyarrow calls the codecs that Spark reads by itself, by that and by Spark's names."""
+"""pyarrow's names of the codecs that Spark can read, by pyarrow's and by Spark's names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How rows are laid out in files, as ``write`` is asked for it."""
+    """The layout of rows in files, with the arguments of ``write``."""
 
     indexes: Sequence[IndexSpec | str] = ()
     partition_by: Sequence[str] = ()
@@ -56,32 +56,32 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What every task needs to know; picklable."""
+    """The part of a write job that all its tasks share; picklable."""
 
     place: Place
     name: str
-    """Of the job: its files lie in ``_temporary-<name>`` until they are published."""
+    """The job's name: its files are in ``_temporary-<name>`` until they are published."""
     schema: pa.Schema
-    """Of the files: without the columns that folders fix."""
+    """The schema of the files, without partition columns."""
     indexes: tuple[IndexSpec, ...]
     partition_by: tuple[str, ...]
     sorted_by: tuple[str, ...]
     """Columns by which the rows of a file are sorted."""
     stated_order: tuple[str, ...]
-    """The first of them, as far as other readers sort alike: what footers say of the order."""
+    """The leading part of ``sorted_by`` that footers state: columns that all readers sort alike."""
     rows_per_page: int
     target_bytes: int | None
     time_zone: str
-    """In which folders name timestamps."""
+    """The time zone of timestamps in names of folders."""
     sorts: bool = False
-    """Do tasks sort rows themselves? Else they come sorted, by folders as well."""
+    """True if tasks sort rows. Else the rows come sorted, by folder first."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Further ones of pyarrow's writer."""
+    """Further options of pyarrow's writer."""
     annotations: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    """Fields of the files' schema's elements that pyarrow does not write, by position."""
+    """Fields of schema elements that pyarrow does not write, by position of the element."""
     checkpoint_row_groups: int | None = None
     keep_unfinished: bool = False
-    """Does a job that fails leave what it has written so far in its folder?"""
+    """True if a failed job leaves in its folder what it has written so far."""
 
 
 def job_of(
@@ -93,55 +93,57 @@ def job_of(
     *,
     carries_folder: bool = False,
 ) -> Job:
-    """The job of writing rows of ``schema``, which has a column ``FOLDER`` if it
-    ``carries_folder``.
+    """Returns the job of writing rows of ``schema``.
 
-    Raises ``IndexSpecError`` or ``PredicateError`` for columns that are not there or cannot be
-    used so, ``ValueError`` for numbers out of range.
+    With ``carries_folder`` the schema has a column ``FOLDER`` with the folder of each row. Raises
+    ``IndexSpecError`` or ``PredicateError`` for columns that do not exist or cannot be used so, and
+    ``ValueError`` for numbers out of range.
     """
     check_count("rows_per_page", layout.rows_per_page)
-    every = layout.checkpoint_row_groups
-    if every is not None:
-        check_count("checkpoint_row_groups", every)
-    if (every or layout.keep_unfinished) and not place.is_shared_disk:
+    checkpoint_interval = layout.checkpoint_row_groups
+    if checkpoint_interval is not None:
+        check_count("checkpoint_row_groups", checkpoint_interval)
+    if (checkpoint_interval or layout.keep_unfinished) and not place.is_shared_disk:
         raise ValueError(
-            f"{place.root}: checkpoint_row_groups and keep_unfinished are for folders that drivers "
-            "and tasks have in common; elsewhere unfinished files lie on the tasks' own disks"
+            f"{place.root}: checkpoint_row_groups and keep_unfinished need a local folder that "
+            "driver and tasks share; elsewhere unfinished files are on the tasks' own disks"
         )
-    folders, clusters = names_of(layout.partition_by), names_of(layout.cluster_by)
-    within = names_of(layout.sort_within)
+    partition_columns, cluster_columns = names_of(layout.partition_by), names_of(layout.cluster_by)
+    sort_columns = names_of(layout.sort_within)
     if FOLDER in map(str.lower, schema.names) and not carries_folder:
         raise PredicateError(f"column {FOLDER!r} cannot be written: the name is taken")
-    _check_columns(schema.names, folders, clusters, within)
+    _check_columns(schema.names, partition_columns, cluster_columns, sort_columns)
     columns, collated = arrow_schema(schema), collations_of(schema.jsonValue())
-    for column in folders:
+    for column in partition_columns:
         _check_key(columns.field(column), collated.get(column))
-    files = [nullable(one) for one in columns if one.name not in folders]
-    if not files:
+    file_fields = [nullable(one) for one in columns if one.name not in partition_columns]
+    if not file_fields:
         raise PredicateError("every column is in partition_by; nothing is left to write")
     if layout.curve is not None:
-        check_curve(layout.curve, schema, clusters)
+        check_curve(layout.curve, schema, cluster_columns)
     kinds = kinds_of(layout.indexes)
     for index in kinds:
         columns = index.columns or () if isinstance(index, PageIndex) else (index.on,)
-        if not set(columns).isdisjoint(folders):
+        if not set(columns).isdisjoint(partition_columns):
             named = spec_name(index)
-            raise IndexSpecError(f"{place.root}: no index {named}: folders fix its column already")
-    check_fit(pa.schema(files), kinds, place.root)
-    order = within or (() if layout.curve else clusters)
+            raise IndexSpecError(
+                f"{place.root}: index {named} cannot be built: its column is in partition_by"
+            )
+    check_fit(pa.schema(file_fields), kinds, place.root)
+    order = sort_columns or (() if layout.curve else cluster_columns)
     return Job(
         place=place,
         name=name,
-        schema=pa.schema(files),
+        schema=pa.schema(file_fields),
         indexes=tuple(kinds),
-        partition_by=folders,
+        partition_by=partition_columns,
         sorted_by=order,
-        stated_order=stated_order(order, pa.schema(files), collated),
+        stated_order=stated_order(order, pa.schema(file_fields), collated),
         rows_per_page=layout.rows_per_page,
         target_bytes=bytes_of(layout.target_file_size),
         time_zone=time_zone,
         options={"compression": _codec_of(layout.compression)},
-        checkpoint_row_groups=every,
+        checkpoint_row_groups=checkpoint_interval,
         keep_unfinished=layout.keep_unfinished,
     )
 
@@ -149,20 +151,20 @@ def job_of(
 def stated_order(
     columns: Sequence[str], schema: pa.Schema, collated: Container[str] = ()
 ) -> tuple[str, ...]:
-    """Those of the ``columns`` by which rows are sorted that footers may state.
+    """Returns the leading sort ``columns`` that footers may state.
 
-    NaN and what is nested have no order that others know, and collations are Spark's alone.
+    NaN and nested values have no order that other readers know, and collations are Spark's alone.
     """
 
-    def is_known(name: str) -> bool:
+    def has_common_order(name: str) -> bool:
         kind = without_dictionary(schema.field(name).type)
         return not (pa.types.is_floating(kind) or pa.types.is_nested(kind) or name in collated)
 
-    return tuple(takewhile(is_known, columns))
+    return tuple(takewhile(has_common_order, columns))
 
 
 def check_count(name: str, count: object) -> None:
-    """Raise ``ValueError`` where an argument is no whole number from 1 on."""
+    """Raises ``ValueError`` unless an argument is an integer from 1 on."""
     if isinstance(count, bool) or not isinstance(count, Integral) or count < 1:
         raise ValueError(f"{name} must be a whole number, at least 1, not {count!r}")
 
@@ -185,14 +187,14 @@ def _check_columns(
 
 
 def _check_key(column: pa.Field, collation: str | None) -> None:
-    """Raise ``PredicateError`` for a column whose values cannot be names of folders."""
+    """Raises ``PredicateError`` for a column whose values cannot be names of folders."""
     if column.name.startswith(HIDDEN) and column.name != FOLDER:
         raise PredicateError(
             f"column {column.name!r} cannot be in partition_by: folders that begin with "
-            f"{column.name[0]!r} are passed over by readers"
+            f"{column.name[0]!r} are ignored by readers"
         )
     if collation is not None:
-        problem = f"texts that are equal by its collation {collation} have folders of other names"
+        problem = f"strings that are equal by its collation {collation} would get other folders"
         raise PredicateError(f"column {column.name!r} cannot be in partition_by: {problem}")
     if not column.name or pa.types.is_nested(column.type) or pa.types.is_duration(column.type):
         problem = f"it is {column.type}" if column.name else "folders need a name"
@@ -200,42 +202,47 @@ def _check_key(column: pa.Field, collation: str | None) -> None:
 
 
 def names_of(columns: Sequence[str]) -> tuple[str, ...]:
-    """Column names; one name may stand alone. Raises ``TypeError`` for what is no name."""
+    """Returns column names; a single name may be passed alone.
+
+    Raises ``TypeError`` for a name that is not a string.
+    """
     names = (columns,) if isinstance(columns, str) else tuple(columns)
     for name in names:
         if not isinstance(name, str):
-            raise TypeError(f"columns are named by texts, not by {name!r}")
+            raise TypeError(f"names of columns are strings, not {name!r}")
     return names
 
 
 def bytes_of(size: int | str | None, name: str = "target_file_size") -> int | None:
-    """A size in bytes, of a number or of text such as ``128 MB``: units are powers of 1,024.
+    """Returns a size in bytes, from a number or text such as ``128 MB``.
 
-    Raises ``ValueError`` for anything else, or less than one byte.
+    Units are powers of 1,024. Raises ``ValueError`` for other text and for less than one byte.
     """
     if size is None:
         return None
-    found = _SIZE.fullmatch(str(size))
-    unit = found.group(2).lower().rstrip("b").rstrip("i") if found else ""
-    if not found or isinstance(size, bool) or unit not in _UNITS:
+    match = _SIZE.fullmatch(str(size))
+    unit = match.group(2).lower().rstrip("b").rstrip("i") if match else ""
+    if not match or isinstance(size, bool) or unit not in _UNITS:
         raise ValueError(f"{name} is bytes, or text such as '128 MB', not {size!r}")
-    count = int(float(found.group(1)) * _UNITS[unit])
+    count = int(float(match.group(1)) * _UNITS[unit])
     if count < 1:
         raise ValueError(f"{name} must be at least 1 byte, not {size!r}")
     return count
 
 
 def _codec_of(name: str) -> str:
-    """A codec as pyarrow calls it. Raises ``ValueError`` for one that nothing here writes."""
-    found = _CODECS.get(str(name).lower())
-    if found is None:
+    """Returns pyarrow's name of a codec. Raises ``ValueError`` for an unknown codec."""
+    codec = _CODECS.get(str(name).lower())
+    if codec is None:
         raise ValueError(f"compression must be one of {', '.join(_CODECS)}, not {name!r}")
-    return found
+    return codec
 
 
 def check_place(place: Place) -> None:
-    """Raise ``PathError`` where there is a file instead of a folder, a pattern is meant, or the
-    folder is part of a table that others keep.
+    """Raises ``PathError`` if no data set can be written to the folder.
+
+    That is if there is a file, if the path is a pattern, or if the folder is in a table of another
+    format.
     """
     kind = place.kind()
     if kind == pafs.FileType.File:

@@ -1,4 +1,4 @@
-"""Rows as they come to a task: put in order, told apart by folder."""
+"""The rows of a task: sorted, and divided by folder."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from intarsia.errors import UnsupportedError
 from intarsia.writer.row_buffer import Rows
 
 FOLDER = "__intarsia_folder"
-"""A column that holds the folder of each row, as it is called already."""
+"""The column that holds the existing name of each row's folder."""
 _PLAIN_FROM, _PLAIN_BELOW = 1e-3, 1e7
-"""Numbers that Java writes without an exponent."""
+"""The range of absolute values that Java writes without an exponent; its end is excluded."""
 _Key = tuple[str, tuple[int | bool, ...]]
-"""A folder's name, and what tells values apart that it stands for."""
+"""A folder's name, and the differences between values of the same name."""
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?", re.ASCII)
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f")
 
@@ -28,15 +28,15 @@ _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f")
 def runs_in_order(
     batches: Iterator[pa.RecordBatch], columns: Sequence[str], num_bytes: int
 ) -> Iterator[list[pa.RecordBatch]]:
-    """The same rows in runs of ``num_bytes`` of Arrow memory, each sorted by ``columns``."""
+    """Yields the rows in runs of ``num_bytes`` of Arrow memory, each sorted by ``columns``."""
     rows = Rows(pa.Table.from_batches([batch]) for batch in batches)
     while (run := rows.take(2**62, num_bytes)) is not None:
         yield run.take(order_of(run, columns)).combine_chunks().to_batches()
 
 
 def order_of(table: pa.Table, columns: Sequence[str]) -> pa.Array:
-    """The row numbers of ``table`` in the order of ``columns``, NULL first."""
-    # A name that begins with a dot would be a path.
+    """Returns the row numbers of ``table`` in the order of ``columns``, NULL first."""
+    # Columns are renamed, as pyarrow reads a name that begins with a dot as a path.
     numbers = [str(number) for number in range(len(columns))]
     keys = [(number, "ascending", "at_start") for number in numbers]
     return pc.sort_indices(table.select(columns).rename_columns(numbers), sort_keys=keys)
@@ -45,9 +45,9 @@ def order_of(table: pa.Table, columns: Sequence[str]) -> pa.Array:
 def by_folder(
     batches: Iterator[pa.RecordBatch], columns: Sequence[str], time_zone: str
 ) -> Iterator[tuple[str, Iterator[pa.Table]]]:
-    """Runs of rows that agree in ``columns``, and the name of the folder that they belong in.
+    """Yields runs of rows with equal values in ``columns``, and the name of their folder.
 
-    Runs of other values that have the same name, as NULL and empty text do, are runs of their own.
+    Different values with the same name, such as NULL and the empty string, form separate runs.
     """
     runs = _runs(batches, columns, time_zone)
     current = next(runs, None)
@@ -76,18 +76,25 @@ def _runs(
         edges = np.array([0, *sorted(ends)])
         for start, stop in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
             part = pa.Table.from_batches([batch.slice(start, stop - start)])
-            values = tuple(_beneath(part.column(name)[0]) for name in columns)
+            values = tuple(_hidden_difference(part.column(name)[0]) for name in columns)
             yield (folder_name(part, columns, time_zone), values), part
 
 
-def _beneath(value: pa.Scalar) -> int | bool:
-    """What a folder's name does not tell: if there is a value; of a clock set back, the moment."""
+def _hidden_difference(value: pa.Scalar) -> int | bool:
+    """Returns what a folder's name does not show.
+
+    That is whether there is a value, and for timestamps the instant, as clocks that are set back
+    repeat times.
+    """
     is_moment = value.is_valid and pa.types.is_timestamp(value.type)
     return int(value.value) if is_moment else bool(value.is_valid)
 
 
 def folder_name(rows: pa.Table, columns: Sequence[str], time_zone: str) -> str:
-    """``day=1/city=New York`` of rows that agree in these columns; ``""`` without any."""
+    """Returns the folder of rows with equal values, such as ``day=1/city=New York``.
+
+    Without columns it is ``""``.
+    """
     if tuple(columns) == (FOLDER,):
         return str(rows.column(FOLDER)[0].as_py())
     pairs = ((name, _text(rows.column(name)[0], time_zone)) for name in columns)
@@ -95,7 +102,9 @@ def folder_name(rows: pa.Table, columns: Sequence[str], time_zone: str) -> str:
 
 
 def _text(value: pa.Scalar, time_zone: str) -> str:
-    """A partition's value as Spark names its folder; NULL and empty text have one name."""
+    """Returns a partition's value as Spark names its folder; ``""`` for NULL and the empty
+    string.
+    """
     if not value.is_valid:
         return ""
     if pa.types.is_floating(value.type):
@@ -109,15 +118,17 @@ def _text(value: pa.Scalar, time_zone: str) -> str:
             text = str(value.cast(pa.string()).as_py())
         except pa.ArrowInvalid as error:  # bytes that are no UTF-8
             raise UnsupportedError(f"{value.as_py()!r} does not name a folder: {error}") from error
-        is_far = pa.types.is_date(value.type) and len(text) > len("9999-12-31") and text[0] != "-"
-        return f"+{text}" if is_far else text
+        is_after_9999 = (
+            pa.types.is_date(value.type) and len(text) > len("9999-12-31") and text[0] != "-"
+        )
+        return f"+{text}" if is_after_9999 else text
     try:
-        # Python does not know the names of all zones that Spark has.
+        # In UTC first: Python does not know all of Spark's time zones.
         in_utc = value.cast(pa.timestamp(value.type.unit, value.type.tz and "UTC")).as_py()
         moment = in_utc.astimezone(_zone(time_zone)) if value.type.tz else in_utc
     except (OverflowError, ValueError) as error:
-        told = value.cast(pa.string())
-        raise UnsupportedError(f"{told} does not name a folder: {error}") from error
+        moment_text = value.cast(pa.string())
+        raise UnsupportedError(f"{moment_text} does not name a folder: {error}") from error
     return _shown(moment.replace(tzinfo=None))
 
 
@@ -127,7 +138,7 @@ def _shown(moment: datetime.datetime | datetime.time) -> str:
 
 
 def _zone(name: str) -> datetime.tzinfo:
-    """A session's time zone: one of the database's, or an offset such as ``+02:00``."""
+    """Returns a session's time zone, from a name or an offset such as ``+02:00``."""
     offset = _OFFSET.fullmatch(name)
     if offset is None:
         return zoneinfo.ZoneInfo(name)
@@ -137,7 +148,7 @@ def _zone(name: str) -> datetime.tzinfo:
 
 
 def _java_text(value: np.floating) -> str:
-    """A number as Java has it: ``0.5``, ``1.0E10``, ``-Infinity``."""
+    """Returns a number as Java prints it: ``0.5``, ``1.0E10``, ``-Infinity``."""
     if not np.isfinite(value):
         return "NaN" if np.isnan(value) else f"{'-' if value < 0 else ''}Infinity"
     if value == 0 or _PLAIN_FROM <= abs(value) < _PLAIN_BELOW:
@@ -146,5 +157,5 @@ def _java_text(value: np.floating) -> str:
 
 
 def _escaped(text: str) -> str:
-    """``text`` with the characters that Spark escapes in the names of folders as ``%XX``."""
+    """Returns ``text`` with ``%XX`` for the characters that Spark escapes in names of folders."""
     return "".join(f"%{ord(c):02X}" if c in _ESCAPED or c < " " else c for c in text)

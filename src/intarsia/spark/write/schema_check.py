@@ -1,4 +1,4 @@
-"""What is in a folder already, compared with the rows that are to be added to it."""
+"""Compares the files in a folder with the rows to be added."""
 
 from __future__ import annotations
 
@@ -15,66 +15,66 @@ from intarsia.scan.parquet_file import open_file
 from intarsia.spark.types import spark_schema
 from intarsia.spark.write.job_spec import Job
 
-_MOST_SEEN = 8
-"""Files that are looked at: each may lie in a folder that has to be listed."""
+_MAX_CHECKED_FILES = 8
+"""Files whose folders are checked: each may be in a folder that has to be listed."""
 
 
 def check_existing(job: Job) -> None:
-    """Warn where a file that is there has other columns than those to come, or of other types.
+    """Warns if the first existing file has other columns than the new rows, or other types.
 
-    Raises ``PathError`` where a column differs from one that is there by its case alone, and where
-    what is there lies in folders of other columns, or in none: a data set of both is one that no
-    reader knows what to make of. Of many files the first are looked at.
+    Raises ``PathError`` if a column's name differs from an existing one only by case. Raises
+    ``PathError`` too if existing files are partitioned by other columns, as no reader could read
+    such a data set. Only the first files are checked.
     """
-    there = [info for name, info in job.place.names("").items() if not name.startswith(HIDDEN)]
-    _check_folders(job, there)
+    entries = [info for name, info in job.place.names("").items() if not name.startswith(HIDDEN)]
+    _check_folders(job, entries)
     try:
-        paths = list(itertools.islice(_files(job.place.filesystem, there), _MOST_SEEN))
-    except OSError:  # what cannot be listed says nothing
+        paths = list(itertools.islice(_files(job.place.filesystem, entries), _MAX_CHECKED_FILES))
+    except OSError:  # folders that cannot be listed are not checked
         return
     _check_keys(job, paths)
     if paths:
         try:
             old = open_file(paths[0], job.place.filesystem).schema_arrow
-        except (IntarsiaError, OSError):  # nor what cannot be read
+        except (IntarsiaError, OSError):  # nor is a file that cannot be read
             return
         _check_case(paths[0], old.names, job.schema.names)
         _compare(paths[0], _types(old), _types(job.schema))
 
 
-def _check_folders(job: Job, there: Iterable[pafs.FileInfo]) -> None:
+def _check_folders(job: Job, entries: Iterable[pafs.FileInfo]) -> None:
     ours = job.partition_by[0] if job.partition_by else None
     theirs = {
         unquote(info.base_name.partition("=")[0]) if "=" in info.base_name else None
-        for info in there
+        for info in entries
         if "=" in info.base_name or info.type == pafs.FileType.File
     }
     if theirs and ours not in theirs:
         known = ", ".join(sorted(f"folders of {key!r}" if key else "no folders" for key in theirs))
         raise PathError(
-            f"{job.place.root}: the files there are in {known}, and new ones would be in "
-            f"{f'folders of {ours!r}' if ours else 'none'}: say the same partition_by"
+            f"{job.place.root}: existing files are in {known}, and new ones would be in "
+            f"{f'folders of {ours!r}' if ours else 'none'}: pass the same partition_by"
         )
 
 
 def _check_keys(job: Job, paths: Iterable[str]) -> None:
-    """As ``_check_folders``, of all the folders that files lie in, where they lie in some."""
+    """Checks the names of all folders in the paths of files, if files are in folders."""
     for path in paths:
         folders = path.removeprefix(job.place.root).strip("/").split("/")[:-1]
         theirs = [unquote(folder.partition("=")[0]) for folder in folders if "=" in folder]
-        is_told = theirs and len(theirs) == len(folders) and path.endswith(".parquet")
-        if is_told and theirs != [*job.partition_by]:
+        is_in_key_folders = theirs and len(theirs) == len(folders) and path.endswith(".parquet")
+        if is_in_key_folders and theirs != [*job.partition_by]:
             raise PathError(
-                f"{path}: the files there are in folders of {', '.join(theirs)}, and new ones "
-                f"would be in those of {', '.join(job.partition_by)}: say the same partition_by"
+                f"{path}: existing files are in folders of {', '.join(theirs)}, and new ones "
+                f"would be in those of {', '.join(job.partition_by)}: pass the same partition_by"
             )
 
 
-def _files(filesystem: pafs.FileSystem, there: Iterable[pafs.FileInfo]) -> Iterator[str]:
-    """Data files, each folder listed when it is come to."""
-    shown = [info for info in there if not info.base_name.startswith(HIDDEN)]
-    shown.sort(key=lambda info: (info.type != pafs.FileType.File, info.base_name))
-    for info in shown:
+def _files(filesystem: pafs.FileSystem, entries: Iterable[pafs.FileInfo]) -> Iterator[str]:
+    """Yields data files, and lists each folder only when it is reached."""
+    visible_entries = [info for info in entries if not info.base_name.startswith(HIDDEN)]
+    visible_entries.sort(key=lambda info: (info.type != pafs.FileType.File, info.base_name))
+    for info in visible_entries:
         if info.type == pafs.FileType.File:
             yield info.path
         elif info.type == pafs.FileType.Directory:
@@ -82,41 +82,44 @@ def _files(filesystem: pafs.FileSystem, there: Iterable[pafs.FileInfo]) -> Itera
 
 
 def _types(schema: pa.Schema) -> dict[str, str]:
-    """What Spark calls the types of columns."""
-    found = {}
+    """Returns Spark's names of the types of columns."""
+    types = {}
     for field in schema:
         try:
-            (one,) = spark_schema(pa.schema([field]))
-            found[field.name] = one.dataType.simpleString()
+            (spark_field,) = spark_schema(pa.schema([field]))
+            types[field.name] = spark_field.dataType.simpleString()
         except IntarsiaError:
-            found[field.name] = str(field.type)
-    return found
+            types[field.name] = str(field.type)
+    return types
 
 
-def _check_case(path: str, there: list[str], new: list[str]) -> None:
-    known = {name.lower(): name for name in there if name not in new}
-    for name in new:
+def _check_case(path: str, old_names: list[str], new_names: list[str]) -> None:
+    known = {name.lower(): name for name in old_names if name not in new_names}
+    for name in new_names:
         old = known.get(name.lower())
-        if old is not None and name not in there:
+        if old is not None and name not in old_names:
             raise PathError(
-                f"{path}: the column {name!r} of the new rows is {old!r} there: names are told "
-                "apart by case here, and readers would find NULL"
+                f"{path}: the column {name!r} of the new rows is {old!r} there: names are "
+                "case-sensitive here, and readers would get NULL"
             )
 
 
-def _compare(path: str, there: dict[str, str], new: dict[str, str]) -> None:
-    parts = []
-    if lacking := [name for name in there if name not in new]:
-        parts.append(f"the new rows have no {_named(lacking)}")
-    if more := [name for name in new if name not in there]:
-        parts.append(f"it has no {_named(more)}")
-    for name in there:
-        if name in new and there[name] != new[name]:
-            parts.append(f"column {name!r} is {there[name]} there, and {new[name]} here")
-    if parts:
+def _compare(path: str, old_types: dict[str, str], new_types: dict[str, str]) -> None:
+    differences = []
+    if missing := [name for name in old_types if name not in new_types]:
+        differences.append(f"the new rows have no {_named(missing)}")
+    if added := [name for name in new_types if name not in old_types]:
+        differences.append(f"it has no {_named(added)}")
+    for name in old_types:
+        if name in new_types and old_types[name] != new_types[name]:
+            differences.append(
+                f"column {name!r} is {old_types[name]} there, and {new_types[name]} here"
+            )
+    if differences:
         warn(
-            f"{path}: {'; '.join(parts)}. Readers go by the columns of one file; those of all are "
-            "read with merge_schema=True on Spark, with union_by_name=True by intarsia.dataset",
+            f"{path}: {'; '.join(differences)}. Readers take the columns of one file; to read the "
+            "columns of all files, use merge_schema=True on Spark and union_by_name=True with "
+            "intarsia.dataset",
         )
 
 

@@ -1,10 +1,10 @@
-"""Where a row lies on a space-filling curve, by Spark's own functions.
+"""The position of a row on a space-filling curve, computed by Spark's own functions.
 
-A column's values become ranks: how many of some 1,000 approximate quantiles are no greater. The
-ranks' bits, level by level from the highest, walk a table of states, which gives the bits of the
-place on the curve: the Z-order curve has one state, Hilbert's has those in which a cell can be
-entered and left (C. Hamilton, Compact Hilbert Indices, Dalhousie University CS-2006-07). NULL has
-the least rank, and NaN, as everywhere in Spark, the greatest.
+A column's values become ranks: the number of some 1,000 approximate quantiles that are not greater.
+The bits of the ranks, from the highest level down, walk a table of states, which yields the bits of
+the position. The Z-order curve has one state. Hilbert's curve has a state for each way in which a
+cell can be entered and left (C. Hamilton, Compact Hilbert Indices, Dalhousie University
+CS-2006-07). NULL has the lowest rank and NaN the highest, as in Spark's own order.
 """
 
 from __future__ import annotations
@@ -27,22 +27,34 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 CURVES = ("zorder", "hilbert")
-_MOST_BITS = 10
+_MAX_RANK_BITS = 10
+"""Maximum bits of a rank: there are at most 1,023 quantiles."""
 _LONG_BITS = 63
-_MOST_COLUMNS = {"zorder": 8, "hilbert": 5}
-_PREFIX = 64
-"""Characters of texts, and bytes of binary values, that tell quantiles apart."""
-# How values are compared, by the names of Spark's types: functions that keep their order.
-_KEYS = {"date": "unix_date", "timestamp": "unix_micros", "binary": "hex"}
-_BOUNDS = {"date": "int", "timestamp": "bigint", "binary": "string", "boolean": "boolean"}
-_PLAIN = ("tinyint", "smallint", "int", "bigint", "float", "double", "string", "timestamp_ntz")
+"""Bits of a bigint without its sign."""
+_MAX_COLUMNS = {"zorder": 8, "hilbert": 5}
+"""Maximum columns of a curve: the tables of states of Hilbert's curve grow fast."""
+_PREFIX_LENGTH = 64
+"""Length of the quantiles of strings, in characters, and of binary values, in bytes."""
+# Functions that keep the order of values, by the names of Spark's types.
+_ORDER_FUNCTIONS = {"date": "unix_date", "timestamp": "unix_micros", "binary": "hex"}
+_BOUND_TYPES = {"date": "int", "timestamp": "bigint", "binary": "string", "boolean": "boolean"}
+_PLAIN_TYPES = (
+    "tinyint",
+    "smallint",
+    "int",
+    "bigint",
+    "float",
+    "double",
+    "string",
+    "timestamp_ntz",
+)
 
 
 def check_curve(curve: str, schema: StructType, columns: Sequence[str]) -> None:
-    """Raise ``ValueError`` or ``PredicateError`` unless rows can be put on the curve."""
+    """Raises ``ValueError`` or ``PredicateError`` unless rows can be put on the curve."""
     if curve not in CURVES:
         raise ValueError(f"curve must be one of {', '.join(CURVES)}, not {curve!r}")
-    most = _MOST_COLUMNS[curve]
+    most = _MAX_COLUMNS[curve]
     if not 2 <= len(columns) <= most:
         raise ValueError(f"curve={curve!r} takes 2 to {most} columns, not {len(columns)}")
     for column in columns:
@@ -52,9 +64,10 @@ def check_curve(curve: str, schema: StructType, columns: Sequence[str]) -> None:
 
 
 def place_on_curve(curve: str, schema: StructType, bounds: dict[str, pa.Array]) -> Column:
-    """A bigint that orders rows along ``curve`` through the columns that ``bounds`` is of.
+    """Returns a bigint column that orders rows along ``curve`` through the columns in ``bounds``.
 
-    ``bounds`` are sorted values of each, without NULL, at most 2^bits − 1; see ``bits_of``.
+    ``bounds`` are sorted values of each column, without NULL, at most 2^bits − 1 of them; see
+    ``bits_of``.
     """
     from pyspark.sql import functions as sf
 
@@ -66,36 +79,39 @@ def place_on_curve(curve: str, schema: StructType, bounds: dict[str, pa.Array]) 
     packed = ranks[0]
     for rank in ranks[1:]:
         packed = packed.bitwiseOR(rank)
-    return _bound(packed, lambda held: _walk(curve, len(bounds), bits, held))
+    return _computed_once(
+        packed, lambda ranks_in_bits: _walk(curve, len(bounds), bits, ranks_in_bits)
+    )
 
 
 def bits_of(num_columns: int) -> int:
-    """Bits of a rank, so that the places on a curve through so many columns fit a bigint."""
-    return min(_MOST_BITS, (_LONG_BITS - 8) // num_columns)
+    """Returns the bits of a rank, so that positions on the curve fit a bigint."""
+    return min(_MAX_RANK_BITS, (_LONG_BITS - 8) // num_columns)
 
 
 def quantiles(values: pa.Array, weights: pa.Array, count: int) -> pa.Array:
-    """``count`` values that divide those given, each with its weight, into equal parts.
+    """Returns ``count`` values that divide the weighted ``values`` into equal parts.
 
-    Sorted as Spark sorts, without NULL; the least value is one. None of no values.
+    They are sorted as Spark sorts, without NULL, and include the lowest value. Returns none if
+    there are no values.
     """
-    keep = values.is_valid()
-    values, weights = values.filter(keep), weights.filter(keep)
+    is_valid = values.is_valid()
+    values, weights = values.filter(is_valid), weights.filter(is_valid)
     order = pc.sort_indices(values)
     values = values.take(order)
-    reached = np.cumsum(weights.take(order).to_numpy())
+    cumulative_weights = np.cumsum(weights.take(order).to_numpy())
     if not len(values):
         return values
-    wanted = np.arange(count) * (reached[-1] / count)
-    return values.take(pa.array(np.searchsorted(reached, wanted, side="right")))
+    target_weights = np.arange(count) * (cumulative_weights[-1] / count)
+    return values.take(pa.array(np.searchsorted(cumulative_weights, target_weights, side="right")))
 
 
 def shortened(values: pa.Array) -> pa.Array:
-    """Texts and binary values cut to a length that still tells quantiles apart."""
+    """Returns strings and binary values cut to a length that still distinguishes quantiles."""
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-        return pc.utf8_slice_codeunits(values, 0, _PREFIX)
+        return pc.utf8_slice_codeunits(values, 0, _PREFIX_LENGTH)
     if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
-        return pc.binary_slice(values, 0, _PREFIX)
+        return pc.binary_slice(values, 0, _PREFIX_LENGTH)
     return values
 
 
@@ -103,78 +119,83 @@ def shortened(values: pa.Array) -> pa.Array:
 
 
 def _rank(name: str, kind: DataType, bounds: pa.Array, bits: int) -> Column:
-    """How many of ``bounds`` are no greater than a value: a binary search in steps of halves."""
+    """Returns how many of ``bounds`` are not greater than a value, by binary search."""
     from pyspark.sql import functions as sf
 
     spark_type = kind.simpleString()
     value = sf.col(quoted(name))
-    if spark_type in _KEYS:
-        value = sf.call_function(_KEYS[spark_type], value)
-    known = _array(_texts(bounds, (1 << bits) - 1), _bounds_type(spark_type))
+    if spark_type in _ORDER_FUNCTIONS:
+        value = sf.call_function(_ORDER_FUNCTIONS[spark_type], value)
+    known = _array(_bound_texts(bounds, (1 << bits) - 1), _bounds_type(spark_type))
     steps = _array([str(1 << bit) for bit in reversed(range(bits))], "int")
 
-    def search(held: Column) -> Column:
+    def search(bound_value: Column) -> Column:
         def further(rank: Column, step: Column) -> Column:
-            is_further = sf.element_at(known, rank + step) <= held
+            is_further = sf.element_at(known, rank + step) <= bound_value
             return sf.when(is_further, rank + step).otherwise(rank)
 
         return sf.aggregate(steps, sf.lit(0), further)
 
-    return _bound(value, search).cast("bigint")
+    return _computed_once(value, search).cast("bigint")
 
 
 def _walk(curve: str, num_columns: int, bits: int, packed: Column) -> Column:
-    """The place on the curve of ranks of ``bits`` bits each that ``packed`` holds."""
+    """Returns the position on the curve of the ranks in ``packed``, each of ``bits`` bits."""
     from pyspark.sql import functions as sf
 
     table = states(curve, num_columns)
     entries = _array(map(str, table.entries), "bigint")
     levels = _array(map(str, reversed(range(bits))), "int")
 
-    def step(held: Column, level: Column) -> Column:
-        cell = held.bitwiseAND(sf.lit((1 << table.state_bits) - 1))
+    def step(position_and_state: Column, level: Column) -> Column:
+        cell = position_and_state.bitwiseAND(sf.lit((1 << table.state_bits) - 1))
         cell = sf.shiftleft(cell, num_columns)
         for i in range(num_columns):
             at = sf.call_function("shiftright", packed, level + sf.lit(bits * i))
             cell = cell.bitwiseOR(sf.shiftleft(at.bitwiseAND(sf.lit(1)), i))
-        above = sf.shiftleft(sf.shiftright(held, table.state_bits), table.state_bits + num_columns)
-        return above + sf.element_at(entries, (cell + sf.lit(1)).cast("int"))
+        parent_position = sf.shiftleft(
+            sf.shiftright(position_and_state, table.state_bits), table.state_bits + num_columns
+        )
+        return parent_position + sf.element_at(entries, (cell + sf.lit(1)).cast("int"))
 
     walked = sf.aggregate(levels, sf.lit(0).cast("bigint"), step)
     return sf.shiftright(walked, table.state_bits)
 
 
 def _array(texts: Iterable[str | None], kind: str | None) -> Column:
-    """A constant array. One of literals would be a call to the JVM for each."""
+    """Returns a constant array. An array of literals would cost a call to the JVM for each."""
     from pyspark.sql import functions as sf
 
     return sf.from_json(sf.lit(json.dumps(list(texts))), "array<string>").cast(f"array<{kind}>")
 
 
-def _bound(value: Column, use: Callable[[Column], Column]) -> Column:
-    """``use(value)``, where ``value`` is computed once, however often it is used."""
+def _computed_once(value: Column, use: Callable[[Column], Column]) -> Column:
+    """Returns ``use(value)`` with ``value`` computed once, however often ``use`` refers to it."""
     from pyspark.sql import functions as sf
 
     return sf.element_at(sf.transform(sf.array(value), use), 1)
 
 
 def _bounds_type(spark_type: str) -> str | None:
-    if spark_type in _PLAIN or spark_type.startswith("decimal"):
+    if spark_type in _PLAIN_TYPES or spark_type.startswith("decimal"):
         return spark_type
-    return _BOUNDS.get(spark_type)
+    return _BOUND_TYPES.get(spark_type)
 
 
-def _texts(bounds: pa.Array, count: int) -> list[str | None]:
-    """Values as Spark casts them from text; NULL, which is never less, where they are too few."""
+def _bound_texts(bounds: pa.Array, count: int) -> list[str | None]:
+    """Returns values as text that Spark can cast, padded with NULL up to ``count``.
+
+    A comparison with NULL is never true, so padding has no effect on ranks.
+    """
     if pa.types.is_date32(bounds.type):
         bounds = bounds.cast(pa.int32())
     elif pa.types.is_timestamp(bounds.type) and bounds.type.tz is not None:
         bounds = bounds.cast(pa.int64())
     if pa.types.is_binary(bounds.type) or pa.types.is_large_binary(bounds.type):
-        found = [value.hex().upper() for value in bounds.to_pylist()]
+        texts = [value.hex().upper() for value in bounds.to_pylist()]
     else:
-        found = bounds.cast(pa.string()).to_pylist()
-    return [*found, *[None] * (count - len(found))]
+        texts = bounds.cast(pa.string()).to_pylist()
+    return [*texts, *[None] * (count - len(texts))]
 
 
 # --- tables of states ---------------------------------------------------------------------------
@@ -182,10 +203,11 @@ def _texts(bounds: pa.Array, count: int) -> list[str | None]:
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """A curve, one level at a time.
+    """A curve as a table of states, one level at a time.
 
-    ``entries[state << n | cell]`` is ``digit << state_bits | next state``: the cell of 2^n that a
-    point lies in has that place on the curve. State 0 comes first.
+    ``entries[state << n | cell]`` is ``digit << state_bits | next state``. ``digit`` is the
+    position on the curve, among the 2^n cells of a level, of the cell that a point lies in. The
+    walk starts in state 0.
     """
 
     state_bits: int
@@ -194,7 +216,7 @@ class States:
 
 @cache
 def states(curve: str, num_columns: int) -> States:
-    """The table of a curve in ``num_columns`` dimensions; bit i of a cell is column i's."""
+    """Returns the table of a curve in ``num_columns`` dimensions; bit i of a cell is column i's."""
     if curve == "zorder":
         return States(0, tuple(range(1 << num_columns)))
     n = num_columns
@@ -204,12 +226,12 @@ def states(curve: str, num_columns: int) -> States:
         entry, direction = pending.pop(0)
         for cell in range(1 << n):
             digit = _gray_inverse(_rotated_right(cell ^ entry, direction + 1, n))
-            turned = _rotated_right(_entry(digit), n - (direction + 1) % n, n)
-            following = entry ^ turned, (direction + _direction(digit, n) + 1) % n
-            if following not in numbers:
-                numbers[following] = len(numbers)
-                pending.append(following)
-            steps.append((digit, numbers[following]))
+            rotated_entry = _rotated_right(_entry(digit), n - (direction + 1) % n, n)
+            next_key = entry ^ rotated_entry, (direction + _direction(digit, n) + 1) % n
+            if next_key not in numbers:
+                numbers[next_key] = len(numbers)
+                pending.append(next_key)
+            steps.append((digit, numbers[next_key]))
     state_bits = (len(numbers) - 1).bit_length()
     return States(state_bits, tuple(digit << state_bits | state for digit, state in steps))
 
@@ -227,13 +249,13 @@ def _rotated_right(bits: int, by: int, n: int) -> int:
 
 
 def _entry(digit: int) -> int:
-    """The corner at which the ``digit``-th cell is entered."""
+    """Returns the corner at which the ``digit``-th cell is entered."""
     even = 2 * ((digit - 1) // 2) if digit else 0
     return even ^ even >> 1
 
 
 def _direction(digit: int, n: int) -> int:
-    """The dimension along which the ``digit``-th cell is left, counted from its own."""
+    """Returns the dimension along which the ``digit``-th cell is left, relative to its own."""
     if digit == 0:
         return 0
     odd = digit - 1 if digit % 2 == 0 else digit

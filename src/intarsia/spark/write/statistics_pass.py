@@ -1,8 +1,8 @@
-"""One pass over a DataFrame before it is laid out: how much it is, and which values it has.
+"""One pass over a DataFrame before it is written: its size, and the quantiles of columns.
 
-Each task counts its rows, writes some of them to learn how many bytes they take in a file, and
-draws a sample of the columns that a curve is to go through. The sample is thinner in later tasks,
-so that it stays small however many there are.
+Each task counts its rows and writes some of them, to learn how many bytes they take in a file. It
+also samples the columns of a curve. Later tasks draw fewer rows, so that the sample stays small
+with any number of tasks.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ from intarsia.spark.write.task import SAMPLE_ROWS, bytes_a_row
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_MOST_KEYS = 8192
-_KEYS = 65_536
-"""A task draws as many rows, divided by its number among the tasks."""
+_MAX_DRAWN_ROWS = 8192
+_FIRST_DRAWN_ROWS = 65_536
+"""Task ``n``, counted from 1, draws this number of rows divided by ``n``, within the maximum."""
 _REPLY = "rows bigint, sampled bigint, bytes double, keys binary"
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
-    """``rows`` of the DataFrame, the ``bytes`` of the files they will make, about, and values that
-    divide each column asked for into parts of equal size: sorted, without NULL.
+class DataStatistics:
+    """The rows of a DataFrame, their approximate bytes in files, and quantiles of columns.
+
+    ``bounds`` are the values that divide a column into parts of equal size: sorted, without NULL.
     """
 
     rows: int
@@ -40,58 +41,62 @@ class Survey:
     bounds: dict[str, pa.Array]
 
 
-def survey(df: DataFrame, job: Job, keys: Sequence[str], *, sizes: bool) -> Survey:
-    """Look at all rows of ``df``; ``bytes`` is 0 unless ``sizes`` are asked for."""
+def collect_statistics(
+    df: DataFrame, job: Job, keys: Sequence[str], *, sizes: bool
+) -> DataStatistics:
+    """Reads all rows of ``df`` and returns their statistics; ``bytes`` is 0 without ``sizes``."""
     if not sizes:
         df = df.select(*(quoted(name) for name in keys))
-    replies = map_in_arrow(df, _looker(job, tuple(keys), sizes), _REPLY).toArrow()
+    replies = map_in_arrow(df, _collector(job, tuple(keys), sizes), _REPLY).toArrow()
     rows, sampled = (np.array(replies.column(name)) for name in ("rows", "sampled"))
-    known = np.array(replies.column("bytes")).sum() / max(sampled.sum(), 1)
+    bytes_per_row = np.array(replies.column("bytes")).sum() / max(sampled.sum(), 1)
     tables = [pa.ipc.open_stream(data).read_all() for data in replies.column("keys").to_pylist()]
     bounds = {}
     if keys and tables:
         drawn = pa.concat_tables(tables)
         counts = np.array([len(table) for table in tables])
         weights = pa.array(np.repeat(rows / np.maximum(counts, 1), counts))
-        most = (1 << bits_of(len(keys))) - 1
+        max_bounds = (1 << bits_of(len(keys))) - 1
         columns = {name: drawn.column(name).combine_chunks() for name in keys}
-        bounds = {name: quantiles(values, weights, most) for name, values in columns.items()}
-    return Survey(int(rows.sum()), int(known * rows.sum()), bounds)
+        bounds = {name: quantiles(values, weights, max_bounds) for name, values in columns.items()}
+    return DataStatistics(int(rows.sum()), int(bytes_per_row * rows.sum()), bounds)
 
 
-def _looker(job: Job, keys: tuple[str, ...], sizes: bool) -> Act:
-    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _collector(job: Job, keys: tuple[str, ...], sizes: bool) -> Act:
+    def collect(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         number = context.partitionId() if context else 0
-        draw = _Draw(keys, min(_MOST_KEYS, _KEYS // (number + 1)) or 1, number)
-        held: list[pa.Table] = []
+        draw = _Sample(keys, min(_MAX_DRAWN_ROWS, _FIRST_DRAWN_ROWS // (number + 1)) or 1, number)
+        samples: list[pa.Table] = []
         rows = 0
         for at, batch in enumerate(batches):
             rows += batch.num_rows
             table = pa.Table.from_batches([batch])
             draw.add(table.select(keys))
             is_early = at & (at - 1) == 0  # the 0th, 1st, 2nd, 4th, 8th, … batch
-            if sizes and is_early and sum(map(len, held)) < SAMPLE_ROWS:
-                held.append(table.slice(0, SAMPLE_ROWS))
-        sampled = sum(map(len, held))
-        size = sampled * bytes_a_row(job, _sorted(pa.concat_tables(held), job)) if sampled else 0.0
+            if sizes and is_early and sum(map(len, samples)) < SAMPLE_ROWS:
+                samples.append(table.slice(0, SAMPLE_ROWS))
+        sampled = sum(map(len, samples))
+        size = (
+            sampled * bytes_a_row(job, _sorted(pa.concat_tables(samples), job)) if sampled else 0.0
+        )
         if rows:
             reply = {"rows": rows, "sampled": sampled, "bytes": size, "keys": draw.encode()}
             yield pa.RecordBatch.from_pylist([reply])
 
-    return look
+    return collect
 
 
 def _sorted(table: pa.Table, job: Job) -> pa.Table:
-    """As it will be in files, where that is known: sorted columns take less."""
+    """Returns rows as they will be in files if that is known, as sorted columns take less space."""
     order = (*job.partition_by, *job.sorted_by)
     return table.take(order_of(table, order)) if order else table
 
 
-class _Draw:
-    """``size`` rows at random of all that are added: those with the least random numbers."""
+class _Sample:
+    """A random sample of ``size`` of the added rows: those with the lowest random numbers."""
 
     def __init__(self, columns: Sequence[str], size: int, seed: int) -> None:
         self._columns, self._size = columns, size

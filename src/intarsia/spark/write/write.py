@@ -1,12 +1,12 @@
-"""``write``: a job whose tasks write Parquet files with their indexes, published by the driver.
+"""``write``: a job whose tasks write Parquet files with indexes, which the driver publishes.
 
 ::
 
     <path>/_temporary-<job>/day=1/part-….parquet    written by tasks; readers ignore the folder
     <path>/day=1/part-….parquet                     moved there by the driver when all are done
 
-A task that is retried or runs twice writes files of its own; only those of the attempt whose
-result the driver got are published. A job that fails leaves nothing behind.
+If Spark runs a task twice, each attempt writes files of its own. The driver publishes only the
+files of the attempt whose result it got. A failed job leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MANIFEST = "path string, rows bigint, bytes bigint"
+"""The Spark schema of the rows in which tasks report their files."""
 _MODES = ("error", "errorifexists", "ignore", "append", "overwrite")
-_OVERWRITES = ("static", "dynamic")
-_OVERWRITE = "spark.sql.sources.partitionOverwriteMode"
+_PARTITION_OVERWRITES = ("static", "dynamic")
+_PARTITION_OVERWRITE_SETTING = "spark.sql.sources.partitionOverwriteMode"
 
 
 def write(
@@ -61,36 +62,89 @@ def write(
     keep_unfinished: bool = False,
     filesystem: Any = None,
 ) -> list[WrittenFile]:
-    """Write ``df`` as Parquet files with page indexes and embedded ``indexes`` under ``path``.
+    """Writes a DataFrame as Parquet files with page indexes and embedded indexes.
 
-    ``partition_by`` makes Hive folders. Within them rows are range-partitioned and sorted by
-    ``cluster_by``, first column first, or along a ``curve`` through two or more columns:
-    ``"zorder"`` or ``"hilbert"``, over ranks by approximate quantiles. ``sort_within`` is another
-    order for the rows that come together in a task. A page holds ``rows_per_page`` rows at most.
+    All files appear at once when every task is done, or none does.
 
-    ``target_file_size`` is in bytes, or text such as ``"128 MB"``. One more pass over ``df`` then
-    counts its rows and writes some in each task, to learn how many tasks are needed; without
-    folders and clusters, which would move rows between tasks, each task only divides what it has.
-    A file ends where it has grown to the target by the measure of the files before it, or up to a
-    quarter later where that takes all that is left. ``compression`` is a codec by pyarrow's or
-    Spark's name: ``zstd``, ``snappy``, ``gzip``, ``lz4`` or ``none``.
+    Parameters
+    ----------
+    df : pyspark.sql.DataFrame
+        The rows.
+    path : str or path
+        The folder of the data set.
+    indexes : sequence of IndexSpec or str, default ()
+        The indexes to embed, as for ``intarsia.add_indexes``.
+    partition_by : sequence of str, default ()
+        The columns that become Hive folders.
+    cluster_by : sequence of str, default ()
+        The columns by which rows are range-partitioned and sorted, the first one first.
+    curve : {"zorder", "hilbert"}, optional
+        Clusters along this curve through two or more columns, over approximate ranks of their
+        values.
+    sort_within : sequence of str, default ()
+        Another order for the rows within each task.
+    target_file_size : int or str, optional
+        In bytes, or text such as ``"128 MB"`` (units are powers of 1,024). See the notes.
+    rows_per_page : int, optional
+        The maximum number of rows of a page.
+    compression : {"zstd", "snappy", "gzip", "lz4", "none"}, default "zstd"
+        The codec, by pyarrow's or Spark's name.
+    mode : {"error", "ignore", "append", "overwrite"}, default "error"
+        ``error`` requires that there is no data yet. ``ignore`` does nothing if there is data.
+        ``append`` adds files. ``overwrite`` removes old files when the new ones are published.
+    partition_overwrite : {"static", "dynamic"}, optional
+        With ``mode="overwrite"`` and ``partition_by``: ``dynamic`` replaces only folders that get
+        new rows, ``static`` replaces all. By default the session's setting
+        ``spark.sql.sources.partitionOverwriteMode``.
+    checkpoint_row_groups : int, optional
+        As for ``intarsia.ParquetWriter``, for each file; local folders only. If the driver is
+        killed, the files stay until ``recover`` is called with ``keep_unfinished=False``.
+    keep_unfinished : bool, default False
+        Keeps the files of a failed job too; local folders only. A note on the error names their
+        folder, and ``intarsia.recover`` gets the rows of unfinished files back.
+    filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
+        Where ``path`` is; it must be picklable.
 
-    ``mode`` is ``error`` (there must be no data yet), ``ignore`` (nothing is done where there is
-    some), ``append`` or ``overwrite``: of all data files, or with ``partition_overwrite="dynamic"``
-    of those in folders that get new rows; without it, where there are ``partition_by``, the session
-    says which (``spark.sql.sources.partitionOverwriteMode``, ``static`` unless it was set). Old
-    files are removed when the new ones are published. ``filesystem`` is one of ``pyarrow.fs`` or
-    fsspec that can be pickled.
+    Returns
+    -------
+    list of WrittenFile
+        The published files; empty if ``ignore`` found data.
 
-    ``checkpoint_row_groups`` is that of ``intarsia.ParquetWriter``, for each file; local folders
-    only. What a driver that is killed leaves of such a job stays until ``recover`` is told to
-    remove it. With ``keep_unfinished`` that goes for a job that fails as well: a note of the error
-    says where the files are, and ``intarsia.recover`` gets the rows of unfinished ones back.
+    Raises
+    ------
+    IndexSpecError
+        If an index cannot be built on its column.
+    PredicateError
+        If a column does not exist, or cannot be used as asked.
+    PathError
+        If the path cannot be written to, there is data already, or kept files are partitioned by
+        other columns.
+    UnsupportedError
+        If a column has a type without a form in Arrow, such as intervals of months.
+    ValueError
+        If another argument is out of range.
 
-    Files appear when all are written, or not at all. Returns them; none for ``ignore``. Raises
-    ``IndexSpecError`` or ``PredicateError`` for columns that are not there, ``PathError`` for a
-    path that cannot be written to, or where files are in other folders that are to stay,
-    ``ValueError`` for other arguments out of range, ``UnsupportedError`` for intervals of months.
+    Notes
+    -----
+    For ``target_file_size``, an extra pass over ``df`` counts its rows. Each task of this pass
+    writes some of them, to learn how many tasks are needed. Without ``partition_by`` and
+    ``cluster_by`` there is no extra pass, and each task divides its own rows.
+
+    A file ends when it reaches the target, estimated from the files before it. It may be up to a
+    quarter larger if that takes all remaining rows.
+
+    Examples
+    --------
+    ::
+
+        ias.write(
+            df,
+            "lake/logs",
+            partition_by=["day"],
+            cluster_by=["user_id"],
+            indexes=["request_id:lookup"],
+            target_file_size="128 MB",
+        )
     """
     require_pyspark()
     _check_mode(mode, partition_overwrite, partition_by)
@@ -108,13 +162,13 @@ def write(
         compression,
     )
     place = Place.of(path, filesystem)
-    zone = df.sparkSession.conf.get("spark.sql.session.timeZone") or "UTC"
-    job = job_of(place, secrets.token_hex(8), df.schema, layout, zone)
+    time_zone = df.sparkSession.conf.get("spark.sql.session.timeZone") or "UTC"
+    job = job_of(place, secrets.token_hex(8), df.schema, layout, time_zone)
     check_place(place)
-    is_taken = mode not in ("append", "overwrite") and has_data(place)
-    if is_taken and mode == "ignore":
+    has_old_data = mode not in ("append", "overwrite") and has_data(place)
+    if has_old_data and mode == "ignore":
         return []
-    if is_taken:
+    if has_old_data:
         raise PathError(
             f"{place.root}: there is data already; mode='append' adds to it, "
             "mode='overwrite' replaces it"
@@ -122,7 +176,7 @@ def write(
     if mode == "append" or is_dynamic:
         check_existing(job)
     settle(place)
-    made = make_job_folder(job)
+    made_folders = make_job_folder(job)
     try:
         with as_told():
             tasks = map_in_arrow(arranged(df, layout, job), file_writer(job), MANIFEST)
@@ -130,7 +184,7 @@ def write(
         folders = replaced_folders(files, mode == "overwrite", is_dynamic)
         publish(place, job.name, [file.path for file in files], overwrites=folders)
     except BaseException as error:
-        clear_job(job, made, error)
+        clear_job(job, made_folders, error)
         raise
     place.remove_tree(TEMPORARY + job.name)
     return files
@@ -139,21 +193,23 @@ def write(
 def _check_mode(mode: str, partition_overwrite: str | None, partition_by: Sequence[str]) -> None:
     if mode not in _MODES:
         raise ValueError(f"mode must be one of {', '.join(_MODES)}, not {mode!r}")
-    if partition_overwrite not in (None, *_OVERWRITES):
-        known = ", ".join(_OVERWRITES)
+    if partition_overwrite not in (None, *_PARTITION_OVERWRITES):
+        known = ", ".join(_PARTITION_OVERWRITES)
         raise ValueError(f"partition_overwrite must be one of {known}, not {partition_overwrite!r}")
     if partition_overwrite == "dynamic" and not (mode == "overwrite" and partition_by):
         raise ValueError("partition_overwrite='dynamic' goes with mode='overwrite', partition_by")
 
 
 def _is_dynamic(df: DataFrame, partition_overwrite: str | None) -> bool:
-    """Are only folders overwritten that get rows, as is said, or else by the session?"""
-    said = partition_overwrite or df.sparkSession.conf.get(_OVERWRITE, "static")
-    return str(said).lower() == "dynamic"
+    """True if the argument, or else the session, says to replace only folders with new rows."""
+    overwrite_mode = partition_overwrite or df.sparkSession.conf.get(
+        _PARTITION_OVERWRITE_SETTING, "static"
+    )
+    return str(overwrite_mode).lower() == "dynamic"
 
 
 def make_job_folder(job: Job) -> list[str]:
-    """Make the folder that tasks write to; returns what was made, deepest first."""
+    """Makes the folder that tasks write to; returns the new folders, deepest first."""
     try:
         made = job.place.make(TEMPORARY + job.name)
         if job.checkpoint_row_groups or job.keep_unfinished:
@@ -164,7 +220,7 @@ def make_job_folder(job: Job) -> list[str]:
 
 
 def clear_job(job: Job, made: Sequence[str], error: BaseException | None = None) -> None:
-    """Leave nothing of a job that failed, or a note of the error that says where it lies."""
+    """Removes the files of a failed job, or adds a note to the error that says where they are."""
     if job.keep_unfinished:
         if error is not None:
             folder = job.place.path(TEMPORARY + job.name)
@@ -177,14 +233,14 @@ def clear_job(job: Job, made: Sequence[str], error: BaseException | None = None)
 def replaced_folders(
     files: Sequence[WrittenFile], overwrites: bool, only_touched: bool
 ) -> list[str]:
-    """The folders of which ``files`` take the place of all there is."""
+    """Returns the folders whose old files are replaced by ``files``."""
     if not overwrites or not only_touched:
         return [""] if overwrites else []
     return sorted({str(PurePosixPath(file.path).parent) for file in files})
 
 
 def empty_file(job: Job) -> list[WrittenFile]:
-    """A file without rows, so that the data set has its schema."""
+    """Writes a file without rows, which gives the data set its schema."""
     if job.partition_by:
         return []
     name = f"part-empty-{secrets.token_hex(8)}.parquet"
@@ -195,7 +251,9 @@ def empty_file(job: Job) -> list[WrittenFile]:
 
 
 def file_writer(job: Job) -> Act:
-    """What a task does; what it has written comes back as ``MANIFEST`` says."""
+    """Returns the function with which a task writes its rows; it reports the files as
+    ``MANIFEST``.
+    """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from manifest(write_task(batches, job))
@@ -204,11 +262,11 @@ def file_writer(job: Job) -> Act:
 
 
 def manifest(files: Sequence[WrittenFile]) -> Iterator[pa.RecordBatch]:
-    """Files as the rows that tell the driver of them."""
+    """Yields the rows that report files to the driver."""
     if files:
         yield pa.RecordBatch.from_pylist([asdict(file) for file in files])
 
 
 def told_of(tasks: DataFrame) -> list[WrittenFile]:
-    """The files that tasks tell of, which are run now."""
+    """Runs the tasks and returns the files that they report."""
     return [WrittenFile(row.path, row.rows, row.bytes) for row in tasks.collect()]
