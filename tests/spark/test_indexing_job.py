@@ -36,7 +36,7 @@ from intarsia.spark.commit.storage import Place
 from intarsia.spark.indexing import job
 from intarsia.spark.indexing import task as task_module
 from intarsia.spark.indexing.file_packing import FILE_BYTES, TASK_BYTES, spread
-from intarsia.spark.indexing.task import Merge, OneOf, Wanted, merge_section
+from intarsia.spark.indexing.task import IndexAction, Merge, OneOf, merge_section
 
 pytestmark = pytest.mark.spark
 
@@ -477,7 +477,7 @@ def test_a_file_that_another_attempt_has_done_meanwhile_is_seen(lake, monkeypatc
         add_to(*args, **options)
 
     monkeypatch.setattr(task_module, "add_to", beaten)
-    found = task_module.index_file(path, Wanted(pafs.LocalFileSystem(), asked, False))
+    found = task_module.index_file(path, IndexAction(pafs.LocalFileSystem(), asked, False))
     assert (found.status, found.why) == ("skipped", "it has key:lookup already")
     assert len(calls) == 1
     (held,) = ia.list_indexes(path)
@@ -489,7 +489,7 @@ def gathered(lake):
     """A file whose parts are gathered, for a job that adds three indexes."""
     path, places = str(lake / "large.parquet"), Place.of(str(lake))
     write_large(lake / "large.parquet")
-    wanted = Wanted(places.filesystem, tuple(kinds_of(ASKED)), False)
+    wanted = IndexAction(places.filesystem, tuple(kinds_of(ASKED)), False)
     split = job._split(path, wanted, 9000)
     assert split is not None
     places.make("_temporary-job")

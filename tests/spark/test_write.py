@@ -398,12 +398,12 @@ def test_files_are_not_added_beside_folders_or_in_others(way, spark, tmp_path):
         path = tmp_path / "-".join(["to", *folders, "from", *others])
         append(path, folders)
         before = contents(path)
-        with pytest.raises(Exception, match="say the same partition_by"):
+        with pytest.raises(Exception, match="pass the same partition_by"):
             append(path, others)
         assert contents(path) == before
         if others and "b" not in others:
             overwrite = {"mode": "overwrite", "partition_overwrite": "dynamic"}
-            with pytest.raises(ia.PathError, match="say the same partition_by"):
+            with pytest.raises(ia.PathError, match="pass the same partition_by"):
                 ias.write(data, path, partition_by=others, **overwrite)
             assert contents(path) == before
         append(path, folders)

@@ -1,4 +1,5 @@
-"""Indexes added to the files of a folder by Spark's tasks.
+"""Indexes that Spark's tasks add to the files of a folder, or drop.
 
-May import ``spark/write`` and the modules of ``spark``. Start with ``job``.
+May import ``spark/write``, ``spark/commit``, the modules of ``spark`` and lower packages. Start
+with ``job``.
 """

@@ -1,15 +1,14 @@
-"""``add_indexes`` and ``drop_indexes``: a data set's files given to tasks, and what became of each.
+"""``add_indexes`` and ``drop_indexes``: Spark's tasks change files and report on each.
 
 ::
 
-    driver    lists files; of large ones, reads the footer and cuts the row groups into parts
-    job 1     a task for each part: what it gathers goes to _temporary-<job>/
-    job 2     a task for each index of a large file: merges its parts; the last of them puts the
-              file in place; and for some small ones: adds their indexes, one file after the other
+    driver    lists files; of large ones, reads the footer and divides the row groups into parts
+    job 1     one task per part: it gathers what indexes need into _temporary-<job>/
+    job 2     one task per index of a large file: it merges its parts, and the last one replaces
+              the file; and tasks that each add indexes to several small files, one by one
 
-A file is whole at any time, the old one or the new one, and files that have the indexes already are
-passed over: a job that was killed is simply started again. The parts of large files that were not
-merged are then lost.
+A file is complete at any time, either the old or the new one. Files that have the indexes are
+skipped, so a killed job can simply be started again. Gathered parts that were not merged are lost.
 """
 
 from __future__ import annotations
@@ -45,17 +44,17 @@ from intarsia.spark.indexing.task import (
     REPORT,
     SKIPPED,
     FileReport,
+    IndexAction,
     Merge,
     OneOf,
     Split,
-    Wanted,
     drop_from_file,
+    file_id_of,
     gather_from,
-    held_bytes,
-    id_of,
     index_file,
     merge_file,
     merge_section,
+    size_of,
 )
 from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.task_error import as_told
@@ -66,16 +65,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SPLIT_BYTES = 256 * 1024 * 1024
-"""Smaller files are not divided, unless that is asked for."""
+"""Files up to this size are not divided, unless ``split_bytes`` is set."""
 _REPORT = (
     "path string, status string, why string, indexes array<string>, bytes_before bigint, "
     "bytes_added bigint, rows bigint, seconds double"
 )
-_RAW = f"{_REPORT}, unfit array<string>"
-_RANKS = {DONE: 0, FAILED: 1, SKIPPED: 2, MERGED: 3}
-"""Which of several reports of one file counts: the first of these."""
-_PARTS = "split int, part int, name string, seconds double, why string"
-_PART = pa.schema(
+_FULL_REPORT = f"{_REPORT}, unfit array<string>"
+_PRECEDENCE = {DONE: 0, FAILED: 1, SKIPPED: 2, MERGED: 3}
+"""The precedence of several reports of one file: the lowest number counts."""
+_PART_DDL = "split int, part int, name string, seconds double, why string"
+_PART_SCHEMA = pa.schema(
     [
         ("split", pa.int32()),
         ("part", pa.int32()),
@@ -98,74 +97,118 @@ def add_indexes(
     filesystem: Any = None,
     table_format: TableFormatOption = "auto",
 ) -> DataFrame:
-    """Add ``indexes`` to every Parquet file under ``path``, as ``intarsia.add_indexes`` does.
+    """Adds indexes to every Parquet file under a path, like ``intarsia.add_indexes``.
 
-    ``path``, ``indexes``, ``sidecar`` and ``table_format`` are as there: sidecars are for files
-    that must not be changed. Files are worked on by tasks, each put in place at once and for
-    itself; one that cannot be indexed does not keep the others from it. A file gets those indexes
-    that it can have and has not: where one is there already, with the same parameters (a bloom
-    filter with any), whole and not stale, it stays; with ``replace=True`` it is built anew. A job
-    that was killed can be started again, and does the rest.
+    Each file is changed on its own and replaced at once. An error in one file does not stop the
+    others. A file gets the requested indexes that it can have and lacks. An existing index stays if
+    it is complete, not stale and has the same parameters; a bloom filter stays with any parameters.
 
-    Row groups of a file larger than ``split_bytes``, a number or text such as ``"1 GB"``, are
-    gathered by several tasks, in parts of about that size, and merged, each index by one; by
-    default that is the share of one of ``parallelism`` tasks in all files, from 256 MiB on. Parts
-    are kept in a folder ``_temporary-<job>`` of the data set, or of the folder of sidecars, and
-    removed at the end; ``recover`` removes what a driver that was killed left. ``parallelism`` is
-    Spark's default unless given.
+    A file larger than ``split_bytes`` is divided by row groups. Several tasks gather parts of about
+    that size, and one task merges each index. Parts are in a folder ``_temporary-<job>`` of the
+    data set, or of the sidecars, and are removed at the end. ``recover`` removes what a killed
+    driver left.
 
-    The job has run when this returns. What it returns is its report, one row a file: ``path``;
-    ``status``, ``done``, ``skipped`` or ``failed``; ``why``; ``indexes``, the names of those added;
-    ``bytes_before`` and ``bytes_added``, of the file or its sidecar; ``rows``; ``seconds`` of all
-    its tasks. A file is skipped that has all indexes already, or lacks what they are on; a file
-    whose task Spark ran again may be, where the first run had done it.
+    A job that was killed can be started again and does the rest.
 
-    Raises ``IndexSpecError`` for what is no index, ``PathError`` where there is no file. An index
-    that no file can have is warned of.
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        The session.
+    path : str, path or sequence of these
+        Files, folders or patterns, as for ``intarsia.dataset``.
+    indexes : sequence of IndexSpec or str
+        The indexes.
+    sidecar : bool, str or path, default False
+        Writes sidecars instead, for files that must not be changed; a path is the sidecars' folder.
+    replace : bool, default False
+        Builds existing indexes again.
+    split_bytes : int or str, optional
+        The size above which files are divided, in bytes or as text such as ``"1 GB"``. By default
+        the share of one of ``parallelism`` tasks in all files, but at least 256 MiB.
+    parallelism : int, optional
+        The number of tasks that run at a time, by default Spark's.
+    filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
+        Where ``path`` is; it must be picklable.
+    table_format : str, default "auto"
+        The handling of Delta and Iceberg tables, as for ``intarsia.dataset``.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        The report of the finished job, with one row per file. A file is ``skipped`` if it has all
+        indexes, or lacks their columns. If Spark ran a task again, its file may be ``skipped``
+        because the first run succeeded. The columns are:
+
+        - ``path``, and ``status``: ``done``, ``skipped`` or ``failed``;
+        - ``why``, the reason or the error;
+        - ``indexes``, the names of the added indexes;
+        - ``bytes_before`` and ``bytes_added``, of the file or its sidecar;
+        - ``rows``, and ``seconds``, summed over all tasks of the file.
+
+    Raises
+    ------
+    IndexSpecError
+        If an index is invalid, or none is given.
+    PathError
+        If there is no file.
+
+    Warns
+    -----
+    IntarsiaWarning
+        For each index that no file can have.
+
+    Examples
+    --------
+    ::
+
+        report = ias.add_indexes(spark, "lake/logs", ["request_id:lookup"])
+        report.where("status = 'failed'").show()
     """
-    kinds = kinds_of(indexes)
-    if not kinds:
+    index_objects = kinds_of(indexes)
+    if not index_objects:
         raise IndexSpecError("no index was asked for")
     if sidecar is not False:
-        only_embedded(kinds)
-    limit = bytes_of(split_bytes, "split_bytes")
-    files, wanted = _wanted(path, filesystem, kinds, sidecar, table_format, anew=replace)
-    if wanted.places is not None:
-        wanted.places.check_apart(path, filesystem)
-    workers = _parallelism(spark, parallelism)
-    folder = _folder(path, wanted.filesystem)
-    sizes = file_sizes(wanted.filesystem, folder, files)
-    if limit is None:
-        limit = max(SPLIT_BYTES, -(-sum(sizes) // workers))
+        only_embedded(index_objects)
+    max_bytes = bytes_of(split_bytes, "split_bytes")
+    files, action = _files_and_action(
+        path, filesystem, index_objects, sidecar, table_format, anew=replace
+    )
+    if action.places is not None:
+        action.places.check_apart(path, filesystem)
+    num_workers = _parallelism(spark, parallelism)
+    folder = _folder(path, action.filesystem)
+    sizes = file_sizes(action.filesystem, folder, files)
+    if max_bytes is None:
+        max_bytes = max(SPLIT_BYTES, -(-sum(sizes) // num_workers))
     splits = [
         split
         for file, size in zip(files, sizes, strict=True)
-        if size > limit and (split := _split(file, wanted, limit)) is not None
+        if size > max_bytes and (split := _split(file, action, max_bytes)) is not None
     ]
-    with _job_folder(wanted, folder, splits) as (place, job):
-        merges, reports = _gathered(spark, splits, wanted, place, job)
-        apart = {merge.split.path for merge in merges} | {report.path for report in reports}
-        whole = [file for file in files if file not in apart]
-        known = dict(zip(files, sizes, strict=True))
+    with _job_folder(action, folder, splits) as (place, job):
+        merges, reports = _gathered(spark, splits, action, place, job)
+        divided = {merge.split.path for merge in merges} | {report.path for report in reports}
+        undivided = [file for file in files if file not in divided]
+        size_of_file = dict(zip(files, sizes, strict=True))
         work: list[str | Merge | OneOf] = []
         work_bytes = []
         for merge in merges:
             ones = [OneOf(merge, number) for number in merge.sections]
             work += ones or [merge]
-            work_bytes += [known[merge.split.path] // max(len(ones), 1)] * max(len(ones), 1)
-        work += whole
-        work_bytes += [known[path] for path in whole]
+            work_bytes += [size_of_file[merge.split.path] // max(len(ones), 1)] * max(len(ones), 1)
+        work += undivided
+        work_bytes += [size_of_file[path] for path in undivided]
 
-        def act(item: str | Merge | OneOf) -> FileReport:
+        def work_on(item: str | Merge | OneOf) -> FileReport:
             if isinstance(item, OneOf):
-                return merge_section(item, wanted, place)
+                return merge_section(item, action, place)
             if isinstance(item, Merge):
-                return merge_file(item, wanted, place)
-            return index_file(item, wanted)
+                return merge_file(item, action, place)
+            return index_file(item, action)
 
-        tasks = spread(work_bytes, workers)
-        made = _run(spark, [[work[at] for at in task] for task in tasks], act)
-        reports += _settled(made, merges)
+        tasks = spread(work_bytes, num_workers)
+        outcomes = _run(spark, [[work[position] for position in task] for task in tasks], work_on)
+        reports += _settled(outcomes, merges)
     return _report(spark, files, reports, "no file can have it")
 
 
@@ -174,28 +217,60 @@ def drop_indexes(
     path: PathLike | Sequence[PathLike],
     indexes: Sequence[IndexSpec | str] | IndexSpec | str | None = None,
     *,
-    all: bool = False,  # noqa: A002 # as the library's own says it
+    all: bool = False,  # noqa: A002 # as in intarsia.drop_indexes
     sidecar: bool | PathLike = False,
     parallelism: int | None = None,
     filesystem: Any = None,
     table_format: TableFormatOption = "auto",
 ) -> DataFrame:
-    """Take ``indexes`` off every Parquet file under ``path``, as ``intarsia.drop_indexes`` does.
+    """Drops indexes from every Parquet file under a path, like ``intarsia.drop_indexes``.
 
-    The job, its report and the other arguments are as of ``add_indexes``; a file that has none of
-    them is skipped. With ``all=True``, instead of ``indexes``, every index that was added is taken
-    off. An index that no file has is warned of. Raises ``PathError`` where there is no file.
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        The session.
+    path, sidecar, parallelism, filesystem, table_format
+        As for ``add_indexes``.
+    indexes : IndexSpec, str or sequence of these, optional
+        The indexes to drop.
+    all : bool, default False
+        Drops every index that was added, instead of ``indexes``.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        The report, as of ``add_indexes``. A file with none of the indexes is ``skipped``.
+
+    Raises
+    ------
+    PathError
+        If there is no file.
+
+    Warns
+    -----
+    IntarsiaWarning
+        For each index that no file has.
+
+    Examples
+    --------
+    ::
+
+        ias.drop_indexes(spark, "lake/logs", "request_id:lookup")
     """
-    files, wanted = _wanted(path, filesystem, asked_of(indexes, all=all), sidecar, table_format)
-    sizes = file_sizes(wanted.filesystem, _folder(path, wanted.filesystem), files)
+    files, action = _files_and_action(
+        path, filesystem, asked_of(indexes, all=all), sidecar, table_format
+    )
+    sizes = file_sizes(action.filesystem, _folder(path, action.filesystem), files)
     tasks = spread(sizes, _parallelism(spark, parallelism))
     reports = _run(
-        spark, [[files[at] for at in task] for task in tasks], lambda p: drop_from_file(p, wanted)
+        spark,
+        [[files[number] for number in task] for task in tasks],
+        lambda p: drop_from_file(p, action),
     )
     return _report(spark, files, reports, "no file has it")
 
 
-def _wanted(
+def _files_and_action(
     path: PathLike | Sequence[PathLike],
     filesystem: Any,
     indexes: Sequence[IndexSpec | str] | None,
@@ -203,27 +278,27 @@ def _wanted(
     table_format: TableFormatOption,
     *,
     anew: bool = False,
-) -> tuple[list[str], Wanted]:
+) -> tuple[list[str], IndexAction]:
     require_pyspark()
-    found, files = visible(path, filesystem, table_format=table_format)
+    storage, files = visible(path, filesystem, table_format=table_format)
     if not isinstance(sidecar, bool):
         sidecar = os.fspath(sidecar)
-        if not is_uri(sidecar) and isinstance(found, pafs.LocalFileSystem):
-            # Tasks run in other folders.
+        if not is_uri(sidecar) and isinstance(storage, pafs.LocalFileSystem):
+            # Absolute, as tasks run in other working directories.
             sidecar = os.path.abspath(os.path.expanduser(sidecar))
-    return list(dict.fromkeys(files)), Wanted(
-        found, None if indexes is None else tuple(indexes), sidecar, anew
+    return list(dict.fromkeys(files)), IndexAction(
+        storage, None if indexes is None else tuple(indexes), sidecar, anew
     )
 
 
-def _parallelism(spark: SparkSession, asked: int | None) -> int:
-    if asked is not None:
-        check_count("parallelism", asked)
-    return asked or parallelism_of(spark)
+def _parallelism(spark: SparkSession, requested: int | None) -> int:
+    if requested is not None:
+        check_count("parallelism", requested)
+    return requested or parallelism_of(spark)
 
 
 def _folder(path: PathLike | Sequence[PathLike], filesystem: pafs.FileSystem) -> str | None:
-    """The one folder that was given; None where it is something else."""
+    """Returns the path if it is a single folder, else None."""
     if not isinstance(path, str | os.PathLike):
         return None
     root = Place.of(path, None if is_uri(path) else filesystem).root
@@ -234,19 +309,22 @@ def _folder(path: PathLike | Sequence[PathLike], filesystem: pafs.FileSystem) ->
 # --- large files --------------------------------------------------------------------------------
 
 
-def _split(path: str, wanted: Wanted, limit: int) -> Split | None:
-    """How a file is divided; None where it is not, or there is nothing to do, or it is damaged."""
-    places = wanted.places
+def _split(path: str, action: IndexAction, max_bytes: int) -> Split | None:
+    """Returns how a file is divided, or None.
+
+    It is None for a file with a single part, with nothing to do, or with an error.
+    """
+    places = action.places
     try:
         with quiet():
-            version = version_of(path, wanted.filesystem)
-            file = open_file(path, wanted.filesystem, sidecar=places)
-            choice = wanted.choice_of(file)
+            version = version_of(path, action.filesystem)
+            file = open_file(path, action.filesystem, sidecar=places)
+            choice = action.choice_of(file)
             if places is None:
                 check_changeable(file)
-            groups = cut(file, limit)
-            size = held_bytes(file, places)
-            file_id = id_of(file, places)
+            groups = cut(file, max_bytes)
+            size = size_of(file, places)
+            file_id = file_id_of(file, places)
     except Exception:  # noqa: BLE001 # the task that gets the whole file reports it
         return None
     if not choice.due or len(groups) < 2:
@@ -257,60 +335,68 @@ def _split(path: str, wanted: Wanted, limit: int) -> Split | None:
 
 @contextlib.contextmanager
 def _job_folder(
-    wanted: Wanted, folder: str | None, splits: Sequence[Split]
+    action: IndexAction, folder: str | None, splits: Sequence[Split]
 ) -> Iterator[tuple[Place, str]]:
-    """Where parts are kept until the block ends, and the name of the job."""
+    """Makes a folder for parts until the block ends; yields its storage and the name of the job."""
     job = secrets.token_hex(8)
-    on, root = wanted.filesystem, folder or "."
-    if isinstance(wanted.sidecar, str):
-        places = Sidecars(wanted.filesystem, wanted.sidecar)
-        on, root = places.filesystem, places.folder_of("")
+    storage, root = action.filesystem, folder or "."
+    if isinstance(action.sidecar, str):
+        places = Sidecars(action.filesystem, action.sidecar)
+        storage, root = places.filesystem, places.folder_of("")
     elif folder is None and splits:
         root = splits[0].path.rpartition("/")[0]
-    place = Place.of(root, on)
+    place = Place.of(root, storage)
     if not splits:
         yield place, job
         return
     try:
-        made = place.make(TEMPORARY + job)
+        made_folders = place.make(TEMPORARY + job)
     except OSError as error:
         raise PathError(f"{place.root}: cannot be written to: {error}") from error
     try:
         yield place, job
     finally:
         place.remove_tree(TEMPORARY + job)
-        place.remove_empty(made)
+        place.remove_empty(made_folders)
 
 
 def _gathered(
-    spark: SparkSession, splits: Sequence[Split], wanted: Wanted, place: Place, job: str
+    spark: SparkSession, splits: Sequence[Split], action: IndexAction, place: Place, job: str
 ) -> tuple[list[Merge], list[FileReport]]:
-    """Gather all parts; returns the files that can be merged, and reports of the others."""
+    """Gathers all parts; returns the files to merge, and reports of files with errors."""
     if not splits:
         return [], []
-    tasks = [(at, part) for at, split in enumerate(splits) for part in range(len(split.groups))]
+    tasks = [
+        (number, part) for number, split in enumerate(splits) for part in range(len(split.groups))
+    ]
 
-    def act(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def gather(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for task in batch.column(0).to_pylist():
-                at, part = tasks[task]
-                name, seconds, why = gather_from(splits[at], part, wanted, place, job)
-                row = {"split": at, "part": part, "name": name, "seconds": seconds, "why": why}
-                yield pa.RecordBatch.from_pylist([row], schema=_PART)
+                number, part = tasks[task]
+                name, seconds, error = gather_from(splits[number], part, action, place, job)
+                row = {
+                    "split": number,
+                    "part": part,
+                    "name": name,
+                    "seconds": seconds,
+                    "why": error,
+                }
+                yield pa.RecordBatch.from_pylist([row], schema=_PART_SCHEMA)
 
     ids = spark.range(len(tasks), numPartitions=len(tasks))
     with as_told():
-        rows = ids.mapInArrow(act, _PARTS).collect()
+        rows = ids.mapInArrow(gather, _PART_DDL).collect()
     rows.sort(key=lambda row: (row.split, row.part))
     merges, reports = [], []
-    for at, split in enumerate(splits):
-        parts = [row for row in rows if row["split"] == at]
+    for number, split in enumerate(splits):
+        parts = [row for row in rows if row["split"] == number]
         seconds = sum(row.seconds for row in parts)
-        why = next((row.why for row in parts if row.why is not None), None)
-        if why is None:
+        error = next((row.why for row in parts if row.why is not None), None)
+        if error is None:
             merges.append(Merge(split, tuple(row.name for row in parts), seconds))
         else:
-            refused = asdict(split.refused) | {"why": why, "seconds": seconds}
+            refused = asdict(split.refused) | {"why": error, "seconds": seconds}
             reports.append(FileReport(**refused))
     return merges, reports
 
@@ -319,48 +405,48 @@ def _gathered(
 
 
 def _run(
-    spark: SparkSession, tasks: Sequence[Sequence[Any]], act: Callable[[Any], FileReport]
+    spark: SparkSession, tasks: Sequence[Sequence[Any]], work_on: Callable[[Any], FileReport]
 ) -> list[FileReport]:
-    """The reports of all that tasks do."""
+    """Runs tasks and returns their reports."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for task in batch.column(0).to_pylist():
                 for item in tasks[task]:
-                    yield act(item).batch
+                    yield work_on(item).batch
 
     if not tasks:
         return []
     ids = spark.range(len(tasks), numPartitions=len(tasks))
     names = REPORT.names
     with as_told():
-        rows = ids.mapInArrow(run, _RAW).collect()
+        rows = ids.mapInArrow(run, _FULL_REPORT).collect()
     return [FileReport(**{name: row[name] for name in names}) for row in rows]
 
 
-def _settled(made: Sequence[FileReport], merges: Sequence[Merge]) -> list[FileReport]:
-    """One report of each file, of all those that its tasks gave."""
+def _settled(outcomes: Sequence[FileReport], merges: Sequence[Merge]) -> list[FileReport]:
+    """Returns one report per file from those of all its tasks."""
     by_path: dict[str, list[FileReport]] = {}
-    for report in made:
+    for report in outcomes:
         by_path.setdefault(report.path, []).append(report)
-    gathering = {merge.split.path: merge.seconds for merge in merges}
-    found = []
+    gathering_seconds = {merge.split.path: merge.seconds for merge in merges}
+    settled = []
     for path, reports in by_path.items():
-        said = min(reports, key=lambda report: _RANKS[report.status])
-        if said.status == MERGED:  # no storage whose files can be seen leads here
-            said = replace(said, status=FAILED, why="sections that were made cannot be found")
-        seconds = sum(report.seconds for report in reports) + gathering.get(path, 0.0)
-        found.append(replace(said, seconds=seconds))
-    return found
+        final = min(reports, key=lambda report: _PRECEDENCE[report.status])
+        if final.status == MERGED:  # happens only if storage does not list its new files
+            final = replace(final, status=FAILED, why="sections that were made cannot be found")
+        seconds = sum(report.seconds for report in reports) + gathering_seconds.get(path, 0.0)
+        settled.append(replace(final, seconds=seconds))
+    return settled
 
 
 def _report(
-    spark: SparkSession, files: Sequence[str], reports: Sequence[FileReport], nowhere: str
+    spark: SparkSession, files: Sequence[str], reports: Sequence[FileReport], problem: str
 ) -> DataFrame:
-    """The reports as a DataFrame, in the order of the files."""
-    seen = [set(report.unfit) for report in reports]
-    for name in sorted(set.intersection(*seen)) if seen else ():
-        message = f"index {name}: {nowhere}; the report says why"
+    """Returns the reports as a DataFrame, in the order of the files."""
+    unfit_names = [set(report.unfit) for report in reports]
+    for name in sorted(set.intersection(*unfit_names)) if unfit_names else ():
+        message = f"index {name}: {problem}; the report says why"
         warn(message)
     by_path = {report.path: report for report in reports}
     names = REPORT.names[: len(_REPORT.split(", "))]

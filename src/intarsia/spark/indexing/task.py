@@ -1,6 +1,6 @@
-"""What the tasks of an index job do: add indexes to a file, or drop them, or gather a part of them.
+"""The work of tasks of an index job: they add indexes to a file, drop them, or gather parts.
 
-Whatever is wrong with a file is told in its report, so that the others go on.
+Errors of a file go into its report, so that the job continues with the other files.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from intarsia.spark.commit.storage import Place
 
 DONE, SKIPPED, FAILED = "done", "skipped", "failed"
 MERGED = "merged"
-"""A section was made, and others are still to come: no file's last word."""
-REPORT = pa.schema(
+"""The status of a file of which a section was made, but other sections are missing."""
+REPORT = pa.schema(  # the rows in which tasks report to the driver
     [
         ("path", pa.string()),
         ("status", pa.string()),
@@ -54,9 +54,10 @@ REPORT = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
-    """What became of a file: a row of ``REPORT``.
+    """The outcome for one file: a row of ``REPORT``.
 
-    ``unfit`` are the indexes that it cannot have, or had not when they were to be dropped.
+    ``unfit`` are the indexes that the file cannot have, or that were to be dropped and do not
+    exist.
     """
 
     path: str
@@ -71,29 +72,29 @@ class FileReport:
 
     @property
     def batch(self) -> pa.RecordBatch:
-        """As Spark takes it."""
+        """The report as a record batch for Spark."""
         return pa.RecordBatch.from_pylist([asdict(self)], schema=REPORT)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is to be done to every file; picklable."""
+class IndexAction:
+    """The change to make to every file; picklable."""
 
     filesystem: pafs.FileSystem
     indexes: tuple[IndexSpec | str, ...] | None
-    """Objects where they are added; None, where they are dropped, if all are."""
+    """Index objects to add, or names to drop. None drops all indexes."""
     sidecar: bool | str
     anew: bool = False
-    """Are those built again that are there already?"""
+    """True if existing indexes are built again."""
 
     def choice_of(self, file: OpenedFile) -> Choice:
-        """Which of the indexes a file is given."""
+        """Returns which of the indexes a file is to get."""
         kinds = [index for index in self.indexes or () if not isinstance(index, str)]
         return choose(file, kinds, anew=self.anew, beside=self.sidecar is not False)
 
     @property
     def places(self) -> Sidecars | None:
-        """Where sidecars are, if they are to hold the indexes."""
+        """The places of sidecars, or None if indexes are embedded."""
         if self.sidecar is False:
             return None
         return Sidecars(self.filesystem, None if self.sidecar is True else self.sidecar)
@@ -101,7 +102,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A large file that several tasks gather from, before each of its indexes is merged by one."""
+    """A large file that several tasks gather from; then one task merges each of its indexes."""
 
     path: str
     version: Version
@@ -109,32 +110,35 @@ class Split:
     groups: tuple[range, ...]
     """The row groups of each part."""
     file_id: str
-    """What sections call it."""
+    """The id of the file in its sections."""
     refused: FileReport
-    """What is to be reported where a part fails."""
+    """The report if a part fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A large file of which all parts are gathered."""
+    """A large file whose parts are all gathered."""
 
     split: Split
     names: tuple[str, ...]
-    """Of the parts, below the job's folder."""
+    """The names of the parts, relative to the data set's folder."""
     seconds: float
-    """What the parts took."""
+    """The seconds that gathering all parts took."""
 
     @property
     def sections(self) -> list[int]:
-        """The numbers of those indexes that are sections, where tasks can make one each."""
+        """The numbers of the indexes that are made as sections by separate tasks.
+
+        Empty if there are fewer than two.
+        """
         due = self.split.choice.due
-        found = [at for at, index in enumerate(due) if not isinstance(index, Standard)]
-        return found if len(found) > 1 else []
+        sections = [number for number, index in enumerate(due) if not isinstance(index, Standard)]
+        return sections if len(sections) > 1 else []
 
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """One of the sections of a large file."""
+    """One section of a large file."""
 
     merge: Merge
     number: int
@@ -146,63 +150,67 @@ class _Outcome:
     why: str | None = None
     unfit: Sequence[str] = field(default_factory=tuple)
     is_last: bool = True
-    """Else others finish what was begun."""
+    """False if other tasks must finish the file."""
 
 
-def index_file(path: str, wanted: Wanted) -> FileReport:
-    """Add to a file the indexes that it has not; as the library's own ``add_indexes`` does."""
+def index_file(path: str, action: IndexAction) -> FileReport:
+    """Adds the missing indexes to a file, like ``intarsia.add_indexes``."""
 
     def act(file: OpenedFile, version: Version, places: Sidecars | None) -> _Outcome:
-        return _added(file, version, places, wanted, wanted.choice_of(file), None)
+        return _add(file, version, places, action, action.choice_of(file), None)
 
-    return _reported(path, wanted, act)
+    return _report_on(path, action, act)
 
 
-def merge_file(merge: Merge, wanted: Wanted, place: Place) -> FileReport:
-    """Add to a large file what its parts have gathered; to another one by now, what it needs."""
+def merge_file(merge: Merge, action: IndexAction, place: Place) -> FileReport:
+    """Adds the gathered indexes to a large file.
+
+    If the file was replaced meanwhile, adds the indexes that the new file needs.
+    """
     split = merge.split
 
     def act(file: OpenedFile, version: Version, places: Sidecars | None) -> _Outcome:
         if version != split.version:
-            return _added(file, version, places, wanted, wanted.choice_of(file), None)
-        return _added(file, version, places, wanted, split.choice, _parts(merge, place))
+            return _add(file, version, places, action, action.choice_of(file), None)
+        return _add(file, version, places, action, split.choice, _parts(merge, place))
 
-    return _reported(split.path, wanted, act)
+    return _report_on(split.path, action, act)
 
 
-def merge_section(one: OneOf, wanted: Wanted, place: Place) -> FileReport:
-    """Make one section of a large file of its parts; who sees that all are there adds them.
+def merge_section(section: OneOf, action: IndexAction, place: Place) -> FileReport:
+    """Makes one section of a large file from its parts, and adds all sections once they exist.
 
-    Each is named, by a small text that appears whole, before its maker looks for the others: so
-    the last of them sees all, or several do, of whom the first puts the file in place.
+    Each task writes a small marker file that names its section, and only then looks for the markers
+    of the others. So the last task sees all of them. If several tasks do, the first one replaces
+    the file.
     """
-    merge, split = one.merge, one.merge.split
-    marks = {number: f"{merge.names[0]}-of-{number}" for number in merge.sections}
+    merge, split = section.merge, section.merge.split
+    markers = {number: f"{merge.names[0]}-of-{number}" for number in merge.sections}
 
     def fetch(number: int, work: Workspace) -> Path:
-        name = place.path(place.read_text(marks[number]) or "")
+        name = place.path(place.read_text(markers[number]) or "")
         if place.is_shared_disk:
             return Path(name)
         path = work.new_path()
-        with place.filesystem.open_input_file(name) as found, open(path, "wb") as out:
-            shutil.copyfileobj(found, out, 8 * 1024 * 1024)
+        with place.filesystem.open_input_file(name) as source, open(path, "wb") as out:
+            shutil.copyfileobj(source, out, 8 * 1024 * 1024)
         return path
 
     def act(file: OpenedFile, version: Version, places: Sidecars | None) -> _Outcome:
         if version != split.version:
-            return _added(file, version, places, wanted, wanted.choice_of(file), None)
+            return _add(file, version, places, action, action.choice_of(file), None)
         parts = _parts(merge, place)
-        if place.read_text(marks[one.number]) is None:
+        if place.read_text(markers[section.number]) is None:
             name = f"{merge.names[0]}-{secrets.token_hex(8)}"
             with place.written(name) as path:
-                parts.write_one(file, one.number, split.file_id, path)
-            place.write_text(marks[one.number], name)
-        if any(place.read_text(mark) is None for mark in marks.values()):
+                parts.write_one(file, section.number, split.file_id, path)
+            place.write_text(markers[section.number], name)
+        if any(place.read_text(marker) is None for marker in markers.values()):
             return _Outcome(is_last=False)
         builder = FromSections(parts, split.file_id, fetch)
-        return _added(file, version, places, wanted, split.choice, builder)
+        return _add(file, version, places, action, split.choice, builder)
 
-    return _reported(split.path, wanted, act)
+    return _report_on(split.path, action, act)
 
 
 def _parts(merge: Merge, place: Place) -> FromParts:
@@ -216,137 +224,137 @@ def _parts(merge: Merge, place: Place) -> FromParts:
 
 
 def gather_from(
-    split: Split, part: int, wanted: Wanted, place: Place, job: str
+    split: Split, part: int, action: IndexAction, place: Place, job: str
 ) -> tuple[str, float, str | None]:
-    """Gather a part; returns its files' common name, the seconds it took, and what went wrong."""
+    """Gathers one part; returns its files' common name, the seconds it took, and the error."""
     start = time.perf_counter()
     name = f"{TEMPORARY}{job}/{secrets.token_hex(8)}"
     try:
         with quiet():
-            if version_of(split.path, wanted.filesystem) != split.version:
+            if version_of(split.path, action.filesystem) != split.version:
                 raise PathError("another writer changed the file; it was left as it is")
-            file = open_file(split.path, wanted.filesystem)
+            file = open_file(split.path, action.filesystem)
             gather_part(
                 file,
                 split.choice.due,
                 split.groups[part],
                 lambda number: place.written(f"{name}-{number}"),
             )
-    except Exception as error:  # noqa: BLE001 # whatever it is, it is this file's
+    except Exception as error:  # noqa: BLE001 # any error goes into the file's report
         return name, time.perf_counter() - start, _text(split.path, error)
     return name, time.perf_counter() - start, None
 
 
-def drop_from_file(path: str, wanted: Wanted) -> FileReport:
-    """Take off a file those of the indexes that were added to it."""
+def drop_from_file(path: str, action: IndexAction) -> FileReport:
+    """Removes from a file those of the indexes that were added to it."""
 
     def act(file: OpenedFile, version: Version, places: Sidecars | None) -> _Outcome:
-        held = held_names(file, places)
-        names = [_named(index, held, file) for index in wanted.indexes or ()]
-        if wanted.indexes is None:
-            names = sorted(held)
-        gone = [name for name in names if name in held]
-        own = set() if places is not None else own_names(file)
-        kept = [name for name in names if name in own - held]
-        unfit = [name for name in names if name not in held | own]
-        if gone:
-            drop_from(file, gone, wanted.filesystem, version, places)
-        why = [f"it was written with {', '.join(kept)}"] if kept else []
+        added_names = held_names(file, places)
+        requested = [_named(index, added_names, file) for index in action.indexes or ()]
+        if action.indexes is None:
+            requested = sorted(added_names)
+        dropped = [name for name in requested if name in added_names]
+        written_names = set() if places is not None else own_names(file)
+        written_requested = [name for name in requested if name in written_names - added_names]
+        unfit = [name for name in requested if name not in added_names | written_names]
+        if dropped:
+            drop_from(file, dropped, action.filesystem, version, places)
+        why = [f"it was written with {', '.join(written_requested)}"] if written_requested else []
         why += [f"it has no {', '.join(unfit)}"] if unfit else []
-        return _Outcome(gone, "; ".join(why) or None, unfit)
+        return _Outcome(dropped, "; ".join(why) or None, unfit)
 
-    return _reported(path, wanted, act)
+    return _report_on(path, action, act)
 
 
-def _named(index: IndexSpec | str, held: set[str], file: OpenedFile) -> str:
+def _named(index: IndexSpec | str, added_names: set[str], file: OpenedFile) -> str:
     try:
-        return name_of(index, held, file)
-    except IndexSpecError:  # of a kind unknown here, and not in this file
+        return name_of(index, added_names, file)
+    except IndexSpecError:  # an unknown kind that is not in this file
         return str(index)
 
 
-def _added(
+def _add(
     file: OpenedFile,
     version: Version,
     places: Sidecars | None,
-    wanted: Wanted,
+    action: IndexAction,
     choice: Choice,
     builder: Builder | None,
 ) -> _Outcome:
     if choice.due:
         if places is None:
             check_changeable(file)
-        add_to(file, choice.due, wanted.filesystem, version, places, builder=builder)
+        add_to(file, choice.due, action.filesystem, version, places, builder=builder)
     return _Outcome([spec_name(index) for index in choice.due], choice.why, tuple(choice.unfit))
 
 
 Act = Callable[[OpenedFile, Version, Sidecars | None], _Outcome]
-"""Does something to a file of a version, or to its sidecar."""
+"""A function that changes a file of the given version, or its sidecar."""
 
 
-def _reported(path: str, wanted: Wanted, act: Act) -> FileReport:
-    """Do something to a file, and say what became of it.
+def _report_on(path: str, action: IndexAction, act: Act) -> FileReport:
+    """Changes a file and returns its report.
 
-    Once more where somebody changed the file meanwhile: that may have been this very task, which
-    Spark runs twice where it is slow.
+    If the file was changed meanwhile, tries once more. It may have been this very task that changed
+    it, as Spark runs slow tasks twice.
     """
     start = time.perf_counter()
-    report, is_changed = _tried(path, wanted, act)
+    report, is_changed = _try_on(path, action, act)
     if is_changed:
-        report, _ = _tried(path, wanted, act)
+        report, _ = _try_on(path, action, act)
     return replace(report, seconds=time.perf_counter() - start)
 
 
-def _tried(path: str, wanted: Wanted, act: Act) -> tuple[FileReport, bool]:
-    """What became of a file, and whether that failed and there is another one by now."""
+def _try_on(path: str, action: IndexAction, act: Act) -> tuple[FileReport, bool]:
+    """Returns a file's report, and whether the change failed because the file was replaced."""
     report = FileReport(path, FAILED)
-    places, version = wanted.places, None
+    places, version = action.places, None
     try:
         with quiet():
-            version = version_of(path, wanted.filesystem)
-            file = open_file(path, wanted.filesystem, sidecar=places)
-            before = held_bytes(file, places)
-            report = replace(report, bytes_before=before, rows=file.num_rows)
+            version = version_of(path, action.filesystem)
+            file = open_file(path, action.filesystem, sidecar=places)
+            size_before = size_of(file, places)
+            report = replace(report, bytes_before=size_before, rows=file.num_rows)
             outcome = act(file, version, places)
             if not outcome.is_last:
                 return replace(report, status=MERGED), False
-            after = before
+            size_after = size_before
             if outcome.indexes:
-                after = held_bytes(open_file(path, wanted.filesystem, sidecar=places), places)
+                size_after = size_of(open_file(path, action.filesystem, sidecar=places), places)
         done = replace(
             report,
             status=DONE if outcome.indexes else SKIPPED,
             why=outcome.why,
             indexes=tuple(outcome.indexes),
-            bytes_added=after - before,
+            bytes_added=size_after - size_before,
             unfit=tuple(outcome.unfit),
         )
         return done, False
-    except Exception as error:  # noqa: BLE001 # whatever it is, it is this file's
-        now = version_of(path, wanted.filesystem)
+    except Exception as error:  # noqa: BLE001 # any error goes into the file's report
+        current_version = version_of(path, action.filesystem)
         return replace(report, why=_text(path, error)), None not in (
-            now,
+            current_version,
             version,
-        ) and now != version
+        ) and current_version != version
 
 
-def held_bytes(file: OpenedFile, places: Sidecars | None) -> int:
-    """The length of a file, or of its sidecar, if told of ``places``."""
+def size_of(file: OpenedFile, places: Sidecars | None) -> int:
+    """Returns the bytes of a file, or of its sidecar if ``places`` is set."""
     if places is None:
         return file.source.size
-    beside = file.sections.beside
-    return 0 if beside is None else beside.source.size
+    sidecar = file.sections.beside
+    return 0 if sidecar is None else sidecar.source.size
 
 
-def id_of(file: OpenedFile, places: Sidecars | None) -> str:
-    """What sections of a file, or of its sidecar, if told of ``places``, call it."""
-    beside = file.sections.beside
-    held = file.directory if places is None else beside.directory if beside else None
-    return held.file_id if held else new_file_id()
+def file_id_of(file: OpenedFile, places: Sidecars | None) -> str:
+    """Returns the id of a file in its sections, or in those of its sidecar if ``places`` is set."""
+    sidecar = file.sections.beside
+    directory = file.directory if places is None else sidecar.directory if sidecar else None
+    return directory.file_id if directory else new_file_id()
 
 
 def _text(path: str, error: Exception) -> str:
-    """What went wrong; the path is told already."""
+    """Returns the text of an error without the file's path, which the report has already."""
     if isinstance(error, FormatError) and error.where.file == path:
         error = type(error)(error.message, replace(error.where, file=None))
     text = str(error).removeprefix(f"{path}: ")
