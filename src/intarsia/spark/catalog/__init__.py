@@ -1,4 +1,4 @@
-"""The catalog of a data set built by Spark's tasks.
+"""The catalog of a data set, built by Spark's tasks.
 
-May import the modules of ``spark``. Start with ``build``.
+May import the modules of ``spark`` and lower packages. Start with ``build``.
 """

@@ -1,4 +1,4 @@
-"""``build_catalog``: the catalog of a data set, made by the executors.
+"""``build_catalog``: the catalog of a data set, built by the executors.
 
 ::
 
@@ -6,8 +6,8 @@
     tasks    indexes … ─▶ (index, key, granule) ─▶ range sort ─▶ tables of keys
     driver   small tables, then the pointer
 
-Names of tables are drawn anew in each attempt of a task, so that one that is run twice leaves two,
-of which the pointer names one; the other is removed.
+Each attempt of a task gives its tables new random names. If a task runs twice, the pointer names
+the tables of one attempt, and those of the other are removed.
 """
 
 from __future__ import annotations
@@ -51,17 +51,20 @@ from intarsia.tables.data_files import TableFormatOption
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_TASK_FILES = 256
+_MAX_TASK_FILES = 256
+"""Maximum files that one task opens."""
 _KEYS = pa.schema([("index", pa.int32()), ("key", pa.int64()), ("granule", pa.int64())])
-_BATCH = 1 << 16
+_BATCH_ENTRIES = 1 << 16
+"""Entries of the record batches that tasks pass to Spark."""
 _KEY_BITS = np.uint64(32)
-_LOW = np.uint64(0xFFFFFFFF)
+_LOW_BITS = np.uint64(0xFFFFFFFF)
+"""An entry is a key in its upper 32 bits, and a granule in the lower ones."""
 Batches = Iterator[pa.RecordBatch]
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """What a task found of one file; ``granules`` are those of its indexes."""
+    """The facts that a task reads of one file; ``granules`` are those of its indexes."""
 
     entry: FileEntry
     bounds: list[LeafBounds]
@@ -69,13 +72,13 @@ class _File:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """One file whose keys are wanted: by index, its number and that of the file's first granule."""
+class _FileKeys:
+    """A file whose keys are to be read, with its number in the segment."""
 
     number: int
     entry: FileEntry
     starts: dict[KeySpec, tuple[int, int, int]]
-    """With the number of granules that there have to be."""
+    """By index: its number, the number of the file's first granule, and the expected granules."""
 
 
 def build_catalog(
@@ -86,32 +89,62 @@ def build_catalog(
     filesystem: Any = None,
     table_format: TableFormatOption = "auto",
 ) -> CatalogReport:
-    """As ``intarsia.build_catalog``, by Spark's tasks: for data sets of very many files.
+    """Builds the catalog of a data set by Spark's tasks, like ``intarsia.build_catalog``.
 
-    The driver holds what is known of files as a whole, and bounds of their columns; footers and
-    keys stay with the executors. Segments that are made one are merged by the driver, on its disk.
-    Raises ``PathError`` as that does, and whatever Spark raises for a task that failed: then the
-    catalog is as it was.
+    This is for data sets of very many files. The driver holds facts about whole files and the
+    bounds of their columns; footers and keys stay with the executors. Old segments to be merged are
+    merged by the driver, on its disk.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        The session.
+    path : str or path
+        The folder of the data set.
+    refresh : bool, default False
+        As for ``intarsia.build_catalog``.
+    filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
+        Where ``path`` is; it must be picklable.
+    table_format : str, default "auto"
+        The handling of Delta and Iceberg tables, as for ``intarsia.dataset``.
+
+    Returns
+    -------
+    CatalogReport
+        The number of files and what was read.
+
+    Raises
+    ------
+    PathError
+        As ``intarsia.build_catalog`` does.
+
+    Other errors come from Spark if a task failed; the old catalog then stays.
+
+    Examples
+    --------
+    ::
+
+        ias.build_catalog(spark, "lake/logs")
     """
     require_pyspark()
-    anew = partial(build_catalog, spark, path, filesystem=filesystem, table_format=table_format)
+    rebuild = partial(build_catalog, spark, path, filesystem=filesystem, table_format=table_format)
     target = Target.of(path, filesystem)
     known = read_known_files(target, refresh=refresh, table_format=table_format)
     with generation_of(target) as generation:
-        kept = known.reusable_segments
+        kept_segments = known.reusable_segments
         if known.is_worn:
             try:
-                kept = [_merged(target, known, generation)]
+                kept_segments = [_merged_segment(target, known, generation)]
             except (IntarsiaError, OSError):
-                return anew()
+                return rebuild()
         with as_told():
-            read, segment = _read(spark, target, known, generation)
-        segments = [*kept, segment] if read or not kept else kept
-        report = published(target, known, generation, segments, read)
-    return anew() if report is None else report
+            num_files, segment = _new_segment(spark, target, known, generation)
+        segments = [*kept_segments, segment] if num_files or not kept_segments else kept_segments
+        report = published(target, known, generation, segments, num_files)
+    return rebuild() if report is None else report
 
 
-def _merged(target: Target, known: Known, generation: str) -> Segment:
+def _merged_segment(target: Target, known: Known, generation: str) -> Segment:
     with quiet(), Workspace() as work:
         writer = SegmentWriter(target.put_table, generation, work)
         for reader, numbers in known.alive:
@@ -119,39 +152,43 @@ def _merged(target: Target, known: Known, generation: str) -> Segment:
         return writer.finish()
 
 
-def _read(
+def _new_segment(
     spark: SparkSession, target: Target, known: Known, generation: str
 ) -> tuple[int, Segment]:
-    """A segment about the files that are new, and how many these are."""
-    looked = list(_collected(_look(spark, target, known.files, known.new, generation)))
+    """Returns the number of new files, and a segment about them."""
+    facts = list(_collected(_facts_of_files(spark, target, known.files, known.new, generation)))
     damaged: set[str] = set()
-    while True:  # a second time where keys turn out to be damaged: these files do without
+    while True:  # repeated without the keys of files whose keys turn out to be damaged
         tables = SegmentTables(target.put_table, generation)
         tails: list[TailPart] = []
-        wanted: list[_Wanted] = []
-        for table, files in looked:
+        files_with_keys: list[_FileKeys] = []
+        for table, files in facts:
             if table is not None:
-                tails.append(TailPart(len(wanted), table))
-            wanted += [_added(tables, file, file.entry.path in damaged) for file in files]
-        with _gathered(spark, target, wanted) as gathered:
-            bad = [row["key"] for row in gathered.where("index < 0").collect()]
-            damaged |= {wanted[number].entry.path for number in bad}
-            if not bad:
-                parts = _keys(gathered, target, generation)
+                tails.append(TailPart(len(files_with_keys), table))
+            files_with_keys += [
+                _add_facts(tables, file, file.entry.path in damaged) for file in files
+            ]
+        with _gathered(spark, target, files_with_keys) as key_entries:
+            damaged_numbers = [row["key"] for row in key_entries.where("index < 0").collect()]
+            damaged |= {files_with_keys[number].entry.path for number in damaged_numbers}
+            if not damaged_numbers:
+                key_parts = _keys(key_entries, target, generation)
                 break
-    numbers = {id(index): at for at, index in enumerate(tables.indexes.values())}
-    return len(wanted), tables.finish(lambda index: parts.get(numbers[id(index)], []), tails)
+    numbers = {id(index): position for position, index in enumerate(tables.indexes.values())}
+    return len(files_with_keys), tables.finish(
+        lambda index: key_parts.get(numbers[id(index)], []), tails
+    )
 
 
-def _added(tables: SegmentTables, file: _File, is_damaged: bool) -> _Wanted:
-    """A file's facts, put into ``tables``, and the keys that are wanted of it."""
+def _add_facts(tables: SegmentTables, file: _File, is_damaged: bool) -> _FileKeys:
+    """Adds a file's facts to ``tables``, and returns which of its keys are to be read."""
     number = tables.add(file.entry, file.bounds)
     starts = {}
     for spec, granules in () if is_damaged else file.granules:
         index = tables.index(spec, file.entry.form)
-        at = list(tables.indexes).index((spec, file.entry.form))
-        starts[spec] = at, index.cover(number, granules), granules
-    return _Wanted(number, file.entry, starts)
+        index_number = list(tables.indexes).index((spec, file.entry.form))
+        starts[spec] = index_number, index.cover(number, granules), granules
+    return _FileKeys(number, file.entry, starts)
 
 
 def _numbered(spark: SparkSession, count: int) -> DataFrame:
@@ -159,24 +196,24 @@ def _numbered(spark: SparkSession, count: int) -> DataFrame:
 
 
 def _divided(spark: SparkSession, items: Sequence[Any]) -> list[Sequence[Any]]:
-    """Items in runs, one a task: enough of them for all cores."""
-    size = max(1, min(_TASK_FILES, -(-len(items) // parallelism_of(spark))))
+    """Returns items in runs, one per task, with enough tasks for all cores."""
+    size = max(1, min(_MAX_TASK_FILES, -(-len(items) // parallelism_of(spark))))
     return [items[at : at + size] for at in range(0, len(items), size)]
 
 
-def _look(
+def _facts_of_files(
     spark: SparkSession,
     target: Target,
     known: dict[str, Identity],
     new: Sequence[str],
     generation: str,
 ) -> DataFrame:
-    """A row a task, in order: a table of ends of files, and what was found of these files."""
+    """Returns one row per task, in order: a table of ends of files, and facts about the files."""
     tasks = [{path: known[path] for path in paths} for paths in _divided(spark, new)]
-    looked = _numbered(spark, len(tasks)).mapInArrow(
-        _on_each(tasks, partial(_look_at, target, generation)), "task long, found binary"
+    rows = _numbered(spark, len(tasks)).mapInArrow(
+        _on_each(tasks, partial(_facts_of_task, target, generation)), "task long, found binary"
     )
-    return looked.orderBy("task")
+    return rows.orderBy("task")
 
 
 def _collected(rows: DataFrame) -> Iterator[tuple[Table | None, list[_File]]]:
@@ -185,21 +222,23 @@ def _collected(rows: DataFrame) -> Iterator[tuple[Table | None, list[_File]]]:
 
 
 def _on_each(tasks: Sequence[Any], work: Callable[[Any], Any]) -> Callable[[Batches], Batches]:
-    """Gives, for each task's number, that and what work on it makes, as bytes."""
+    """Returns a function that applies ``work`` to tasks, and yields their numbers and pickled
+    results.
+    """
 
     def run(batches: Batches) -> Batches:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                found = pickle.dumps(work(tasks[number]))
+                result = pickle.dumps(work(tasks[number]))
                 yield pa.record_batch(
-                    [pa.array([number], pa.int64()), pa.array([found], pa.binary())],
+                    [pa.array([number], pa.int64()), pa.array([result], pa.binary())],
                     names=["task", "found"],
                 )
 
     return run
 
 
-def _look_at(
+def _facts_of_task(
     target: Target, generation: str, files: dict[str, Identity]
 ) -> tuple[Table | None, list[_File]]:
     with quiet():
@@ -217,38 +256,44 @@ def _look_at(
 
 @contextlib.contextmanager
 def _gathered(
-    spark: SparkSession, target: Target, wanted: Sequence[_Wanted]
+    spark: SparkSession, target: Target, files: Sequence[_FileKeys]
 ) -> Iterator[DataFrame]:
-    """All entries, in no order; index -1 stands for a file whose keys cannot be read, by number."""
-    tasks = _divided(spark, [file for file in wanted if file.starts])
-    made = _numbered(spark, len(tasks)).mapInArrow(
+    """Yields all entries, in no order.
+
+    An entry with index −1 marks a file whose keys cannot be read, by the file's number.
+    """
+    tasks = _divided(spark, [file for file in files if file.starts])
+    entries = _numbered(spark, len(tasks)).mapInArrow(
         _gather(tasks, target), "index int, key long, granule long"
     )
-    made = made.persist()  # it is looked at for damage, counted, and sampled for the range sort
+    entries = entries.persist()  # read three times: for damage, for the count, by the sort
     try:
-        yield made
+        yield entries
     finally:
-        made.unpersist()
+        entries.unpersist()
 
 
-def _keys(gathered: DataFrame, target: Target, generation: str) -> dict[int, list[KeyPart]]:
-    """The parts of each index's table, by its number."""
-    count = -(-gathered.count() // PART_ENTRIES)
+def _keys(entries: DataFrame, target: Target, generation: str) -> dict[int, list[KeyPart]]:
+    """Returns the parts of each index's table, by the number of the index."""
+    count = -(-entries.count() // PART_ENTRIES)
     if not count:
         return {}
     order = ["index", "key", "granule"]
-    ranged = gathered.repartitionByRange(count, *order) if count > 1 else gathered.coalesce(1)
-    written = ranged.sortWithinPartitions(*order).mapInArrow(
+    ranges = entries.repartitionByRange(count, *order) if count > 1 else entries.coalesce(1)
+    tables = ranges.sortWithinPartitions(*order).mapInArrow(
         _write_keys(target, generation), "task long, found binary"
     )
-    found: dict[int, list[KeyPart]] = {}
-    for row in written.collect():
+    parts_of_index: dict[int, list[KeyPart]] = {}
+    for row in tables.collect():
         index, part = pickle.loads(row["found"])
-        found.setdefault(index, []).append(part)
-    return {i: sorted(parts, key=lambda part: (part.low, part.high)) for i, parts in found.items()}
+        parts_of_index.setdefault(index, []).append(part)
+    return {
+        i: sorted(parts, key=lambda part: (part.low, part.high))
+        for i, parts in parts_of_index.items()
+    }
 
 
-def _gather(tasks: Sequence[Sequence[_Wanted]], target: Target) -> Callable[[Batches], Batches]:
+def _gather(tasks: Sequence[Sequence[_FileKeys]], target: Target) -> Callable[[Batches], Batches]:
     def run(batches: Batches) -> Batches:
         places = Sidecars(target.filesystem)
         for batch in batches:
@@ -260,63 +305,63 @@ def _gather(tasks: Sequence[Sequence[_Wanted]], target: Target) -> Callable[[Bat
     return run
 
 
-def _entries(target: Target, file: _Wanted, places: Sidecars) -> Batches:
-    """The keys of one file."""
+def _entries(target: Target, file: _FileKeys, places: Sidecars) -> Batches:
+    """Yields the keys of one file."""
     source = FileSource(target.filesystem, f"{target.root}/{file.entry.path}")
-    found = set()
+    read_indexes = set()
     try:
         for spec, granules, entries in keys_of(open_source(source, places=places)):
             index, start, count = file.starts.get(spec, (0, 0, -1))
             if granules == count:
-                found.add(spec)
-                for at in range(0, len(entries), _BATCH):
-                    yield _batch(index, entries[at : at + _BATCH], start)
+                read_indexes.add(spec)
+                for position in range(0, len(entries), _BATCH_ENTRIES):
+                    yield _batch(index, entries[position : position + _BATCH_ENTRIES], start)
     except (IntarsiaError, OSError):
-        found.clear()
+        read_indexes.clear()
     source.close()
-    if found != file.starts.keys():
-        nothing = np.array([file.number << int(_KEY_BITS)], dtype=np.uint64)
-        yield _batch(-1, nothing, 0)
+    if read_indexes != file.starts.keys():
+        file_number = np.array([file.number << int(_KEY_BITS)], dtype=np.uint64)
+        yield _batch(-1, file_number, 0)
 
 
 def _batch(index: int, entries: UInt64Array, start: int) -> pa.RecordBatch:
-    keys, granules = (entries >> _KEY_BITS).astype(np.int64), (entries & _LOW).astype(np.int64)
+    keys, granules = (entries >> _KEY_BITS).astype(np.int64), (entries & _LOW_BITS).astype(np.int64)
     numbers = np.full(len(entries), index, dtype=np.int32)
     columns = [pa.array(numbers), pa.array(keys), pa.array(granules + start)]
     return pa.RecordBatch.from_arrays(columns, schema=_KEYS)
 
 
 def _write_keys(target: Target, generation: str) -> Callable[[Batches], Batches]:
-    """Writes sorted entries as tables of one index each; gives what the pointer says of these."""
+    """Writes sorted entries as tables of one index each, and yields their parts for the pointer."""
 
     def run(batches: Batches) -> Batches:
-        for index, entries in _parts(batches):
+        for index, entries in _runs_of_one_index(batches):
             name = new_name(generation, "keys")
             built = build_table(name, STEP_SCHEMA, [entry_table(entries)])
             target.put_table(built)
-            low, high = (int(entries[at] >> _KEY_BITS) for at in (0, -1))
-            found = pickle.dumps((index, KeyPart(low, high, built.table)))
+            low, high = (int(entries[position] >> _KEY_BITS) for position in (0, -1))
+            pickled_part = pickle.dumps((index, KeyPart(low, high, built.table)))
             yield pa.record_batch(
-                [pa.array([index], pa.int64()), pa.array([found], pa.binary())],
+                [pa.array([index], pa.int64()), pa.array([pickled_part], pa.binary())],
                 names=["task", "found"],
             )
 
     return run
 
 
-def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, UInt64Array]]:
-    """Runs of entries of one index, no longer than a table is to be."""
-    held: list[UInt64Array] = []
+def _runs_of_one_index(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, UInt64Array]]:
+    """Yields runs of entries of one index, each up to the size of a table."""
+    pending: list[UInt64Array] = []
     current, count = -1, 0
     for index, entries in _by_index(batches):
-        if held and (index != current or count >= PART_ENTRIES):
-            yield current, np.concatenate(held)
-            held, count = [], 0
+        if pending and (index != current or count >= PART_ENTRIES):
+            yield current, np.concatenate(pending)
+            pending, count = [], 0
         current = index
-        held.append(entries)
+        pending.append(entries)
         count += len(entries)
-    if held:
-        yield current, np.concatenate(held)
+    if pending:
+        yield current, np.concatenate(pending)
 
 
 def _by_index(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, UInt64Array]]:

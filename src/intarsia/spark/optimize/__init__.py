@@ -1,4 +1,5 @@
-"""Files of a data set rewritten by Spark: compacted, clustered, indexed.
+"""Spark rewrites the files of a data set: compacted, clustered, indexed.
 
-May import ``spark/write``, ``spark/read`` and ``spark/commit``. Start with ``optimize``.
+May import ``spark/write``, ``spark/read``, ``spark/commit``, the modules of ``spark`` and lower
+packages. Start with ``optimize``.
 """

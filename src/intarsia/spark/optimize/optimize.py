@@ -1,11 +1,11 @@
-"""``optimize``: a data set's small files made into fewer, or all its rows put into another order.
+"""``optimize``: merges a data set's small files, or puts all its rows into another order.
 
 ::
 
-    day=1/  a b c d ▇▇▇▇▇▇        a to d are read and written as one file, which is published in
-    day=1/  ▇▇▇▇    ▇▇▇▇▇▇        their place; then comes day=2, by a commit of its own
+    day=1/  a b c d ▇▇▇▇▇▇        a to d are read and written as one file, which replaces them;
+    day=1/  ▇▇▇▇    ▇▇▇▇▇▇        then day=2 follows, by a commit of its own
 
-Rows stay in their folders. Only files that were read are removed; where one has changed since,
+Rows stay in their folders. Only files that were read are removed. If one of them has changed since,
 its folder stays as it is.
 """
 
@@ -60,14 +60,32 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ROUND = 4
-"""Files of the target size that each core writes before what is written is published."""
+"""Files of the target size that each core writes before they are published."""
 
 
 @dataclass(frozen=True, slots=True)
 class OptimizedFolder:
-    """A folder in which files were rewritten: what it had and has, in files and bytes.
+    """A folder in which files were rewritten.
 
-    ``rows`` are those rewritten, ``written`` the new files.
+    Parameters
+    ----------
+    folder : str
+        The folder, relative to the data set's.
+    files_before, files_after : int
+        The number of files.
+    bytes_before, bytes_after : int
+        The bytes of all files.
+    rows : int
+        The number of rows that were rewritten.
+    written : tuple of WrittenFile
+        The new files.
+
+    Examples
+    --------
+    ::
+
+        for folder in ias.optimize(spark, "lake/logs"):
+            print(folder.folder, folder.files_before, folder.files_after)
     """
 
     folder: str
@@ -91,22 +109,56 @@ def optimize(
     rows_per_page: int = PAGE_ROWS,
     filesystem: Any = None,
 ) -> list[OptimizedFolder]:
-    """Compact the files of a data set, folder by folder, or put their rows into another order.
+    """Compacts the files of a data set, folder by folder, or puts their rows into another order.
 
-    Files smaller than ``target_file_size`` are merged, neighbours by name, their rows in the order
-    they have, up to about that size; all others stay untouched. With ``cluster_by``, and a
-    ``curve``, as for ``write``, all files are rewritten in that order. ``where``, a condition on
-    the columns of folders, limits it to some of them, as does a ``path`` of one folder.
+    Files smaller than ``target_file_size`` are merged with their neighbours by name, in the order
+    of their rows, up to about that size. All other files stay. With ``cluster_by``, all files are
+    rewritten in that order.
 
-    New files have all columns of those they replace, types, metadata and the codec of most of their
-    bytes included, and their indexes: all that any of them has, in it or beside it, or those of
-    ``indexes`` instead; none where that is empty. A page holds ``rows_per_page`` rows at most.
+    New files have all columns of the files they replace, with types and metadata. They have the
+    codec that most of the old bytes have. Each folder is published on its own, so readers see its
+    old or its new files. If another writer changed or removed one of the files, its folder stays as
+    it is. Files that appeared meanwhile are not touched.
 
-    Each folder is published at once: readers here see its old files or its new ones. A folder in
-    which another writer changed or removed one of the files meanwhile stays as it is; files that
-    appeared are not touched. Returns the folders in which anything was rewritten. Raises
-    ``PathError`` at the end where some had to be left, ``UnsupportedError`` for files that must not
-    or cannot be rewritten, before any is; for arguments as ``write`` does.
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        The session.
+    path : str or path
+        The folder of the data set, or one of its Hive folders.
+    cluster_by, curve
+        The new order, as for ``write``.
+    indexes : sequence of IndexSpec or str, optional
+        The indexes of the new files; an empty sequence for none. By default all indexes that any
+        old file has, embedded or in a sidecar.
+    where : pyarrow.compute.Expression or str, optional
+        A condition on partition columns; only folders for which it is true are rewritten.
+    target_file_size : int or str, default "128 MB"
+        In bytes, or text such as ``"128 MB"`` (units are powers of 1,024).
+    rows_per_page : int, optional
+        The maximum number of rows of a page.
+    filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
+        Where ``path`` is; it must be picklable.
+
+    Returns
+    -------
+    list of OptimizedFolder
+        The folders in which files were rewritten.
+
+    Raises
+    ------
+    PathError
+        At the end, if some folders were left as they were.
+    UnsupportedError
+        Before any file is rewritten, if one must not or cannot be.
+    IndexSpecError, PredicateError, ValueError
+        For other arguments, as ``write`` does.
+
+    Examples
+    --------
+    ::
+
+        ias.optimize(spark, "lake/logs", where="day >= '2024-01-01'", cluster_by=["user_id"])
     """
     require_pyspark()
     target = bytes_of(target_file_size)
@@ -114,7 +166,7 @@ def optimize(
         raise ValueError("target_file_size is bytes, or text such as '128 MB', not None")
     place = root_of(path, filesystem)
     check_place(place)
-    kinds = None if indexes is None else kinds_of(indexes)
+    index_objects = None if indexes is None else kinds_of(indexes)
     layout = Layout(
         partition_by=(FOLDER,),
         cluster_by=names_of(cluster_by),
@@ -122,36 +174,42 @@ def optimize(
         rows_per_page=rows_per_page,
         target_file_size=target,
     )
-    zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
+    time_zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
     settle(place)
     _, files = visible(path, filesystem)
     sizes = folders_of(place, [file.removeprefix(f"{place.root}/") for file in files])
     folders = []
     for name in chosen(sizes, where):
         runs = [sorted(sizes[name])] if cluster_by else small_runs(sizes[name], target)
-        folder = opened_folder(place, name, sizes[name], runs, kinds) if runs else None
+        folder = opened_folder(place, name, sizes[name], runs, index_objects) if runs else None
         if folder is not None:
             check_fit(folder.form.schema, folder.form.indexes, place.path(name))
             folders.append(folder)
-    run = partial(_ordered, spark, layout, zone) if cluster_by else partial(_merged, spark, layout)
+    rewrite = (
+        partial(_sort_rows, spark, layout, time_zone)
+        if cluster_by
+        else partial(_merge_runs, spark, layout)
+    )
     if cluster_by or curve is not None:  # before anything is rewritten
         for folder in folders:
-            _checked(place, folder.form, layout, zone)
-    done = _Done()
-    limit = target * parallelism_of(spark) * _ROUND
-    for together in _rounds(folders, limit):
-        _carry_out(place, together, run, layout, done)
-    if done.given_up:
-        left = "; ".join(f"{name or 'the data set'}: {why}" for name, why in done.given_up.items())
-        raise PathError(
-            f"{place.root}: {len(done.given_up)} of {len(folders)} folders were left as they "
-            f"were, the others are done: {left}"
+            _checked_schema(place, folder.form, layout, time_zone)
+    progress = _Progress()
+    round_bytes = target * parallelism_of(spark) * _ROUND
+    for round_folders in _rounds(folders, round_bytes):
+        _rewrite_folders(place, round_folders, rewrite, layout, progress)
+    if progress.given_up:
+        reasons = "; ".join(
+            f"{name or 'the data set'}: {why}" for name, why in progress.given_up.items()
         )
-    return done.reports
+        raise PathError(
+            f"{place.root}: {len(progress.given_up)} of {len(folders)} folders were left as they "
+            f"were, the others are done: {reasons}"
+        )
+    return progress.reports
 
 
-class _Done:
-    """What became of folders so far."""
+class _Progress:
+    """The outcome of the folders so far."""
 
     def __init__(self) -> None:
         self.reports: list[OptimizedFolder] = []
@@ -162,43 +220,48 @@ Run = Callable[[Place, str, Sequence[Folder]], list[WrittenFile]]
 
 
 class _OvertakenError(PathError):
-    """Another writer was there in between."""
+    """Another writer changed the folder meanwhile."""
 
 
-def _rounds(folders: Sequence[Folder], limit: int) -> Iterator[list[Folder]]:
-    """Folders whose files are of one form, for one job each: up to about ``limit`` bytes."""
-    together: list[Folder] = []
+def _rounds(folders: Sequence[Folder], max_bytes: int) -> Iterator[list[Folder]]:
+    """Yields folders for one job each: about ``limit`` bytes, with one layout of new files."""
+    round_folders: list[Folder] = []
     for folder in folders:
-        held = sum(file.bytes for one in together for file in one.files)
-        if together and (held >= limit or not folder.form.is_as(together[0].form)):
-            yield together
-            together = []
-        together.append(folder)
-    if together:
-        yield together
+        num_bytes = sum(file.bytes for one in round_folders for file in one.files)
+        if round_folders and (
+            num_bytes >= max_bytes or not folder.form.is_as(round_folders[0].form)
+        ):
+            yield round_folders
+            round_folders = []
+        round_folders.append(folder)
+    if round_folders:
+        yield round_folders
 
 
-def _carry_out(
-    place: Place, folders: Sequence[Folder], run: Run, layout: Layout, done: _Done
+def _rewrite_folders(
+    place: Place, folders: Sequence[Folder], rewrite: Run, layout: Layout, progress: _Progress
 ) -> None:
-    """Rewrite and publish; folders that others have changed are left, and the rest tried again."""
+    """Rewrites and publishes folders.
+
+    Skips folders that other writers have changed, and tries the others again.
+    """
     while folders:
         name = secrets.token_hex(8)
         make_job_folder(_job(place, name, folders[0].form, layout))
         try:
             try:
                 with as_told():
-                    written = run(place, name, folders)
-            except Exception:  # whatever Spark made of it, the reason may be that a file is gone
-                now = {folder.name: changed_since(place, folder.files) for folder in folders}
-                changed = {name: why for name, why in now.items() if why}
+                    written = rewrite(place, name, folders)
+            except Exception:  # any error of Spark may come from a removed file
+                changes = {folder.name: changed_since(place, folder.files) for folder in folders}
+                changed = {name: why for name, why in changes.items() if why}
                 if not changed:
                     raise
-                done.given_up |= changed
+                progress.given_up |= changed
                 folders = [folder for folder in folders if folder.name not in changed]
                 continue
             for number, folder in enumerate(folders):
-                _publish(place, name, number, folder, written, done)
+                _publish(place, name, number, folder, written, progress)
             return
         finally:
             place.remove_tree(TEMPORARY + name)
@@ -210,34 +273,37 @@ def _publish(
     number: int,
     folder: Folder,
     written: Sequence[WrittenFile],
-    done: _Done,
+    progress: _Progress,
 ) -> None:
-    """Publish what was written of a folder, as the job's commit of that ``number``."""
+    """Publishes the new files of a folder, as the job's commit of this ``number``."""
     new = [file for file in written if file.path.rpartition("/")[0] == folder.name]
     rows = sum(file.rows for file in folder.files)
     if sum(file.rows for file in new) != rows:
         raise FormatError(f"{rows} rows were read, not as many written", Where(folder.name))
     old = [file.path for file in folder.files]
     places = Sidecars(place.filesystem)
-    beside = [side for path in old for side in places.paths(place.path(path))]
+    sidecars = [sidecar for path in old for sidecar in places.paths(place.path(path))]
     for path in old:
-        places.check_listed(place.path(path))  # whose sidecar would be left behind
-    beside = [path.removeprefix(f"{place.root}/") for path in beside]
+        places.check_listed(place.path(path))  # else its sidecar would be left behind
+    sidecars = [path.removeprefix(f"{place.root}/") for path in sidecars]
     check = partial(_check, place, job, folder)
     try:
-        remove = [*old, *beside]
+        remove = [*old, *sidecars]
         publish(place, job, [file.path for file in new], remove, number=number, check=check)
     except _OvertakenError as error:
-        done.given_up[folder.name] = str(error)
+        progress.given_up[folder.name] = str(error)
         return
-    before, after = sum(file.bytes for file in folder.files), sum(file.bytes for file in new)
-    done.reports.append(
+    bytes_before, bytes_after = (
+        sum(file.bytes for file in folder.files),
+        sum(file.bytes for file in new),
+    )
+    progress.reports.append(
         OptimizedFolder(
             folder.name,
             folder.num_files,
             folder.num_files - len(old) + len(new),
             folder.num_bytes,
-            folder.num_bytes - before + after,
+            folder.num_bytes - bytes_before + bytes_after,
             rows,
             tuple(new),
         )
@@ -245,15 +311,15 @@ def _publish(
 
 
 def _check(place: Place, job: str, folder: Folder) -> None:
-    """Raise unless the old files are all there, unchanged, and nobody else's to replace.
+    """Raises ``_OvertakenError`` if an old file has changed or another commit replaces it.
 
-    Journals come first: one that is gone by then has removed what it was to remove.
+    Commit logs are read first: a log that no longer exists has removed its files by then.
     """
     old = {file.path for file in folder.files}
     for journal in journals(place):
         if journal.job != job and not old.isdisjoint(journal.remove):
             raise _OvertakenError(
-                f"another write is replacing its files, or was cut off: {journal.name}"
+                f"another write is replacing its files, or was interrupted: {journal.name}"
             )
     changed = changed_since(place, folder.files)
     if changed:
@@ -281,17 +347,17 @@ def _job(place: Place, name: str, form: Form, layout: Layout) -> Job:
     )
 
 
-def _checked(place: Place, form: Form, layout: Layout, zone: str) -> Any:
-    """The columns that travel through Spark. Raises as ``write`` does for what cannot be sorted."""
+def _checked_schema(place: Place, form: Form, layout: Layout, zone: str) -> Any:
+    """Returns the columns that go through Spark; raises as ``write`` does for invalid sorts."""
     carried = carried_schema(form.schema, place.root)
     job_of(place, "", spark_schema(carried), layout, zone, carries_folder=True)
     return carried
 
 
-def _merged(
+def _merge_runs(
     spark: SparkSession, layout: Layout, place: Place, name: str, folders: Sequence[Folder]
 ) -> list[WrittenFile]:
-    """Each run of files becomes one file, in a task of its own."""
+    """Writes each run of files as one file, in a task of its own."""
     runs = []
     for folder in folders:
         job = _job(place, name, folder.form, layout)
@@ -302,17 +368,17 @@ def _merged(
     return told_of(ids.mapInArrow(merger(runs), MANIFEST))
 
 
-def _ordered(
+def _sort_rows(
     spark: SparkSession,
     layout: Layout,
-    zone: str,
+    time_zone: str,
     place: Place,
     name: str,
     folders: Sequence[Folder],
 ) -> list[WrittenFile]:
-    """All rows go through Spark's sort."""
+    """Writes all rows of the folders in a new order, by Spark's sort."""
     form = folders[0].form
-    carried = _checked(place, form, layout, zone)
+    carried = _checked_schema(place, form, layout, time_zone)
     tasks = [task for folder in folders for task in parts_of(folder)]
     ids = spark.range(len(tasks), numPartitions=len(tasks))
     rows = ids.mapInArrow(reader(place, form, tasks, carried), spark_schema(carried))

@@ -1,6 +1,6 @@
-"""What ``optimize`` rewrites: which files of which folders, and what the new ones are to be like.
+"""The plan of ``optimize``: which files of which folders are rewritten, and the layout of new ones.
 
-Footers are read here, on the driver; no row is.
+The driver reads footers here, but no rows.
 """
 
 from __future__ import annotations
@@ -58,13 +58,15 @@ _CODECS = {
     CompressionCodec.LZ4_RAW: "lz4",
 }
 _OF_ONE_FILE = {FOOTER_KEY.encode(), KEY.encode(), b"ARROW:schema"}
-"""Entries of a footer that point into its own file, or that writers make themselves."""
+"""Footer metadata that points into its own file, or that writers create themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class OldFile:
-    """A file that is to be rewritten, as it was when it was looked at; ``path`` is below the data
-    set's. ``group_bytes`` are those of its row groups, compressed.
+    """A file to be rewritten, as it was when the driver opened it.
+
+    ``path`` is relative to the data set's folder. ``group_bytes`` are the compressed bytes of each
+    row group.
     """
 
     path: str
@@ -76,21 +78,21 @@ class OldFile:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What new files are like: their columns, indexes, and options of pyarrow's writer."""
+    """The layout of new files: their columns, indexes, and options of pyarrow's writer."""
 
     schema: pa.Schema
     indexes: tuple[IndexSpec, ...]
     options: Mapping[str, Any]
     annotations: Mapping[int, Mapping[str, Any]]
-    """Fields of the schema's elements that pyarrow does not write, by position."""
+    """Fields of schema elements that pyarrow does not write, by position of the element."""
 
     @property
     def has_int96(self) -> bool:
-        """Are timestamps stored as INT96?"""
+        """True if timestamps are stored as INT96."""
         return bool(self.options.get("use_deprecated_int96_timestamps"))
 
-    def is_as(self, other: Form) -> bool:
-        """Do files of both belong in one job?"""
+    def is_same_as(self, other: Form) -> bool:
+        """True if files of both layouts can be written by one job."""
         is_same = (self.indexes, self.options, self.annotations) == (
             other.indexes,
             other.options,
@@ -101,7 +103,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder, how many files and bytes it has in all, and runs of files to be rewritten."""
+    """A folder, the number and bytes of all its files, and runs of files to be rewritten."""
 
     name: str
     num_files: int
@@ -115,57 +117,60 @@ class Folder:
 
 
 def folders_of(place: Place, files: Sequence[str]) -> dict[str, dict[str, int]]:
-    """The sizes of ``files``, in bytes, by folder and path below the data set's."""
-    found: dict[str, dict[str, int]] = {}
+    """Returns the sizes of ``files`` in bytes, by folder and then by path.
+
+    Both are relative to the data set's folder.
+    """
+    sizes: dict[str, dict[str, int]] = {}
     for info in place.filesystem.get_file_info([place.path(file) for file in files]):
         if info.type == pafs.FileType.File:
             path = info.path.removeprefix(f"{place.root}/")
-            found.setdefault(path.rpartition("/")[0], {})[path] = int(info.size)
-    return found
+            sizes.setdefault(path.rpartition("/")[0], {})[path] = int(info.size)
+    return sizes
 
 
 def chosen(names: Iterable[str], where: pc.Expression | str | None) -> list[str]:
-    """The folders for whose values ``where`` holds; those of dates are dates.
+    """Returns the folders whose partition values satisfy ``where``; dates in names become dates.
 
-    Raises ``PredicateError`` for a condition on anything but what folders fix.
+    Raises ``PredicateError`` if the condition uses other columns.
     """
     names = sorted(names)
     if where is None:
         return names
-    keys = hive_types([f"{name}/-" for name in names], None, "spark")
+    key_schema = hive_types([f"{name}/-" for name in names], None, "spark")
     if isinstance(where, str):
-        where = parse_where(where, keys)
-    folders = pads.HivePartitioning(keys)
+        where = parse_where(where, key_schema)
+    folders = pads.HivePartitioning(key_schema)
     parsed = (folders.parse(f"{name}/-") for name in names)
-    values = [pads.get_partition_keys(one) for one in parsed]
-    columns = [pa.array([row.get(key.name) for row in values], key.type) for key in keys]
-    folder = unused("__folder", keys.names)
-    table = pa.table([*columns, pa.array(names)], [*keys.names, folder])
+    values = [pads.get_partition_keys(expression) for expression in parsed]
+    columns = [pa.array([row.get(key.name) for row in values], key.type) for key in key_schema]
+    folder = unused("__folder", key_schema.names)
+    table = pa.table([*columns, pa.array(names)], [*key_schema.names, folder])
     try:
-        found: list[str] = pads.dataset(table).to_table([folder], filter=where)[0].to_pylist()
+        matching: list[str] = pads.dataset(table).to_table([folder], filter=where)[0].to_pylist()
     except (pa.ArrowException, KeyError) as error:
-        raise PredicateError(f"where is about the columns of folders: {error}") from error
-    return found
+        raise PredicateError(f"where can use only partition columns: {error}") from error
+    return matching
 
 
 def small_runs(sizes: Mapping[str, int], target: int) -> list[list[str]]:
-    """Files of less than ``target`` bytes, in their order, as many together as make up that.
+    """Returns runs of neighbouring small files that together have about ``target`` bytes.
 
     ::
 
-        target 100    40 30 ▇ 20 │ 90 │ 60 30    ▇ is not small, and stays where it is
-                      └───────┘     ·   └───┘     · is alone, and stays as well
+        target 100    40 30 ▇ 20 │ 90 │ 60 30    ▇ is not small, and stays
+                      └───────┘     ·   └───┘     · is alone, and stays too
     """
     runs: list[list[str]] = []
-    held = target + 1
+    run_bytes = target + 1
     for path, size in sorted(sizes.items()):
         if size >= target:
             continue
-        if held + size > target:
+        if run_bytes + size > target:
             runs.append([])
-            held = 0
+            run_bytes = 0
         runs[-1].append(path)
-        held += size
+        run_bytes += size
     return [run for run in runs if len(run) > 1]
 
 
@@ -176,7 +181,7 @@ def opened_folder(
     runs: Sequence[Sequence[str]],
     indexes: Sequence[IndexSpec] | None,
 ) -> Folder | None:
-    """What there is to rewrite of a folder; None where the files to be rewritten have no rows.
+    """Returns what to rewrite of a folder, or None if the files to be rewritten have no rows.
 
     Raises ``FormatError`` for a file that is not Parquet or must not be rewritten.
     """
@@ -184,28 +189,30 @@ def opened_folder(
     paths = [path for run in runs for path in run]
     tasks = (partial(_opened, place, path, places) for path in paths)
     is_local = isinstance(place.filesystem, pafs.LocalFileSystem)
-    read = [task() for task in tasks] if is_local else waited_for(tasks)
-    found = {}
+    opened_files = [task() for task in tasks] if is_local else waited_for(tasks)
+    old_files = {}
     forms = []
-    for path, (version, file) in zip(paths, read, strict=True):
+    for path, (version, file) in zip(paths, opened_files, strict=True):
         groups = tuple(
             sum(file.chunk(group, leaf.index).total_compressed_size for leaf in file.schema.leaves)
             for group in range(len(file.metadata.row_groups))
         )
-        found[path] = OldFile(path, sizes[path], file.num_rows, version, groups)
+        old_files[path] = OldFile(path, sizes[path], file.num_rows, version, groups)
         forms.append(_FileForm.of(file, place))
-    kept = tuple(
-        tuple(found[path] for path in run) for run in runs if any(found[p].rows for p in run)
+    runs_with_rows = tuple(
+        tuple(old_files[path] for path in run)
+        for run in runs
+        if any(old_files[p].rows for p in run)
     )
-    if not kept:
+    if not runs_with_rows:
         return None
     form = _form(forms, place.path(name), indexes)
-    return Folder(name, len(sizes), sum(sizes.values()), kept, form)
+    return Folder(name, len(sizes), sum(sizes.values()), runs_with_rows, form)
 
 
 def _opened(place: Place, path: str, places: Sidecars) -> tuple[Version, OpenedFile]:
     source = FileSource(place.filesystem, place.path(path))
-    version = source.version  # before anything is read: what changes later is noticed
+    version = source.version  # taken before any read, so that later changes are noticed
     file = open_source(source, places=places)
     try:
         check_editable(file.footer)
@@ -216,11 +223,11 @@ def _opened(place: Place, path: str, places: Sidecars) -> tuple[Version, OpenedF
 
 
 def changed_since(place: Place, files: Sequence[OldFile]) -> str | None:
-    """Which of ``files`` is gone or another one now, in words; None where all are the same."""
+    """Returns a message about the first of ``files`` that was removed or replaced, or None."""
     tasks = [partial(version_of, place.path(file.path), place.filesystem) for file in files]
     is_local = isinstance(place.filesystem, pafs.LocalFileSystem)
-    now = [task() for task in tasks] if is_local else list(waited_for(tasks))
-    for file, version in zip(files, now, strict=True):
+    versions = [task() for task in tasks] if is_local else list(waited_for(tasks))
+    for file, version in zip(files, versions, strict=True):
         if version is None or version != file.version:
             return f"{file.path} was {'changed' if version else 'removed'} meanwhile"
     return None
@@ -249,7 +256,7 @@ class _FileForm:
                 schema, has_int96 = reader.schema_arrow, True
             if old < sum(map(_num_timestamps, schema.types)):
                 raise UnsupportedError(
-                    "some timestamps are INT96 and some are not, which pyarrow writes all alike",
+                    "some timestamps are INT96 and some are not, but pyarrow writes all alike",
                     Where(file.name),
                 )
         codecs: Counter[int] = Counter()
@@ -264,7 +271,7 @@ class _FileForm:
 
 
 def _reader(place: Place, path: str, *, has_int96: bool) -> pq.ParquetFile:
-    # What INT96 says of years far off does not fit nanoseconds, and pyarrow would not tell.
+    # INT96 values of distant years overflow nanoseconds, and pyarrow would not raise an error.
     return pq.ParquetFile(
         path,
         filesystem=place.filesystem,
@@ -274,7 +281,7 @@ def _reader(place: Place, path: str, *, has_int96: bool) -> pq.ParquetFile:
 
 
 def open_reader(place: Place, file: OldFile, form: Form) -> pq.ParquetFile:
-    """pyarrow's reader of a file, with its checksums looked at."""
+    """Returns pyarrow's reader of a file, with checksums verified."""
     return _reader(place, place.path(file.path), has_int96=form.has_int96)
 
 
@@ -283,35 +290,38 @@ def _num_timestamps(kind: pa.DataType) -> int:
 
 
 def _indexes_of(file: OpenedFile) -> dict[str, IndexSpec]:
-    """The indexes of a file, in itself and beside it, by name; page indexes are always written."""
-    found: dict[str, IndexSpec] = {}
+    """Returns the indexes of a file, embedded or in its sidecar, by name.
+
+    Page indexes are left out, as they are always written.
+    """
+    indexes: dict[str, IndexSpec] = {}
     for entry in file.sections.entries:
         try:
-            found.setdefault(entry.name, make(entry.kind, entry.on, entry.params))
+            indexes.setdefault(entry.name, make(entry.kind, entry.on, entry.params))
         except IndexSpecError as error:
             raise IndexSpecError(
-                f"{file.name}: index {entry.name} cannot be built again; say by indexes= which "
-                f"ones new files are to have: {error}"
+                f"{file.name}: index {entry.name} cannot be built again; pass the indexes of new "
+                f"files as indexes=: {error}"
             ) from error
     for report in standard_of(file):
         column, _, kind = report.name.rpartition(":")
         if kind == Bloom.kind:
-            found[report.name] = Bloom(column)
-    return found
+            indexes[report.name] = Bloom(column)
+    return indexes
 
 
 def _form(files: Sequence[_FileForm], where: str, indexes: Sequence[IndexSpec] | None) -> Form:
-    schema = _united(files)
+    schema = _unified_schema(files)
     if len({file.calendars for file in files}) > 1 and any(map(has_dates_or_times, schema.types)):
         raise UnsupportedError(
-            "dates and times are of an old Spark's calendar in some files and not in others",
+            "dates and times are in an old Spark's calendar in some files and not in others",
             Where(where),
         )
     shared = entries_of_all([file.entries for file in files], files[0].calendars)
     entries = {key: value for key, value in shared.items() if key not in _OF_ONE_FILE}
     schema = schema.with_metadata(entries or None)
     if len({name.lower() for name in schema.names}) < len(schema):
-        raise UnsupportedError("two columns have one name, but for the case", Where(where))
+        raise UnsupportedError("the names of two columns differ only by case", Where(where))
     if FOLDER in map(str.lower, schema.names):
         raise UnsupportedError("the name of the column is taken", Where(where, column=FOLDER))
     codecs: Counter[int] = Counter()
@@ -324,19 +334,19 @@ def _form(files: Sequence[_FileForm], where: str, indexes: Sequence[IndexSpec] |
     if files[0].has_int96:
         options["use_deprecated_int96_timestamps"] = True
     if indexes is None:
-        kept: dict[str, IndexSpec] = {}
+        indexes_of_files: dict[str, IndexSpec] = {}
         for file in files:
-            kept = file.indexes | kept
-        indexes = [kept[name] for name in sorted(kept)]
-    said = agreed([(file.schema, file.annotations) for file in files], schema, where)
-    new = placed(said, schema, options)
-    if new.ordered is not None:
-        options["write_statistics"] = list(new.ordered)
-    return Form(schema, tuple(sorted(indexes, key=spec_name)), options, new.fields)
+            indexes_of_files = file.indexes | indexes_of_files
+        indexes = [indexes_of_files[name] for name in sorted(indexes_of_files)]
+    common_annotations = agreed([(file.schema, file.annotations) for file in files], schema, where)
+    placed_annotations = placed(common_annotations, schema, options)
+    if placed_annotations.ordered is not None:
+        options["write_statistics"] = list(placed_annotations.ordered)
+    return Form(schema, tuple(sorted(indexes, key=spec_name)), options, placed_annotations.fields)
 
 
-def _united(files: Sequence[_FileForm]) -> pa.Schema:
-    """All columns of all files; what is not in all may be NULL."""
+def _unified_schema(files: Sequence[_FileForm]) -> pa.Schema:
+    """Returns all columns of all files; columns that some files lack become nullable."""
     schemas = [file.schema.remove_metadata() for file in files]
     try:
         common = united(schemas, stays_itself)
@@ -347,7 +357,7 @@ def _united(files: Sequence[_FileForm]) -> pa.Schema:
     return pa.schema([f if all(_has(s, f) for s in schemas) else nullable(f) for f in common])
 
 
-def _has(schema: pa.Schema, wanted: pa.Field) -> bool:
-    """Is there such a column, with all that is in it?"""
-    at = schema.get_field_index(wanted.name)
-    return at >= 0 and len(leaves(schema.field(at).type)) == len(leaves(wanted.type))
+def _has(schema: pa.Schema, field: pa.Field) -> bool:
+    """True if a schema has this column with all its nested fields."""
+    position = schema.get_field_index(field.name)
+    return position >= 0 and len(leaves(schema.field(position).type)) == len(leaves(field.type))

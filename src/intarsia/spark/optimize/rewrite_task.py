@@ -1,4 +1,4 @@
-"""What tasks of ``optimize`` do: read whole files, in any type of Arrow or in Spark's nearest."""
+"""The work of tasks of ``optimize``: they read whole files, in Arrow's types or Spark's nearest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from intarsia.spark.write.task import write_task
 from intarsia.spark.write.write import manifest
 
 _UNIT_BYTES = 64 * 1024 * 1024
-"""Of the row groups that one task reads, at least, where rows are put into a new order."""
+"""Minimum bytes of the row groups that one task reads to put rows into a new order."""
 _BATCH_ROWS = 64 * 1024
 
 
@@ -33,43 +33,46 @@ class Part:
 
 
 def parts_of(folder: Folder) -> list[list[Part]]:
-    """The files of a folder for tasks of about even size: parts of big ones, several small ones."""
+    """Returns tasks of about even size: parts of large files, or several small files."""
     tasks: list[list[Part]] = []
-    held = _UNIT_BYTES
+    task_bytes = _UNIT_BYTES
     for file in folder.files:
         groups: list[int] = []
         for group, size in enumerate(file.group_bytes):
-            if held >= _UNIT_BYTES:
+            if task_bytes >= _UNIT_BYTES:
                 if groups:
                     tasks[-1].append(Part(folder.name, file, tuple(groups)))
                 tasks.append([])
-                groups, held = [], 0
+                groups, task_bytes = [], 0
             groups.append(group)
-            held += size
+            task_bytes += size
         if groups:
             tasks[-1].append(Part(folder.name, file, tuple(groups)))
     return tasks
 
 
 def merger(runs: Sequence[tuple[Job, Form, Sequence[Part]]]) -> Act:
-    """Writes the rows of a run of files, as they are, to a new file; a run is a task."""
+    """Returns the function with which a task writes the rows of a run of files to one new file."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for at in batch.column(0).to_pylist():
-                job, form, parts = runs[at]
+            for number in batch.column(0).to_pylist():
+                job, form, parts = runs[number]
                 yield from manifest(write_task(_rows(job.place, form, parts), job))
 
     return run
 
 
 def reader(place: Place, form: Form, tasks: Sequence[Sequence[Part]], carried: pa.Schema) -> Act:
-    """Reads parts of files, in the types of ``carried``, each row with its folder."""
+    """Returns the function with which a task reads parts of files, in the types of ``carried``.
+
+    Each row gets its folder in an additional column.
+    """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for at in batch.column(0).to_pylist():
-                for rows in _rows(place, form, tasks[at]):
+            for number in batch.column(0).to_pylist():
+                for rows in _rows(place, form, tasks[number]):
                     yield from as_output(
                         pa.Table.from_batches([rows]), carried, safe=True
                     ).to_batches()
@@ -83,16 +86,16 @@ def _rows(place: Place, form: Form, parts: Sequence[Part]) -> Iterator[pa.Record
         if not part.groups:
             continue
         with open_reader(place, part.file, form) as file:
-            changed = changed_since(place, [part.file])  # asked once it is open
+            changed = changed_since(place, [part.file])  # checked after it was opened
             if changed:
                 raise PathError(f"{place.root}: {changed}")
             batches = file.iter_batches(_BATCH_ROWS, row_groups=list(part.groups))
-            for batch in _naming(place.path(part.file.path), batches):
+            for batch in _with_file_name(place.path(part.file.path), batches):
                 yield _conformed(batch, schema, part.folder)
 
 
-def _naming(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """``batches``; what pyarrow cannot read of them is a ``FormatError`` that names the file."""
+def _with_file_name(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yields ``batches``. An error of pyarrow becomes a ``FormatError`` that names the file."""
     try:
         yield from batches
     except (OSError, pa.ArrowException) as error:
@@ -100,7 +103,7 @@ def _naming(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordB
 
 
 def with_folder(schema: pa.Schema) -> pa.Schema:
-    """A schema with one more column, for the folder."""
+    """Returns a schema with an additional column for the folder."""
     return schema.append(pa.field(FOLDER, pa.string(), nullable=False))
 
 
@@ -118,16 +121,16 @@ def _conformed(batch: pa.RecordBatch, schema: pa.Schema, folder: str) -> pa.Reco
 
 
 def carried_schema(schema: pa.Schema, where: str) -> pa.Schema:
-    """Types of Spark's in which rows of ``schema`` travel, and come back as they were.
+    """Returns the types in which rows of ``schema`` go through Spark without loss.
 
     Raises ``UnsupportedError`` for a column that would come back changed.
     """
-    fields = [field.with_type(_countable(field.type)) for field in schema]
+    fields = [field.with_type(_as_integer(field.type)) for field in schema]
     for field in fields:
         if any(map(_is_finer_than_spark, _parts(field.type))):
             raise UnsupportedError(
-                f"column {field.name!r} holds nanoseconds within it, and Spark has microseconds: "
-                "its rows cannot be put into a new order; files can be merged without cluster_by",
+                f"column {field.name!r} has nested nanoseconds, but Spark has microseconds: its "
+                "rows cannot be put into a new order; files can be merged without cluster_by",
                 Where(where),
             )
     try:
@@ -142,8 +145,8 @@ def carried_schema(schema: pa.Schema, where: str) -> pa.Schema:
     return with_folder(carried)
 
 
-def _countable(kind: pa.DataType) -> pa.DataType:
-    """What Spark has only in microseconds, or not at all, as the integers that it is."""
+def _as_integer(kind: pa.DataType) -> pa.DataType:
+    """Returns an integer type for a type that Spark lacks or has only in microseconds."""
     if pa.types.is_time32(kind):
         return pa.int32()
     if pa.types.is_time64(kind) or _is_finer_than_spark(kind):

@@ -102,9 +102,7 @@ def folder_name(rows: pa.Table, columns: Sequence[str], time_zone: str) -> str:
 
 
 def _text(value: pa.Scalar, time_zone: str) -> str:
-    """Returns a partition's value as Spark names its folder; ``""`` for NULL and the empty
-    string.
-    """
+    """Returns a value as Spark names its folder; ``""`` for NULL and the empty string."""
     if not value.is_valid:
         return ""
     if pa.types.is_floating(value.type):

@@ -251,9 +251,7 @@ def empty_file(job: Job) -> list[WrittenFile]:
 
 
 def file_writer(job: Job) -> Act:
-    """Returns the function with which a task writes its rows; it reports the files as
-    ``MANIFEST``.
-    """
+    """Returns the function with which a task writes rows; it reports files as ``MANIFEST``."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from manifest(write_task(batches, job))
