@@ -222,9 +222,7 @@ def _collected(rows: DataFrame) -> Iterator[tuple[Table | None, list[_File]]]:
 
 
 def _on_each(tasks: Sequence[Any], work: Callable[[Any], Any]) -> Callable[[Batches], Batches]:
-    """Returns a function that applies ``work`` to tasks, and yields their numbers and pickled
-    results.
-    """
+    """Returns a function that applies ``work`` to tasks; it yields numbers and pickled results."""
 
     def run(batches: Batches) -> Batches:
         for batch in batches:

@@ -229,7 +229,7 @@ def _rounds(folders: Sequence[Folder], max_bytes: int) -> Iterator[list[Folder]]
     for folder in folders:
         num_bytes = sum(file.bytes for one in round_folders for file in one.files)
         if round_folders and (
-            num_bytes >= max_bytes or not folder.form.is_as(round_folders[0].form)
+            num_bytes >= max_bytes or not folder.form.is_same_as(round_folders[0].form)
         ):
             yield round_folders
             round_folders = []

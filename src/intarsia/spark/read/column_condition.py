@@ -51,10 +51,10 @@ _EPOCH = dt.date(1970, 1, 1)
 
 
 def spark_condition(where: pc.Expression, schema: pa.Schema) -> Column:
-    """Returns ``where`` as a Column, for a DataFrame with ``schema``'s fields in Spark's nearest
-    types.
+    """Returns ``where`` as a Column.
 
-    Raises ``PredicateError`` if Spark might evaluate it differently.
+    It is for a DataFrame with ``schema``'s fields in Spark's nearest types. Raises
+    ``PredicateError`` if Spark might evaluate the condition differently.
     """
     try:
         _, plain = without_periods(where, read_expression(where), schema)

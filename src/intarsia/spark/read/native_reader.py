@@ -208,9 +208,7 @@ def _check_folders(source: Source, files: Sequence[str], query: Query) -> None:
 
 
 def _check_files(source: Source, files: Sequence[str], fields: Sequence[pa.Field]) -> None:
-    """Raises ``RefusedError`` unless every file stores these columns as flat values that Spark
-    reads alike.
-    """
+    """Raises ``RefusedError`` unless all files store these fields flat and as Spark reads them."""
     has_dates = any(pa.types.is_temporal(field.type) for field in fields)
     leaves_of_schemas: dict[int, tuple[object, tuple[Leaf, ...]]] = {}
     for path in files:

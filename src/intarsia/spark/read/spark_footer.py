@@ -65,9 +65,7 @@ def has_old_dates(entries: Entries) -> bool:
 
 
 def calendars(entries: Entries) -> tuple[bool, bool]:
-    """Returns whether dates and timestamps are in the old calendar, and whether INT96 values
-    are.
-    """
+    """Returns whether dates and timestamps, and whether INT96 values, are in the old calendar."""
     return has_old_dates(entries), _is_old(entries, _OLD_INT96, _INT96_CORRECT_SINCE)
 
 

@@ -103,8 +103,8 @@ def with_user_types(schema: pa.Schema, stated: pa.Schema) -> pa.Schema:
 
 
 def _widened(file_field: pa.Field, stated: pa.DataType) -> pa.DataType:
-    """Returns the user's type, or a type wide enough for all files if Spark's type for it is the
-    same.
+    """Returns the user's type, or one that other files fit too if Spark has the same type for
+    both.
     """
     if arrow_schema(spark_schema(pa.schema([file_field])))[0].type != stated:
         return stated
@@ -112,9 +112,7 @@ def _widened(file_field: pa.Field, stated: pa.DataType) -> pa.DataType:
 
 
 def check_keys(folders: pa.Schema) -> None:
-    """Raises ``UnsupportedError`` for a partition key to be read as zoned timestamp or as
-    decimal.
-    """
+    """Raises ``UnsupportedError`` for a partition key of a zoned timestamp or a decimal type."""
     for key in folders:
         if getattr(key.type, "tz", None):
             raise UnsupportedError(
