@@ -31,8 +31,8 @@ from intarsia.spark.optimize.rewrite_plan import (
     Folder,
     Form,
     changed_since,
-    chosen,
     folders_of,
+    matching_folders,
     opened_folder,
     small_runs,
 )
@@ -40,7 +40,7 @@ from intarsia.spark.optimize.rewrite_task import Part, carried_schema, merger, p
 from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.task_error import as_told
 from intarsia.spark.types import spark_schema
-from intarsia.spark.write.clustering import arranged
+from intarsia.spark.write.clustering import in_layout_order
 from intarsia.spark.write.job_spec import (
     Job,
     Layout,
@@ -179,7 +179,7 @@ def optimize(
     _, files = visible(path, filesystem)
     sizes = folders_of(place, [file.removeprefix(f"{place.root}/") for file in files])
     folders = []
-    for name in chosen(sizes, where):
+    for name in matching_folders(sizes, where):
         runs = [sorted(sizes[name])] if cluster_by else small_runs(sizes[name], target)
         folder = opened_folder(place, name, sizes[name], runs, index_objects) if runs else None
         if folder is not None:
@@ -383,4 +383,4 @@ def _sort_rows(
     ids = spark.range(len(tasks), numPartitions=len(tasks))
     rows = ids.mapInArrow(reader(place, form, tasks, carried), spark_schema(carried))
     job = _job(place, name, form, layout)
-    return told_of(map_in_arrow(arranged(rows, layout, job), file_writer(job), MANIFEST))
+    return told_of(map_in_arrow(in_layout_order(rows, layout, job), file_writer(job), MANIFEST))

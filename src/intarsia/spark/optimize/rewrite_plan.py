@@ -129,7 +129,7 @@ def folders_of(place: Place, files: Sequence[str]) -> dict[str, dict[str, int]]:
     return sizes
 
 
-def chosen(names: Iterable[str], where: pc.Expression | str | None) -> list[str]:
+def matching_folders(names: Iterable[str], where: pc.Expression | str | None) -> list[str]:
     """Returns the folders whose partition values satisfy ``where``; dates in names become dates.
 
     Raises ``PredicateError`` if the condition uses other columns.

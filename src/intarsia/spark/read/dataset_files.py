@@ -1,4 +1,4 @@
-"""A data set as Spark's side of the house sees it: its files opened, and what their folders say."""
+"""The files of a data set as Spark's readers use them, with their partition values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from intarsia.process_state import cached_property
 
 @dataclass(frozen=True)
 class Source:
-    """A data set, and the folder that its folders of values are below; None where unknown."""
+    """A data set, and the folder below which folders name partition values.
+
+    ``base`` is None if that folder is unknown.
+    """
 
     data: Dataset
     base: str | None
@@ -24,20 +27,20 @@ class Source:
         return tuple(file.path for file in self.data.scan_source.files)
 
     def opened(self, path: str) -> OpenedFile:
-        """One of its files; opened once for whatever is asked of it."""
+        """Returns one of the data set's files, opened at most once."""
         return self.data.scan_source.cache.get(path)
 
     def lease(self, path: str) -> Lease:
-        """As ``opened``, without waiting to hear whether the file was replaced."""
+        """Returns a file like ``opened``, without first checking whether it was replaced."""
         return self.data.scan_source.cache.lease(path)
 
     @property
     def is_far(self) -> bool:
-        """Are its files not on a local disk?"""
+        """True if the files are not on a local disk."""
         return not self.data.scan_source.cache.is_local
 
     def constants(self, path: str) -> dict[str, pa.Scalar]:
-        """The columns that the folder of a file fixes."""
+        """Returns the columns that a file's folder fixes, with their values."""
         return self._constants[path]
 
     @cached_property

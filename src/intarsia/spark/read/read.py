@@ -263,27 +263,27 @@ def opened(
     With ``merge_schema`` the data set has the columns of all files.
     """
     seen: dict[str, pafs.FileInfo] = {}
-    found, files = visible(path, filesystem, seen, table_format=table_format)
+    storage, files = visible(path, filesystem, seen, table_format=table_format)
     base = folder_of(path)
-    folders = hive_partitioning(files, base, "spark", stated=stated)
+    partitioning = hive_partitioning(files, base, "spark", stated=stated)
     if stated is not None:
-        check_keys(folders.schema)
-    made = open_dataset(found, files, base, folders, form=FILES)
-    cache = made.scan_source.cache
-    cache.places = places_of(found, sidecar)
-    plain = _as_in_spark(made.schema, partial(cache.as_opened, files[0]))
+        check_keys(partitioning.schema)
+    data = open_dataset(storage, files, base, partitioning, form=FILES)
+    cache = data.scan_source.cache
+    cache.places = places_of(storage, sidecar)
+    plain = _as_in_spark(data.schema, partial(cache.as_opened, files[0]))
     if merge_schema:
         united = united_schema(cache, files, lambda f: _as_in_spark(f.schema_arrow, lambda: f))
         plain = pa.schema([*united, *(field for field in plain if field.name not in united.names)])
     if stated is not None:
         plain = with_user_types(plain, stated)
-    if plain != made.schema:
-        plain = plain.with_metadata(made.schema.metadata)
-        made = open_dataset(found, files, base, folders, plain, FILES)
-        made.scan_source = made.scan_source.with_cache(cache)
-    root = root_of(found, path, files)
-    cache.catalog = catalog_of(found, root, cache.options, seen, catalog)
-    return made
+    if plain != data.schema:
+        plain = plain.with_metadata(data.schema.metadata)
+        data = open_dataset(storage, files, base, partitioning, plain, FILES)
+        data.scan_source = data.scan_source.with_cache(cache)
+    root = root_of(storage, path, files)
+    cache.catalog = catalog_of(storage, root, cache.options, seen, catalog)
+    return data
 
 
 def _as_in_spark(schema: pa.Schema, file: Callable[[], OpenedFile]) -> pa.Schema:

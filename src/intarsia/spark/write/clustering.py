@@ -62,10 +62,10 @@ def cluster(
         partition_by=partition_by, cluster_by=cluster_by, curve=curve, sort_within=sort_within
     )
     job = job_of(Place.of("."), "", df.schema, layout, "UTC")
-    return arranged(df, layout, job, num_partitions)
+    return in_layout_order(df, layout, job, num_partitions)
 
 
-def arranged(
+def in_layout_order(
     df: DataFrame, layout: Layout, job: Job, num_partitions: int | None = None
 ) -> DataFrame:
     """Returns ``df`` in the order of ``layout``.

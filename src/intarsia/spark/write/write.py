@@ -28,7 +28,7 @@ from intarsia.spark.commit.commit import TEMPORARY, has_data, keep_job, publish,
 from intarsia.spark.commit.storage import Place
 from intarsia.spark.session import require_pyspark
 from intarsia.spark.task_error import as_told
-from intarsia.spark.write.clustering import arranged
+from intarsia.spark.write.clustering import in_layout_order
 from intarsia.spark.write.job_spec import Job, Layout, check_place, job_of
 from intarsia.spark.write.schema_check import check_existing
 from intarsia.spark.write.task import WrittenFile, open_job_writer, write_group, write_task
@@ -179,7 +179,7 @@ def write(
     made_folders = make_job_folder(job)
     try:
         with as_told():
-            tasks = map_in_arrow(arranged(df, layout, job), file_writer(job), MANIFEST)
+            tasks = map_in_arrow(in_layout_order(df, layout, job), file_writer(job), MANIFEST)
             files = told_of(tasks) or empty_file(job)
         folders = replaced_folders(files, mode == "overwrite", is_dynamic)
         publish(place, job.name, [file.path for file in files], overwrites=folders)
