@@ -122,7 +122,7 @@ def test_nulls_where_the_schema_has_none_are_an_error(column, kind, spark, tmp_p
     spark.range(5).selectExpr(column).write.format("intarsia").mode("append").save(str(tmp_path))
     schema = kind if isinstance(kind, str) else StructType([StructField("x", kind)])
     found = spark.read.format("intarsia").schema(schema).load(str(tmp_path))
-    with pytest.raises(PySparkException, match="column x: there are NULLs"):
+    with pytest.raises(PySparkException, match="column x: it contains NULL"):
         found.collect()
 
 
