@@ -105,5 +105,5 @@ def test_streams_have_no_use_for_them(spark, tmp_path):
 def test_far_folders_are_refused(spark):
     far = pafs.SubTreeFileSystem("/tmp", pafs.LocalFileSystem())
     for options in ({"checkpoint_row_groups": 1}, {"keep_unfinished": True}):
-        with pytest.raises(ValueError, match="for folders that drivers and tasks have in common"):
+        with pytest.raises(ValueError, match="need a local folder that driver and tasks share"):
             ias.write(spark.range(3), "lake", filesystem=far, **options)

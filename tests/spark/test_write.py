@@ -521,7 +521,7 @@ def test_nothing_is_written_to_a_pattern(spark, tmp_path):
         ({"rows_per_page": "8"}, ValueError, "rows_per_page must be a whole number, .* not '8'"),
         ({"rows_per_page": 1.5}, ValueError, "rows_per_page must be a whole number"),
         ({"checkpoint_row_groups": True}, ValueError, "checkpoint_row_groups must be a whole"),
-        ({"partition_by": [5]}, TypeError, "named by texts, not by 5"),
+        ({"partition_by": [5]}, TypeError, "are strings, not 5"),
         ({"partition_by": [""], "select": "*, 1 AS ``"}, ia.PredicateError, "need a name"),
         (
             {"partition_by": ["l"], "select": "*, INTERVAL '1' DAY AS l"},

@@ -219,7 +219,7 @@ def _check_files(source: Source, files: Sequence[str], fields: Sequence[pa.Field
             leaves = tuple(_readable_leaf(file, path, field) for field in fields)
             leaves_of_schemas[id(file.schema)] = file.schema, leaves
         if has_dates and has_old_dates(entries_of(file)):
-            raise RefusedError(f"{path}: its dates are in the old calendar, which Spark converts")
+            raise RefusedError(f"{path}: its dates are those of an old Spark, which it converts")
         _check_chunks(file, path, leaves)
 
 
