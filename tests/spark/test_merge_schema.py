@@ -119,7 +119,8 @@ def test_a_stated_type_is_read_of_files_finer_than_the_first(spark, tmp_path, re
 
 
 def test_schemas_of_arrow_are_refused(spark, grown):
-    with pytest.raises(TypeError, match=r"StructType of Spark or its DDL text, not pyarrow\.lib\.Schema"):
+    problem = r"StructType of Spark or its DDL text, not pyarrow\.lib\.Schema"
+    with pytest.raises(TypeError, match=problem):
         ias.read(spark, grown, schema=pa.schema([("id", pa.int64())]))
 
 
