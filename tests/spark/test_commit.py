@@ -263,7 +263,7 @@ def test_an_old_file_that_cannot_be_removed_stops_nobody(tmp_path):
     assert values(tmp_path) == by_dataset(tmp_path) == [3, 4, 5]
     assert sorted(tmp_path.rglob("old.parquet")) == [tmp_path / "day=1/old.parquet"]
     assert not (tmp_path / "day=3").exists()
-    with pytest.warns(ia.IntarsiaWarning, match=r"does not count \(_commit-job.*cannot be removed"):
+    with pytest.warns(ia.IntarsiaWarning, match=r"do not count \(_commit-job.*cannot be removed"):
         settle(stuck)
     put(tmp_path / "_temporary-next", {"n1.parquet": 6, "n2.parquet": 7})
     publish(stuck, "next", ["n1.parquet", "n2.parquet"])
