@@ -28,7 +28,7 @@ from peers import ENGINES, OURS, Question, fingerprint, leave
 from queries import DATA, rounds
 
 import intarsia as ia
-from intarsia.index.section.page_cache import HELD_PAGES
+from intarsia.index.section.page_cache import PAGE_CACHE
 from intarsia.scan.file_planner import plan_rows
 from intarsia.scan.request import Filter
 
@@ -112,7 +112,7 @@ def probes(path: Path, runs: int) -> None:
             is_anew: bool = what == READ_ANEW,
         ) -> Any:
             if is_anew:
-                HELD_PAGES.clear()
+                PAGE_CACHE.clear()
             return plan_rows(opened, Filter.of(wanted, data.schema).pruning, {}, data.schema)
 
         plan()

@@ -204,9 +204,9 @@ def main() -> None:
         name, keys = f"n = {length}, {bits} bits", fixed(length, bits)
         pairs = measure(name, keys, values, positions, column)
         left[name] = lambda text, keys=keys, pairs=pairs: fixed_left(keys, pairs, text, granules)
-    pairs = measure("NGram", gram_keys.keys_of_texts, values, positions, column)
+    pairs = measure("NGram", gram_keys.keys_of_strings, values, positions, column)
     left["NGram"] = lambda text, pairs=pairs: grams_left(pairs, text, granules)
-    measure("Words", tokenizer.keys_of_texts, values, positions, column)
+    measure("Words", tokenizer.keys_of_strings, values, positions, column)
     folded = pc.ascii_lower(values)
     print(
         f"\ngranules left of {granules}, mean{'':11}",

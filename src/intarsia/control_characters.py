@@ -27,7 +27,7 @@ def shown_in_json(document: str) -> str:
     return document if document.isprintable() else _IN_JSON.sub(_as_json, document)
 
 
-def half_character(text: str) -> tuple[int, str] | None:
+def find_surrogate(text: str) -> tuple[int, str] | None:
     """Returns position and name (``U+D800``) of the first unpaired surrogate, or None."""
     match = _SURROGATE.search(text)
     return None if match is None else (match.start(), f"U+{ord(match[0]):04X}")

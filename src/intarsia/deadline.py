@@ -131,7 +131,7 @@ def active(stop: Stop | None) -> Iterator[None]:
         _current.reset(before)
 
 
-def each_active(stop: Stop | None, items: Iterable[T]) -> Generator[T]:
+def iterate_active(stop: Stop | None, items: Iterable[T]) -> Generator[T]:
     """Yields ``items``. The code that makes each item runs with ``stop``."""
     iterator = iter(items)
     try:
@@ -162,7 +162,7 @@ def time_limit(
     if stop is None:
         yield
         return
-    with active(stop), telling_of(stop):
+    with active(stop), as_timeout_error(stop):
         yield
 
 
@@ -184,7 +184,7 @@ def stop_after(
 
 
 @contextlib.contextmanager
-def telling_of(stop: Stop) -> Iterator[None]:
+def as_timeout_error(stop: Stop) -> Iterator[None]:
     """Turns ``Stopped`` by ``stop`` into ``QueryTimeoutError``."""
     try:
         yield

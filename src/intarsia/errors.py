@@ -146,7 +146,7 @@ def unknown_column(name: str, known: Iterable[str]) -> PredicateError:
     return PredicateError(f"column {name!r} is not there{instead(name, known)}")
 
 
-def name_of_several(names: Iterable[str]) -> str | None:
+def first_duplicate(names: Iterable[str]) -> str | None:
     """Returns the first of ``names`` that occurs more than once, or None."""
     return next((name for name, count in Counter(names).items() if count > 1), None)
 
@@ -168,7 +168,7 @@ def instead(name: str, known: Iterable[str]) -> str:
     )
 
 
-def check_several(**named: object) -> None:
+def check_is_list(**named: object) -> None:
     """Raises ``TypeError`` if an argument is one name instead of a list of names."""
     for what, names in named.items():
         if isinstance(names, str):

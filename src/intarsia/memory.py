@@ -97,7 +97,7 @@ def share(usual: int, parts: int) -> int:
     return usual if limit is None else min(usual, limit // parts)
 
 
-class Room:
+class AllocationBudget:
     """The bytes that one unit of work may still allocate."""
 
     def __init__(self) -> None:

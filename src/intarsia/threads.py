@@ -141,25 +141,25 @@ class _Tasks(Generic[T]):
             raise self._error
 
 
-def waited_for(tasks: Iterable[Task[T]]) -> Generator[T]:
+def run_io_tasks(tasks: Iterable[Task[T]]) -> Generator[T]:
     """Yields results of tasks that wait for storage. As many run as pyarrow has threads for I/O."""
     return in_order(tasks, pa.io_thread_count(), is_far=True)
 
 
 def all_of(tasks: Iterable[Task[T]]) -> list[T]:
     """Returns the results of ``tasks``, using all cores, or this thread only in ``one_thread``."""
-    return list(in_order(tasks, pa.cpu_count() - 1 if may_divide() else 0))
+    return list(in_order(tasks, pa.cpu_count() - 1 if may_use_threads() else 0))
 
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
     """Makes this thread do all of its work itself while the block runs."""
-    before = may_divide()
-    _local.may_divide = False
+    before = may_use_threads()
+    _local.may_use_threads = False
     try:
         yield
     finally:
-        _local.may_divide = before
+        _local.may_use_threads = before
 
 
 def each_in_one_thread(items: Iterable[T]) -> Iterator[T]:
@@ -174,12 +174,12 @@ def each_in_one_thread(items: Iterable[T]) -> Iterator[T]:
         yield item
 
 
-def may_divide() -> bool:
+def may_use_threads() -> bool:
     """True if this thread may let other threads do some of its work."""
-    return getattr(_local, "may_divide", True)
+    return getattr(_local, "may_use_threads", True)
 
 
-def all_awaited(tasks: Sequence[Task[T]]) -> list[T]:
+def await_all(tasks: Sequence[Task[T]]) -> list[T]:
     """Returns the results of tasks that wait for storage, and that run concurrently."""
     if len(tasks) < 2 or _is_in(_WAIT):
         return [task() for task in tasks]

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import intarsia as ia
-from intarsia.report.query_page import SHOWN_FILES
+from intarsia.report.query_page import MAX_SHOWN_FILES
 from intarsia.report.render import file_html, query_html
 from intarsia.scan.parquet_file import open_file
 
@@ -53,7 +53,7 @@ def pages(tmp_path_factory):
         max_rows_per_page=500,
     )
     where = f"n BETWEEN 4000 AND 6100 AND s > '{'z' * 300}' OR s = 's00001'"
-    found = ia.dataset(folder / "lake").explain(None, where, analyze=True, maps=SHOWN_FILES)
+    found = ia.dataset(folder / "lake").explain(None, where, analyze=True, maps=MAX_SHOWN_FILES)
     (folder / "query.html").write_text(query_html(found))
     file = open_file(path)
     (folder / "file.html").write_text(file_html(file, file.schema.leaves)[0])

@@ -174,7 +174,7 @@ def test_chunks_that_are_read_whole_lose_no_row_by_a_shifted_index(stored, table
         with pytest.warns(ia.IntarsiaWarning, match="page index is ignored"):
             tables = list(scan_file(file, request, {}, planned=planned if is_planned else None))
         assert pa.concat_tables(tables).equals(table.filter(filter_))
-        assert "pyarrows_metadata" in vars(file)  # by which they are read whole
+        assert "pyarrow_metadata" in vars(file)  # by which they are read whole
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from intarsia.index.section.writer import (
     entry_table,
     write_section,
 )
-from intarsia.indexing.build import Built, Due, check_index, due_of, gather, granule_starts
+from intarsia.indexing.build import Built, Due, check_index, due_indexes, gather, granule_starts
 from intarsia.indexing.parquet_index_build import groups_of
 from intarsia.io.external_sort import Workspace
 from intarsia.io.source import BufferSource
@@ -1435,7 +1435,7 @@ def with_cells(data, change):
     """The file with an index of words of ``change(cells)``, blocks of two pages each."""
     file = OpenedFile(BufferSource(data), "t.parquet")
     with Workspace() as work:
-        (due,) = due_of(file, [WORDS], groups_of(file))
+        (due,) = due_indexes(file, [WORDS], groups_of(file))
         (found,) = gather(file, [due], work)
         (table,) = found.blocks()
     cells = change(due.blocks.cells_of(writer_module.entries_of(table)))

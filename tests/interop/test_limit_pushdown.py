@@ -11,7 +11,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.dataset import top_k
-from intarsia.sql.query.limit_pushdown import UNTOLD, First, Need
+from intarsia.sql.query.limit_pushdown import UNKNOWN_LIMIT, First, Need
 from intarsia.sql.query.scans import scans_of
 
 SCHEMA = pa.schema(
@@ -30,17 +30,17 @@ NEEDS = {
     "FROM t LIMIT 5 OFFSET 2": Need(limit=7, offset=2),
     "FROM t OFFSET 2 LIMIT 5": Need(limit=7, offset=2),
     "FROM t WHERE i > 3 LIMIT 5 OFFSET 2": Need(limit=7, offset=2),
-    "FROM t WHERE i + 1 > 3 LIMIT 5 OFFSET 2": Need(limit=UNTOLD),
+    "FROM t WHERE i + 1 > 3 LIMIT 5 OFFSET 2": Need(limit=UNKNOWN_LIMIT),
     "FROM t LIMIT 5 OFFSET (SELECT 2)": None,
     "FROM t OFFSET 2": None,
     "SELECT i + 1 FROM t LIMIT 5": None,  # which may overflow
     "SELECT st.a, lower(s), 7 AS x FROM t AS o WHERE o.i > 3 LIMIT 0": Need(limit=0),
     "SELECT i FROM t WHERE s LIKE 'a%' LIMIT 5": Need(limit=5),
-    "SELECT i FROM t WHERE i + 1 > 3 LIMIT 5": Need(limit=UNTOLD),
-    "SELECT i FROM t WHERE i > 3 AND s ~ 'a' LIMIT 5": Need(limit=UNTOLD),
-    "SELECT i FROM t WHERE random() < 0.5 LIMIT 5": Need(limit=UNTOLD),
-    "SELECT i FROM t WHERE year(ns) = 2020 LIMIT 5": Need(limit=UNTOLD),
-    "SELECT i FROM t WHERE 1 = 1 LIMIT 5": Need(limit=UNTOLD),
+    "SELECT i FROM t WHERE i + 1 > 3 LIMIT 5": Need(limit=UNKNOWN_LIMIT),
+    "SELECT i FROM t WHERE i > 3 AND s ~ 'a' LIMIT 5": Need(limit=UNKNOWN_LIMIT),
+    "SELECT i FROM t WHERE random() < 0.5 LIMIT 5": Need(limit=UNKNOWN_LIMIT),
+    "SELECT i FROM t WHERE year(ns) = 2020 LIMIT 5": Need(limit=UNKNOWN_LIMIT),
+    "SELECT i FROM t WHERE 1 = 1 LIMIT 5": Need(limit=UNKNOWN_LIMIT),
     "SELECT * FROM t LIMIT 10%": None,
     "SELECT * FROM t LIMIT (SELECT 3)": None,
     "SELECT * FROM t LIMIT NULL": None,

@@ -432,13 +432,13 @@ def test_only_the_columns_of_a_condition_are_read_to_count(tmp_path, monkeypatch
     ia.write_table(table, tmp_path / "f.parquet", indexes=[ia.Lookup("rows")])
     scan, columns = ia.polars.scan(tmp_path), list[list[str]]()
     assert scan.collect_schema().names() == table.column_names
-    handed_over = engine.handed_over
+    polars_hand_over = engine.polars_hand_over
 
     def noted(data: Any, asked: list[str], *args: Any) -> Any:
         columns.append(asked)
-        return handed_over(data, asked, *args)
+        return polars_hand_over(data, asked, *args)
 
-    monkeypatch.setattr(engine, "handed_over", noted)
+    monkeypatch.setattr(engine, "polars_hand_over", noted)
     for found, asked in (
         (scan.filter(pl.col("rows") % 2 == 1), ["rows"]),
         (scan.filter(pl.col("rows") == 7), ["rows"]),

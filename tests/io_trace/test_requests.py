@@ -9,9 +9,9 @@ import pytest
 
 import intarsia as ia
 from intarsia.file.health import Health
-from intarsia.file.open_file import OpenedFile, lease_of
+from intarsia.file.open_file import OpenedFile, as_current_version
 from intarsia.index.section import probe
-from intarsia.index.section.page_cache import HeldPages
+from intarsia.index.section.page_cache import PageCache
 from intarsia.io.source import BufferSource
 from intarsia.row_ranges import RowRanges
 
@@ -109,7 +109,7 @@ def watched(stored, tmp_path):
             return file
 
         def lease(self, path):
-            return lease_of(file)
+            return as_current_version(file)
 
     ds.scan_source = ds.scan_source.with_cache(Cache())
     return ds, log
@@ -130,7 +130,7 @@ def test_a_cold_lookup_reads_the_index_then_the_pages_of_one_granule(stored):
 
 
 def test_a_warm_lookup_reads_one_page_of_the_index_and_one_of_each_column(stored, monkeypatch):
-    monkeypatch.setattr(probe, "HELD_PAGES", HeldPages(0))
+    monkeypatch.setattr(probe, "PAGE_CACHE", PageCache(0))
     file, log = opened(stored, tail_bytes=2048)
     file.read(filter=pc.field("id") == ID)
     log.calls.clear()

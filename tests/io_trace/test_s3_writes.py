@@ -59,7 +59,7 @@ def lookup(row):
 
 def test_what_is_kept_is_copied_by_the_store(s3, put, large):
     data = put("large.parquet", large)
-    assert len(data) > 2 * by_store.LEAST_PART
+    assert len(data) > 2 * by_store.MIN_PART_BYTES
     (report,) = ia.add_indexes("lake/large.parquet", ["id:lookup"], filesystem=s3.filesystem)
     added = report.file_bytes - len(data)
     sent, _ = bytes_of(s3, "PUT", "/lake/large.parquet")
@@ -89,7 +89,7 @@ def test_an_index_that_is_replaced_moves_the_others_only(s3, put, large):
 
 def test_small_objects_are_uploaded_whole(s3, put, large):
     data = put("small.parquet", large.slice(0, 500))
-    assert len(data) < by_store.LEAST_PART
+    assert len(data) < by_store.MIN_PART_BYTES
     (report,) = ia.add_indexes("lake/small.parquet", ["id:lookup"], filesystem=s3.filesystem)
     assert bytes_of(s3, "PUT", "/lake/small.parquet")[0] == report.file_bytes
     assert read(s3, "small.parquet").startswith(data)
@@ -99,13 +99,13 @@ def test_small_objects_are_uploaded_whole(s3, put, large):
 
 def test_large_copies_and_large_sections_go_in_parts(s3, put, large, monkeypatch):
     monkeypatch.setattr(by_store, "COPY_BYTES", 10 * MIB)
-    monkeypatch.setattr(by_store, "UPLOAD_BYTES", by_store.LEAST_PART)
+    monkeypatch.setattr(by_store, "UPLOAD_BYTES", by_store.MIN_PART_BYTES)
     data = put("parts.parquet", large)
     payload = ia.Distinct("payload")  # as large as the column
     ia.add_indexes("lake/parts.parquet", [payload], filesystem=s3.filesystem)
     parts = [r for r in s3.requests if r.method == "PUT"]
     assert sum(r.sent == 0 for r in parts) == -(-len(data) // (10 * MIB)) == 2
-    assert sum(r.sent == by_store.LEAST_PART for r in parts) >= 2
+    assert sum(r.sent == by_store.MIN_PART_BYTES for r in parts) >= 2
     assert read(s3, "parts.parquet").startswith(data)
     assert ia.verify("lake/parts.parquet", filesystem=s3.filesystem) == []
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.errors import PredicateError
-from intarsia.expr.date_ranges import has_periods, without_periods
+from intarsia.expr.date_ranges import has_periods, periods_as_ranges
 from intarsia.expr.tree import read_expression
 from intarsia.sql.where_clause import parse_where
 
@@ -101,7 +101,7 @@ def test_ranges_are_true_false_and_null_as_what_they_stand_for(moments, question
     expression, is_sure = question
     table = columns(moments)
     node = read_expression(expression)
-    plain, tree = without_periods(expression, node, table.schema)
+    plain, tree = periods_as_ranges(expression, node, table.schema)
     try:
         expected = values(expression, table)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -117,7 +117,7 @@ def test_parts_of_a_filter_are_replaced_and_others_are_kept():
     day = pc.floor_temporal(pc.field("us"), unit="day") == pa.scalar(dt.datetime(2024, 5, 6))
     other = (pc.hour(pc.field("us")) == 0) & pc.field("st", "a").is_valid()
     found = ia.contains_words("t", "x") | (other & ~day & (pc.field("s") == pc.field("ms")))
-    plain, tree = without_periods(found, read_expression(found), table.schema)
+    plain, tree = periods_as_ranges(found, read_expression(found), table.schema)
     assert tree == read_expression(plain)
     expected = (pc.field("us") >= dt.datetime(2024, 5, 6)) & (
         pc.field("us") < dt.datetime(2024, 5, 7)
@@ -147,7 +147,7 @@ def test_parts_of_a_filter_are_replaced_and_others_are_kept():
 def test_what_is_no_range_of_a_calendar_is_left_as_it_is(left):
     table = columns([dt.datetime(2024, 5, 6)]).append_column("i", pa.array([2024]))
     node = read_expression(left)
-    found = without_periods(left, node, table.schema)
+    found = periods_as_ranges(left, node, table.schema)
     assert found[0] is left
     assert found[1] is node
 

@@ -253,13 +253,13 @@ def test_pages_that_are_no_codes_are_found_where_no_footer_tells(
     table = pa.table({"t": texts, "i": range(600)})
     path = tmp_path / "a.parquet"
     pq.write_table(table, path, write_page_index=has_page_index, row_group_size=300, **options)
-    monkeypatch.setattr(dictionary_codes, "told_encodings", lambda chunk: set())
-    monkeypatch.setattr(dictionary_codes, "has_codes_only", lambda chunk: False)
+    monkeypatch.setattr(dictionary_codes, "data_page_encodings", lambda chunk: set())
+    monkeypatch.setattr(dictionary_codes, "has_dictionary_pages_only", lambda chunk: False)
     ds = ia.dataset(path)
     for _ in range(2):
         for condition in (T == "text 7", pc.match_like(T, "%2%"), (T != "text 1") & (row > 20)):
             assert ds.to_table(filter=condition).equals(table.filter(condition))
-    assert ds.scan_source.cache.get(str(path)).not_coded >= {(0, 0)}
+    assert ds.scan_source.cache.get(str(path)).without_dictionary_indices >= {(0, 0)}
 
 
 def test_a_column_that_a_folder_fixes_is_not_read_as_codes(always_coded, tmp_path):

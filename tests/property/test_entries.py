@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.io.source import BufferSource
-from intarsia.testing.strategies import usual_of
+from intarsia.testing.strategies import example_values
 
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 ITEMS = [
@@ -40,7 +40,7 @@ def is_number(kind):
 
 
 def some_of(kind):
-    return st.sampled_from(usual_of(plain(kind)))
+    return st.sampled_from(example_values(plain(kind)))
 
 
 @st.composite

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from intarsia.index.key_formula import granules_of, leaves_of
 from intarsia.index.kinds import gram_keys
-from intarsia.index.kinds.gram_keys import keys_needed, keys_of_texts
+from intarsia.index.kinds.gram_keys import keys_needed, keys_of_strings
 from intarsia.index.kinds.regex_literals import required_by_regex
 from intarsia.index.kinds.required_substrings import required_by_like, required_by_literal
 
@@ -31,7 +31,7 @@ def rows_by_keys(values, required, positions=None):
     formula = keys_needed(required)
     if formula is None:
         return set(positions.tolist())
-    keys, at = keys_of_texts(values, positions)
+    keys, at = keys_of_strings(values, positions)
 
     def held(leaf):
         return np.isin(positions, at[np.isin(keys, leaf.keys)])
@@ -191,7 +191,7 @@ def test_keys_do_not_depend_on_slices_or_neighbours(texts, size):
 
 
 def _pairs(values, positions):
-    keys, at = keys_of_texts(values, positions)
+    keys, at = keys_of_strings(values, positions)
     assert keys.dtype == np.uint32
     assert at.dtype == np.int64
     pairs = list(zip(keys.tolist(), at.tolist(), strict=True))
@@ -217,7 +217,7 @@ def test_a_long_text_has_the_keys_of_its_pieces(text, size, kind):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("intarsia.strings.code_points.SLICE_BYTES", size)
         patch.setattr("intarsia.strings.code_points._MIN_DEDUPLICATED_PAIRS", 8)
-        keys, at = keys_of_texts(values, np.arange(3))
+        keys, at = keys_of_strings(values, np.arange(3))
     assert set(zip(keys.tolist(), at.tolist(), strict=True)) == expected
 
 
@@ -233,4 +233,4 @@ def test_long_texts_ask_for_few_keys():
 
 def test_numbers_are_no_texts():
     with pytest.raises(TypeError, match="int64"):
-        keys_of_texts(pa.array([1]), np.zeros(1, np.int64))
+        keys_of_strings(pa.array([1]), np.zeros(1, np.int64))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.file.open_file import OpenedFile
-from intarsia.file.page_walk import walk_through
+from intarsia.file.page_walk import make_offset_indexes
 from intarsia.io.source import BufferSource
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.column_reader import read_rows
@@ -232,7 +232,7 @@ def test_pages_that_headers_alone_tell_of_hold_the_same_rows(data):
     stored, whole = drawn(data)
     file = OpenedFile(BufferSource(stored), "a file")
     for group in range(len(file.metadata.row_groups)):
-        walk_through(file, group, range(len(file.schema.leaves)))
+        make_offset_indexes(file, group, range(len(file.schema.leaves)))
     rows = data.draw(rows_of(file.num_rows))
     arrays = read_rows(file, file.schema.roots, rows)
     found = pa.Table.from_arrays(arrays, [root.name for root in file.schema.roots])

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from intarsia.strings.case_folding import folded
-from intarsia.strings.tokenizer import contains_words, keys_of_texts, keys_of_words, words_of
+from intarsia.strings.tokenizer import contains_words, keys_of_strings, keys_of_words, words_of
 from intarsia.strings.word_characters import ALONE, JOINS, word_classes
 
 LETTERS = st.text("abKk\u212asſiİ_1 .-é\u0301中国ひЖж\0", max_size=10) | st.text(max_size=5)
@@ -50,9 +50,9 @@ def test_a_long_text_has_the_keys_of_its_pieces(text, size, longest):
     values = pa.array(["ab c", text, "c"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("intarsia.strings.tokenizer.LONGEST", longest)
-        expected = keys_of_texts(values, np.arange(3))
+        expected = keys_of_strings(values, np.arange(3))
         patch.setattr("intarsia.strings.code_points.SLICE_BYTES", size)
-        found = keys_of_texts(values, np.arange(3))
+        found = keys_of_strings(values, np.arange(3))
     assert _set(*found) == _set(*expected)
 
 
@@ -63,14 +63,14 @@ def _set(keys, at):
 @given(COLUMNS, LETTERS)
 def test_texts_that_contain_words_have_their_keys(texts, words):
     values = pa.array(texts, pa.string())
-    keys, at = keys_of_texts(values, np.arange(len(values)))
+    keys, at = keys_of_strings(values, np.arange(len(values)))
     assert keys.dtype == np.uint32
     assert len(keys) == sum(len(slow_words(text)) for text in texts if text is not None)
     wanted = keys_of_words(words).tolist()
     for row, found in enumerate(contains_words(values, words).to_pylist()):
         if found:
             assert set(wanted) <= set(keys[at == row].tolist())
-    keys, at = keys_of_texts(values, np.arange(len(values)) // 2)
+    keys, at = keys_of_strings(values, np.arange(len(values)) // 2)
     assert len(set(zip(keys.tolist(), at.tolist(), strict=True))) == len(keys)
 
 

@@ -280,7 +280,7 @@ def test_a_job_whose_driver_lives_on_ends_what_was_begun(tmp_path):
         end_job(Place.of(folder), "another")
         assert values(folder) == before
         job = SimpleNamespace(place=Place.of(folder), name="job", keep_unfinished=False)
-        Writer(job, overwrites=True, only_touched=False, made=()).abort([])
+        Writer(job, overwrites=True, only_new_folders=False, made=()).abort([])
         assert journals(Place.of(folder)) == []
         files = [file for file in folder.rglob("*.parquet") if "_temporary" not in str(file)]
         found = sorted(pq.read_table(file, partitioning=None)["v"][0].as_py() for file in files)
@@ -560,8 +560,8 @@ def test_readers_of_any_folder_go_by_its_own_journal(name, look, tmp_path):
                 paths = [path for path in paths if list(path.glob("*.parquet"))]
             found = sorted(set(ia.dataset(paths).to_table(["v"])["v"].to_pylist()))
             assert found in ([1, 2], [3, 4])
-            _, files_left = visible(paths)
-            assert len(set(files_left)) == 2
+            _, prune_files = visible(paths)
+            assert len(set(prune_files)) == 2
             recover(folder.parents[name.count("/")])
             assert by_dataset(folder) == found
             assert not list(folder.glob("_commit-*"))

@@ -130,14 +130,14 @@ def test_optimize_leaves_a_folder_in_which_an_object_was_replaced(spark, s3, mon
         ias.write(data(spark, start, start + 100), "lake/seven", mode="append", filesystem=s3)
     before = [key for key in keys(s3, "lake/seven") if key.endswith(".parquet")]
     module = sys.modules["intarsia.spark.optimize.optimize"]
-    real = module.told_of
+    real = module.collect_written_files
 
-    def told_of(tasks):
+    def collect_written_files(tasks):
         found = real(tasks)
         ia.add_indexes(f"lake/seven/{before[0]}", ["id:lookup"], filesystem=s3)
         return found
 
-    monkeypatch.setattr(module, "told_of", told_of)
+    monkeypatch.setattr(module, "collect_written_files", collect_written_files)
     with pytest.raises(ia.PathError, match=f"{before[0]} was changed meanwhile"):
         ias.optimize(spark, "lake/seven", filesystem=s3)
     assert keys(s3, "lake/seven") == sorted(["_SUCCESS", *before])

@@ -11,7 +11,7 @@ import pytest
 import intarsia.spark as ias
 from intarsia.spark.read import driver_read
 from intarsia.spark.read.dataset_files import Source
-from intarsia.spark.read.driver_read import rows_of_little
+from intarsia.spark.read.driver_read import read_on_driver
 from intarsia.spark.read.query import query_of
 from intarsia.spark.read.read import opened
 
@@ -78,14 +78,14 @@ def test_columns_are_those_asked_for(columns, spark, numbers):
 
 
 @pytest.mark.parametrize(
-    ("limit", "most"), [("MOST_FOUND", 1000), ("MOST_ROWS", 100), ("SPLIT_BYTES", 50_000)]
+    ("limit", "most"), [("MAX_DRIVER_BYTES", 1000), ("MOST_ROWS", 100), ("SPLIT_BYTES", 50_000)]
 )
 def test_what_is_more_is_left_to_tasks(limit, most, spark, numbers, monkeypatch):
     where = "n >= 1000 AND n < 1100"
     source, query, plan = planned(numbers, where)
-    assert rows_of_little(source, query, plan).num_rows == 100
+    assert read_on_driver(source, query, plan).num_rows == 100
     monkeypatch.setattr(driver_read, limit, most)
-    assert rows_of_little(source, query, plan) is None
+    assert read_on_driver(source, query, plan) is None
     assert not is_local(ias.read(spark, numbers, where=where))
     explained = ias.explain(spark, numbers, where=where)
     assert explained.driver_rows is None
@@ -103,13 +103,13 @@ def test_a_file_replaced_since_it_was_planned_is_planned_again(numbers):
     table = pa.table({"n": np.arange(ROWS)[::-1].copy(), "noise": np.zeros(ROWS)})
     pq.write_table(table, numbers / "new")
     (numbers / "new").replace(numbers / "0.parquet")
-    assert rows_of_little(source, query, plan)["n"].to_pylist() == [99, 7]
+    assert read_on_driver(source, query, plan)["n"].to_pylist() == [99, 7]
 
 
 def test_a_file_that_is_gone_is_for_the_job_to_tell(spark, numbers):
     source, query, plan = planned(numbers, "n = 7")
     (numbers / "0.parquet").unlink()
-    assert rows_of_little(source, query, plan) is None
+    assert read_on_driver(source, query, plan) is None
 
 
 def test_nearest_types_are_those_of_tasks(spark, tmp_path):

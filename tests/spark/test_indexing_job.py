@@ -31,12 +31,12 @@ from pyspark import cloudpickle
 
 import intarsia as ia
 import intarsia.spark as ias
-from intarsia.index.registry import kinds_of
+from intarsia.index.registry import parse_indexes
 from intarsia.spark.commit.storage import Place
 from intarsia.spark.indexing import job
 from intarsia.spark.indexing import task as task_module
 from intarsia.spark.indexing.file_packing import FILE_BYTES, TASK_BYTES, spread
-from intarsia.spark.indexing.task import IndexAction, Merge, OneOf, merge_section
+from intarsia.spark.indexing.task import IndexAction, Merge, SectionMerge, merge_section
 
 pytestmark = pytest.mark.spark
 
@@ -468,15 +468,15 @@ def test_a_file_replaced_meanwhile_is_left_as_it_is(spark, lake, monkeypatch):
 def test_a_file_that_another_attempt_has_done_meanwhile_is_seen(lake, monkeypatch):
     """As where Spark runs a slow task twice: the second to finish finds the file changed."""
     path, asked = str(lake / "0.parquet"), (ia.Lookup("key"),)
-    add_to, calls = task_module.add_to, []
+    add_to_file, calls = task_module.add_to_file, []
 
     def beaten(*args, **options):
         if not calls:
             ia.add_indexes(path, asked)
         calls.append(1)
-        add_to(*args, **options)
+        add_to_file(*args, **options)
 
-    monkeypatch.setattr(task_module, "add_to", beaten)
+    monkeypatch.setattr(task_module, "add_to_file", beaten)
     found = task_module.index_file(path, IndexAction(pafs.LocalFileSystem(), asked, False))
     assert (found.status, found.why) == ("skipped", "it has key:lookup already")
     assert len(calls) == 1
@@ -489,7 +489,7 @@ def gathered(lake):
     """A file whose parts are gathered, for a job that adds three indexes."""
     path, places = str(lake / "large.parquet"), Place.of(str(lake))
     write_large(lake / "large.parquet")
-    wanted = IndexAction(places.filesystem, tuple(kinds_of(ASKED)), False)
+    wanted = IndexAction(places.filesystem, tuple(parse_indexes(ASKED)), False)
     split = job._split(path, wanted, 9000)
     assert split is not None
     places.make("_temporary-job")
@@ -510,8 +510,8 @@ def test_who_makes_the_last_section_puts_the_file_in_place(gathered, order):
     made = []
     for number in order:
         assert path.read_bytes() == before
-        made.append(merge_section(OneOf(merge, number), wanted, places))
-        made.append(merge_section(OneOf(merge, number), wanted, places))  # as when run twice
+        made.append(merge_section(SectionMerge(merge, number), wanted, places))
+        made.append(merge_section(SectionMerge(merge, number), wanted, places))  # as when run twice
     assert [report.status for report in made] == ["merged"] * 4 + ["done", "skipped"]
     assert [entry.name for entry in ia.list_indexes(path)[0].indexes] == NAMES
     assert list(ia.verify(path)) == []
@@ -524,17 +524,17 @@ def test_who_makes_the_last_section_puts_the_file_in_place(gathered, order):
 def test_sections_outlive_who_was_killed_while_the_file_was_put_together(gathered, monkeypatch):
     merge, wanted, places = gathered
     for number in (0, 1):
-        merge_section(OneOf(merge, number), wanted, places)
+        merge_section(SectionMerge(merge, number), wanted, places)
 
     def killed(*args, **options):
         raise SystemExit
 
     with monkeypatch.context() as patch:
-        patch.setattr(task_module, "add_to", killed)
+        patch.setattr(task_module, "add_to_file", killed)
         with pytest.raises(SystemExit):
-            merge_section(OneOf(merge, 2), wanted, places)
+            merge_section(SectionMerge(merge, 2), wanted, places)
     monkeypatch.setattr(task_module.FromParts, "write_one", killed)  # all of them are there
-    assert merge_section(OneOf(merge, 2), wanted, places).status == "done"
+    assert merge_section(SectionMerge(merge, 2), wanted, places).status == "done"
     assert list(ia.verify(merge.split.path)) == []
 
 
@@ -549,7 +549,7 @@ def test_a_section_that_cannot_be_written_fails_its_file(gathered, monkeypatch):
             raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(task_module.FromParts, "write_one", full)
-    made = [merge_section(OneOf(merge, number), wanted, places) for number in range(3)]
+    made = [merge_section(SectionMerge(merge, number), wanted, places) for number in range(3)]
     assert [report.status for report in made] == ["merged", "failed", "merged"]
     (settled,) = job._settled(made, [merge])
     assert settled.status == "failed"
@@ -559,7 +559,7 @@ def test_a_section_that_cannot_be_written_fails_its_file(gathered, monkeypatch):
 
 def test_a_file_of_which_no_task_saw_all_sections_is_not_called_done(gathered):
     merge, wanted, places = gathered
-    made = [merge_section(OneOf(merge, number), wanted, places) for number in (0, 1)]
+    made = [merge_section(SectionMerge(merge, number), wanted, places) for number in (0, 1)]
     (settled,) = job._settled(made, [merge])
     assert (settled.status, settled.why) == ("failed", "sections that were made cannot be found")
 

@@ -533,13 +533,13 @@ def test_readers_meanwhile_see_all_rows_once(spark, lake):
 def meanwhile(monkeypatch, act):
     """Do something when all new files are written, before they are published."""
 
-    def told_of(tasks):
+    def collect_written_files(tasks):
         found = real(tasks)
         act()
         return found
 
-    real = module.told_of
-    monkeypatch.setattr(module, "told_of", told_of)
+    real = module.collect_written_files
+    monkeypatch.setattr(module, "collect_written_files", collect_written_files)
 
 
 @pytest.mark.parametrize("cluster_by", [[], ["k"]], ids=["merged", "ordered"])

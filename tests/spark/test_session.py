@@ -14,7 +14,7 @@ import pytest
 import intarsia as ia
 import intarsia.spark as ias
 from intarsia.spark.session import find_java_home
-from intarsia.spark.task_error import as_told
+from intarsia.spark.task_error import raising_task_errors
 
 TOOLS = ["bash", "sh", "dirname", "basename", "readlink", "cat", "rm", "uname", "ps", "env"]
 
@@ -163,5 +163,5 @@ def test_workers_whose_python_lacks_the_package_are_told_of(spark):
     def lack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         raise ModuleNotFoundError("No module named 'intarsia'")
 
-    with pytest.raises(ia.MissingDependencyError, match="PYSPARK_PYTHON"), as_told():
+    with pytest.raises(ia.MissingDependencyError, match="PYSPARK_PYTHON"), raising_task_errors():
         spark.range(1).mapInArrow(lack, "id bigint").collect()

@@ -12,7 +12,7 @@ import sqlglot
 
 import intarsia as ia
 import intarsia.spark as ias
-from intarsia.spark.sql.spark_dialect import seen_by
+from intarsia.spark.sql.spark_dialect import condition_translator
 from intarsia.sql.query.scans import scans_of
 
 pytestmark = pytest.mark.spark
@@ -87,7 +87,7 @@ def test_answers_to_tpch_are_sparks_own(name, spark, tpch, own):
 
 def pushed(spark, query, tables):
     schemas = {name: ia.dataset(path).schema for name, path in tables.items()}
-    return scans_of(query, schemas, "spark", seen_by(spark, query)).scans
+    return scans_of(query, schemas, "spark", condition_translator(spark, query)).scans
 
 
 @pytest.mark.parametrize(

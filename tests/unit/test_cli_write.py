@@ -358,7 +358,7 @@ def test_an_interruption_leaves_nothing(say, tmp_path, out, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(
-        "intarsia.writer.sampled_dictionaries.FittedWriter.write_table", interrupted
+        "intarsia.writer.sampled_dictionaries.SampledDictionaryWriter.write_table", interrupted
     )
     said = say("write", path, out)
     assert (said.code, said.err.strip()) == (130, "intarsia: interrupted")

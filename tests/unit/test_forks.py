@@ -14,7 +14,7 @@ import intarsia as ia
 from intarsia import process_state
 from intarsia.catalog.catalog import _CATALOG_CACHE
 from intarsia.engines.duckdb import connection
-from intarsia.index.section.page_cache import HELD_PAGES
+from intarsia.index.section.page_cache import PAGE_CACHE
 from intarsia.io import storage
 
 FORK = """
@@ -257,7 +257,7 @@ def test_clear_drops_what_threads_share_and_queries_answer_as_before(lake):
     assert not data.scan_source.cache._num_bytes
     assert not storage.open_sources._opened
     assert not _CATALOG_CACHE._catalogs
-    assert not HELD_PAGES._pages
+    assert not PAGE_CACHE._pages
     assert connection._shared._database is None
     assert asked() == 3
 

@@ -20,7 +20,7 @@ import intarsia as ia
 from intarsia.expr.evaluate import compute_columns, evaluate
 from intarsia.expr.functions import FUNCTIONS, LIST_CONTAINS
 from intarsia.expr.tree import Call, FieldRef, calls_replaced, read_expression
-from intarsia.pruning.builder import escapes_of, pruning_of
+from intarsia.pruning.builder import complement_of, pruning_of
 from intarsia.pruning.predicates import How, Match
 from intarsia.pruning.term import field_term
 
@@ -42,7 +42,7 @@ def test_a_call_is_an_expression_as_any_other():
     assert node.arguments[0] == FieldRef(("s", "l"))
     match = Match(field_term("s", "l"), How.LIST_ANY, values=pa.array([2]))
     assert pruning_of(node) == match
-    assert escapes_of(node) == replace(match, negated=True, nulls=True)
+    assert complement_of(node) == replace(match, negated=True, nulls=True)
 
 
 LISTS = [[1, 2], [], None, [None], [2], [3, None], [2, 2]]

@@ -10,7 +10,7 @@ import pytest
 import intarsia as ia
 from intarsia.expr.tree import read_expression
 from intarsia.index.section import probe
-from intarsia.index.section.page_cache import HeldPages
+from intarsia.index.section.page_cache import PageCache
 from intarsia.index.section.probe import InvertedSection
 from intarsia.io.source import BufferSource
 from intarsia.pruning.builder import pruning_of
@@ -81,7 +81,7 @@ def test_a_key_more_is_no_call_more(stored, name, monkeypatch):
         return real(self, columns, pages)
 
     monkeypatch.setattr(InvertedSection, "read", spy)
-    monkeypatch.setattr(probe, "HELD_PAGES", HeldPages(0))
+    monkeypatch.setattr(probe, "PAGE_CACHE", PageCache(0))
     held, few = keys(name, FEW)
     asked(file, name, few)  # whatever is done once
     _, calls = asked(file, name, few)

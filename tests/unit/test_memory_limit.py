@@ -345,11 +345,11 @@ NEAR_THE_END = """
     import resource, sys
     import pyarrow as pa
     import intarsia as ia
-    from intarsia.memory import Room
+    from intarsia.memory import AllocationBudget
     ia.dataset
     pages = int(open("/proc/self/statm").read().split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 100 * 2**20,) * 2)
-    room = Room()
+    room = AllocationBudget()
     room.take(60 * 2**20, "a page")
     try:
         room.take(20 * 2**20, "another")

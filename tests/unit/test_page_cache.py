@@ -8,7 +8,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.index.section import probe
-from intarsia.index.section.page_cache import Entries, HeldPages
+from intarsia.index.section.page_cache import Entries, PageCache
 
 
 def entries(count):
@@ -16,7 +16,7 @@ def entries(count):
 
 
 def test_the_pages_used_last_are_held():
-    held = HeldPages(100)
+    held = PageCache(100)
     held.put("a", {0: entries(4), 1: entries(4), 2: entries(4)})
     assert held.get("a", [0]).keys() == {0}
     held.put("b", {0: entries(4)})
@@ -25,7 +25,7 @@ def test_the_pages_used_last_are_held():
 
 
 def test_a_page_that_is_held_again_counts_once():
-    held = HeldPages(100)
+    held = PageCache(100)
     for _ in range(9):
         held.put("a", {0: entries(4), 1: entries(4)})
     assert held.get("a", [0, 1]).keys() == {0, 1}
@@ -34,15 +34,15 @@ def test_a_page_that_is_held_again_counts_once():
 
 
 def test_a_page_beyond_the_bound_is_not_held():
-    held = HeldPages(100)
+    held = PageCache(100)
     held.put("a", {0: entries(4), 1: entries(99)})
     assert not held.get("a", [0, 1])
 
 
 @pytest.fixture
 def held(monkeypatch):
-    pages = HeldPages(2**20)
-    monkeypatch.setattr(probe, "HELD_PAGES", pages)
+    pages = PageCache(2**20)
+    monkeypatch.setattr(probe, "PAGE_CACHE", pages)
     return pages
 
 

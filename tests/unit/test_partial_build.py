@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 import intarsia as ia
 from intarsia.errors import FormatError, IndexSpecError
 from intarsia.indexing import entry_collector
-from intarsia.indexing.add import add_to
-from intarsia.indexing.build import FromPages, due_of
+from intarsia.indexing.add import add_to_file
+from intarsia.indexing.build import FromPages, due_indexes
 from intarsia.indexing.build import gather as gather_all
 from intarsia.indexing.partial_build import FromParts, cut, gather_part
 from intarsia.io import external_sort
@@ -155,7 +155,7 @@ def test_granules_are_the_pages_of_a_page_index_that_comes_with_them(tmp_path, m
     ia.add_indexes(one, asked)
     made = in_parts(other, asked, [range(5), range(5, 8)], tmp_path)
     disk = pafs.LocalFileSystem()
-    add_to(open_file(other), asked, disk, version_of(str(other), disk), builder=made)
+    add_to_file(open_file(other), asked, disk, version_of(str(other), disk), builder=made)
     assert other.read_bytes() == one.read_bytes()
     assert list(ia.verify(other)) == []
 
@@ -199,6 +199,6 @@ def test_gathering_some_row_groups_reads_no_others(tmp_path):
     path = write(tmp_path / "f.parquet")
     file = open_file(path)
     with Workspace() as work:
-        due = due_of(file, [ia.Lookup("key")], range(4, 6))
+        due = due_indexes(file, [ia.Lookup("key")], range(4, 6))
         gather_all(file, due, work, groups=range(4, 6))
     assert file.groups_read == {4, 5}

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intarsia.index.key_formula import Every, Keys, Some, granules_of, leaves_of
-from intarsia.index.probe_budget import Costs, Purse
+from intarsia.index.probe_budget import Costs, ProbeBudget
 
 PAGES = {
     key: [0] if key < 10 else [1] if key < 20 else [2, 3] if key == 20 else [3] for key in range(30)
@@ -43,7 +43,7 @@ def key(*keys):
 
 def affordable(formula, costs, most):
     """All that is looked for: at first, and then."""
-    purse = Purse(costs, most)
+    purse = ProbeBudget(costs, most)
     first, rest = purse.first(formula)
     more = purse.more(rest) if rest is not None else None
     return first if more is None else Every((first, more)) if first is not None else more
@@ -92,7 +92,7 @@ def test_nothing_is_looked_for_where_it_costs_too_much(formula):
 def test_after_enough_rare_keys_the_others_wait():
     costs = Costs(lambda leaf: (leaf.keys.astype(np.int64), 1e-5), np.full(30, 10))
     formula = Every(tuple(key(i) for i in range(24)))
-    purse = Purse(costs, 100)
+    purse = ProbeBudget(costs, 100)
     first, rest = purse.first(formula)
     assert len(leaves_of(first)) == 2
     assert len(leaves_of(purse.more(rest))) == 8

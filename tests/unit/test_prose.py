@@ -6,31 +6,12 @@ import pytest
 from prose import files_in, problems_in
 
 CHECKOUT = Path(__file__).parents[2]
-PLAIN = (
-    "CHANGELOG.md",
-    "CONTRIBUTING.md",
-    "README.md",
-    "docs",
-    "src/intarsia/advisor",
-    "src/intarsia/cli",
-    "src/intarsia/expr",
-    "src/intarsia/index",
-    "src/intarsia/indexing",
-    "src/intarsia/parquet",
-    "src/intarsia/pruning",
-    "src/intarsia/pyarrow_internals.py",
-    "src/intarsia/report",
-    "src/intarsia/sql",
-    "src/intarsia/tables",
-    "src/intarsia/testing",
-    "src/intarsia/writer",
-)
+PLAIN = ("CHANGELOG.md", "CONTRIBUTING.md", "README.md", "docs", "src")
 """Files and folders that keep the rules."""
 EXCEPTIONS = (
-    ("src/intarsia/index/kinds/distinct_idx1.py", "name", "Found"),
+    ("src/intarsia/catalog/build.py", "name", "gone"),  # public fields of reports
+    ("src/intarsia/catalog/describe.py", "name", "gone"),
     ("src/intarsia/indexing/add.py", "name", "kept"),
-    ("src/intarsia/parquet/footer_cache.py", "name", "kept"),
-    ("src/intarsia/parquet/page_statistics.py", "name", "found"),
 )
 """Problems that stay: the path, the kind and the first words of each."""
 

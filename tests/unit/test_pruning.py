@@ -9,7 +9,7 @@ import pytest
 
 from intarsia.expr.comparison_operators import Op
 from intarsia.expr.tree import Call, FieldRef, Literal, read_expression
-from intarsia.pruning.builder import escapes_of, pruning_of
+from intarsia.pruning.builder import complement_of, pruning_of
 from intarsia.pruning.predicate_tree import And, Maybe, Never, Or
 from intarsia.pruning.predicate_tree import tests_of as distinct_tests
 from intarsia.pruning.predicates import How, Match
@@ -391,7 +391,7 @@ def test_searches_in_texts_are_matches(search, how):
     assert pruning(search(X, "a")) == text(how, "a")
     assert pruning(search(X, "a", ignore_case=True)) == text(how, "a", True)
     assert pruning(~search(X, "a")) == text(how, "a", negated=True)
-    escapes = escapes_of(read_expression(search(X, "a")))
+    escapes = complement_of(read_expression(search(X, "a")))
     assert escapes == text(how, "a", negated=True, nulls=True)
 
 

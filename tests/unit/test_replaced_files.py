@@ -97,7 +97,7 @@ def lake(tmp_path, versions, monkeypatch):
         if self.path.startswith(str(made.folder)) and "_intarsia" not in self.path:
             made.rested(self.path)
 
-    monkeypatch.setattr(storage, "most_open", lambda: 1)
+    monkeypatch.setattr(storage, "max_open_local_files", lambda: 1)
     monkeypatch.setattr(FileSource, "rest", rest_and_replace)
     monkeypatch.setattr(units, "UNIT_ROWS", 40)
     return made
@@ -312,7 +312,7 @@ def test_a_file_deleted_while_it_is_read_is_read_to_its_end(lake):
 
 def test_more_files_are_read_than_the_process_may_open(lake, monkeypatch):
     """Handles of other files are closed, and the file is opened again."""
-    monkeypatch.setattr(storage, "most_open", lambda: 128)
+    monkeypatch.setattr(storage, "max_open_local_files", lambda: 128)
     data, limits = ia.dataset(lake.folder), resource.getrlimit(resource.RLIMIT_NOFILE)
     assert data.count_rows(filter=LOW) == 120 * FILES
     taken = []

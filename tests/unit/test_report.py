@@ -32,8 +32,8 @@ from intarsia.report import file_page as file_module
 from intarsia.report import query_html
 from intarsia.report.byte_strip import strip_of
 from intarsia.report.format import begin, clip, condition, percent
-from intarsia.report.page_lanes import MOST_CELLS, lane_of, rows_lane
-from intarsia.report.query_page import SHOWN_FILES, report_of
+from intarsia.report.page_lanes import MAX_LANE_CELLS, lane_of, rows_lane
+from intarsia.report.query_page import MAX_SHOWN_FILES, report_of
 from intarsia.report.render import file_html
 from intarsia.report.row_axis import axis_of
 from intarsia.row_ranges import RowRanges
@@ -130,7 +130,7 @@ def lake(tmp_path_factory):
 
 
 def explained(path, columns=None, where=None, *, analyze=False):
-    found = ia.dataset(path).explain(columns, where, analyze=analyze, maps=SHOWN_FILES)
+    found = ia.dataset(path).explain(columns, where, analyze=analyze, maps=MAX_SHOWN_FILES)
     return found, checked(query_html(found))
 
 
@@ -465,7 +465,7 @@ def test_a_lone_page_among_very_many_can_be_seen():
     index = OffsetIndex(*(np.arange(100_000, dtype=np.int64) for _ in range(3)))
     chunk = ChunkMap(0, 0, "k", 0, 100_000, 100_000, index)
     selection = ChunkSelection(None, ((77_777, 1),), RowRanges.of((77_777, 77_778)), (1,))
-    lane = lane_of("k", [chunk], {(0, 0): selection}, 100_000, MOST_CELLS)
+    lane = lane_of("k", [chunk], {(0, 0): selection}, 100_000, MAX_LANE_CELLS)
     (cell,) = [cell for cell in lane.cells if cell.share]
     assert (cell.start, cell.share) == (0.776, 1 / 200)
     assert cell.text == "row group 0, pages 77,600–77,799: rows 77,600–77,799, " + (

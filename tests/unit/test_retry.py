@@ -179,7 +179,7 @@ def test_pauses_grow_and_are_random(slept):
             retried(wrapped(Faulty(0.0)), fails)
     assert len(calls) == 20 * TRIES
     firsts, lasts = slept[:: TRIES - 1], slept[TRIES - 2 :: TRIES - 1]
-    assert max(firsts) <= retry.FIRST_SECONDS < max(lasts) <= retry.LONGEST_SECONDS
+    assert max(firsts) <= retry.FIRST_PAUSE_SECONDS < max(lasts) <= retry.LONGEST_SECONDS
     assert len(set(slept)) == len(slept)
 
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from intarsia.errors import FormatError
-from intarsia.io.source import AheadSource, HeldSource, RereadSource, WindowSource
+from intarsia.io.source import CachedRangeSource, PrefetchSource, RereadCache, WindowSource
 from intarsia.testing import CountingSource
 
 DATA = bytes(range(256))
@@ -17,7 +17,7 @@ def bytes_of(ranges):
 
 def test_what_is_expected_is_fetched_along_and_then_costs_nothing():
     log = CountingSource(DATA)
-    source = AheadSource(log)
+    source = PrefetchSource(log)
     source.expect([(10, 5), (20, 5)])
     assert log.calls == []
     assert source.read([(0, 3)]) == bytes_of([(0, 3)])
@@ -28,7 +28,7 @@ def test_what_is_expected_is_fetched_along_and_then_costs_nothing():
 
 def test_what_is_kept_in_pieces_is_given_in_one_piece():
     log = CountingSource(DATA)
-    source = AheadSource(log)
+    source = PrefetchSource(log)
     pieces = {(start, 10): memoryview(DATA)[start : start + 10] for start in (30, 10, 20, 60)}
     source.keep(pieces)
     assert source.read([(10, 30)]) == [DATA[10:40]]
@@ -44,7 +44,7 @@ def test_what_is_kept_in_pieces_is_given_in_one_piece():
 
 def test_it_is_given_once_then_forgotten():
     log = CountingSource(DATA)
-    source = AheadSource(log)
+    source = PrefetchSource(log)
     source.expect([(10, 5)])
     source.read([(0, 3)])
     source.read([(10, 5)])
@@ -53,7 +53,7 @@ def test_it_is_given_once_then_forgotten():
 
 
 def test_ranges_in_hand_and_ranges_to_fetch_come_in_the_order_asked():
-    source = AheadSource(CountingSource(DATA))
+    source = PrefetchSource(CountingSource(DATA))
     source.expect([(10, 5), (30, 2)])
     source.read([(0, 3)])
     ranges = [(50, 1), (30, 2), (60, 4), (10, 5), (10, 5), (0, 0)]
@@ -62,7 +62,7 @@ def test_ranges_in_hand_and_ranges_to_fetch_come_in_the_order_asked():
 
 def test_a_range_that_is_both_wanted_and_expected_is_fetched_once():
     log = CountingSource(DATA)
-    source = AheadSource(log)
+    source = PrefetchSource(log)
     source.expect([(10, 5), (10, 5), (20, 1)])
     source.expect([(10, 5)])
     assert source.read([(10, 5)]) == bytes_of([(10, 5)])
@@ -71,7 +71,7 @@ def test_a_range_that_is_both_wanted_and_expected_is_fetched_once():
 
 def test_a_read_of_nothing_fetches_nothing():
     log = CountingSource(DATA)
-    source = AheadSource(log)
+    source = PrefetchSource(log)
     source.expect([(10, 5)])
     assert source.read([]) == []
     assert log.calls == []
@@ -79,8 +79,8 @@ def test_a_read_of_nothing_fetches_nothing():
 
 def test_what_is_at_hand_is_no_occasion_to_fetch_more():
     log = CountingSource(DATA)
-    held = HeldSource(log, 200, memoryview(DATA)[200:])
-    source = AheadSource(held, held.holds)
+    held = CachedRangeSource(log, 200, memoryview(DATA)[200:])
+    source = PrefetchSource(held, held.holds)
     source.expect([(10, 5)])
     assert source.read([(210, 4)]) == bytes_of([(210, 4)])
     assert log.calls == []
@@ -89,7 +89,7 @@ def test_what_is_at_hand_is_no_occasion_to_fetch_more():
 
 
 def test_an_expected_range_outside_the_file_harms_nothing():
-    source = AheadSource(CountingSource(DATA))
+    source = PrefetchSource(CountingSource(DATA))
     source.expect([(250, 100), (10, 5)])
     assert source.read([(0, 3)]) == bytes_of([(0, 3)])
     assert source.read([(10, 5)]) == bytes_of([(10, 5)])
@@ -98,14 +98,14 @@ def test_an_expected_range_outside_the_file_harms_nothing():
 
 
 def test_a_wanted_range_outside_the_file_is_an_error():
-    source = AheadSource(CountingSource(DATA))
+    source = PrefetchSource(CountingSource(DATA))
     source.expect([(10, 5)])
     with pytest.raises(FormatError, match="outside"):
         source.read([(250, 100)])
 
 
 def test_threads_get_the_bytes_they_asked_for():
-    source = AheadSource(CountingSource(DATA))
+    source = PrefetchSource(CountingSource(DATA))
     wrong = []
 
     def work(seed):
@@ -134,7 +134,7 @@ def test_a_window_knows_its_edges():
 
 def test_parts_of_what_was_read_are_given_again():
     log = CountingSource(DATA)
-    source = RereadSource(log)
+    source = RereadCache(log)
     ranges = [(20, 5), (10, 5), (15, 0)]
     assert source.read(ranges) == bytes_of(ranges)
     assert log.calls == [ranges]

@@ -15,7 +15,7 @@ from intarsia.file.open_file import OpenedFile
 from intarsia.index.base import Subject
 from intarsia.index.indexed_type import order_of_type
 from intarsia.index.key_formula import Keys
-from intarsia.index.kinds.gram_keys import keys_of_texts
+from intarsia.index.kinds.gram_keys import keys_of_strings
 from intarsia.index.section.probe import InvertedSection
 from intarsia.index.section.writer import ENTRY_SCHEMA, BuiltSection, build_section, write_section
 from intarsia.io.source import BufferSource
@@ -266,7 +266,7 @@ def test_steps_go_on_across_pages_and_row_groups(few, monkeypatch):
 # --- what building takes --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("keys_of", [keys_of_texts, tokenizer.keys_of_texts])
+@pytest.mark.parametrize("keys_of", [keys_of_strings, tokenizer.keys_of_strings])
 def test_long_texts_take_little_memory(keys_of):
     letters = np.random.default_rng(0).integers(97, 123, 12_000_000).astype(np.uint8)
     letters[::6] = ord(" ")

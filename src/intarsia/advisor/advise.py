@@ -27,7 +27,7 @@ from intarsia.index.base import Inverted
 from intarsia.index.parquet_indexes import PageIndex, Standard
 from intarsia.index.registry import IndexSpec, spec_name
 from intarsia.indexing import missing_indexes
-from intarsia.indexing.add import standard_of
+from intarsia.indexing.add import parquet_index_reports
 from intarsia.io.external_sort import Workspace
 from intarsia.io.storage import PathLike
 from intarsia.pruning.partition_pruning import Constants
@@ -408,7 +408,7 @@ class _Adviser:
         name = spec_name(index)
         if not isinstance(index, Standard):
             return sum(e.length for v in views for e in v.file.sections.entries if e.name == name)
-        return sum(r.bytes for v in views for r in standard_of(v.file) if r.name == name)
+        return sum(r.bytes for v in views for r in parquet_index_reports(v.file) if r.name == name)
 
     def _share_of_values(self, views: Sequence[View], index: IndexSpec) -> float:
         """Returns the share of exact keys in the rows of a sample. 0 for other indexes."""

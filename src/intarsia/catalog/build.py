@@ -46,7 +46,7 @@ from intarsia.limits import MAX_CATALOG_POINTER_BYTES
 from intarsia.redaction import shown_redacted
 from intarsia.scan.parquet_file import open_file, open_source
 from intarsia.tables.data_files import TableFormatOption, data_files
-from intarsia.threads import in_order, may_divide, waited_for
+from intarsia.threads import in_order, may_use_threads, run_io_tasks
 
 _FINE_TICK_NS, _COARSE_TICK_NS = 50_000_000, 2_000_000_000
 """A file is settled this long after its last change. Two changes within one tick of the file
@@ -242,7 +242,7 @@ def build_catalog(
     """
     target = Target.of(path, filesystem)
     known = read_known_files(target, refresh=refresh, table_format=table_format)
-    with generation_of(target) as generation, quiet(), Workspace() as work:
+    with new_generation(target) as generation, quiet(), Workspace() as work:
         writer = SegmentWriter(target.put_table, generation, work)
         kept_segments, num_read = known.reusable_segments, 0
         if known.is_worn:
@@ -253,7 +253,7 @@ def build_catalog(
             except (IntarsiaError, OSError):
                 return build_catalog(path, filesystem=filesystem, table_format=table_format)
         unread = []
-        each_facts = each_fact(target, known.new, known.files)
+        each_facts = read_facts(target, known.new, known.files)
         for path_below, facts in zip(known.new, each_facts, strict=True):
             deadline.check()
             if facts is None:
@@ -285,7 +285,7 @@ def _warn_of_unread(target: Target, unread: Sequence[str], num_files: int) -> No
 
 
 @contextlib.contextmanager
-def generation_of(target: Target) -> Iterator[str]:
+def new_generation(target: Target) -> Iterator[str]:
     """Yields the name of a new generation, and removes its tables if the build fails.
 
     The tables stay if the pointer cannot be read. A later build removes unused tables.
@@ -300,7 +300,7 @@ def generation_of(target: Target) -> Iterator[str]:
         raise
 
 
-def each_fact(
+def read_facts(
     target: Target,
     paths: Sequence[str],
     files: dict[str, Identity],
@@ -313,8 +313,8 @@ def each_fact(
         partial(facts_at, target, path, files[path], places, with_keys=with_keys) for path in paths
     )
     if not isinstance(target.filesystem, pafs.LocalFileSystem):
-        return waited_for(tasks)
-    return in_order(tasks, pa.cpu_count() - 1 if may_divide() else 0)
+        return run_io_tasks(tasks)
+    return in_order(tasks, pa.cpu_count() - 1 if may_use_threads() else 0)
 
 
 def publish(

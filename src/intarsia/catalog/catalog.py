@@ -25,7 +25,7 @@ from intarsia.catalog.segment_reader import SegmentReader, in_order
 from intarsia.errors import PathError, warn
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.read_options import ReadOptions
-from intarsia.io.file_handle import Stamp, Version, stamps_below
+from intarsia.io.file_handle import Stamp, Version, stamps_under
 from intarsia.io.fsspec_listing import is_fsspec
 from intarsia.io.retry import infos_of
 from intarsia.io.source import BufferSource, EndSource, Source
@@ -65,7 +65,7 @@ def list_folder(
     a listing that the caller has already. Raises ``OSError`` if the folder cannot be listed.
     """
     base = f"{root}/"
-    stamps = stamps_below(filesystem, root)
+    stamps = stamps_under(filesystem, root)
     if stamps is not None:
         stamped = {
             path.removeprefix(base): (size, _identity_hash(s)) for path, (size, s) in stamps.items()

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from intarsia.errors import FormatError
-from intarsia.index.directory import integer_of, json_object, text_in
+from intarsia.index.directory import integer_of, json_object, string_of
 
 T = TypeVar("T")
 POINTER = "catalog.json"
@@ -171,7 +171,7 @@ def decode_pointer(data: bytes) -> Pointer:
     document = json_object(body)
     first = document.get("first")
     return Pointer(
-        text_in(document, "generation"),
+        string_of(document, "generation"),
         _list(document, "segments", _segment),
         tuple(_name(name) for name in _items(document, "retired")),
         None if first is None else _first(_object(first)),
@@ -208,7 +208,7 @@ def _segment(value: dict[str, Any]) -> Segment:
 
 
 def _form(value: dict[str, Any]) -> Form:
-    return Form(text_in(value, "hash"), integer_of(value, "exemplar"))
+    return Form(string_of(value, "hash"), integer_of(value, "exemplar"))
 
 
 def _tail_part(value: dict[str, Any]) -> TailPart:
@@ -222,11 +222,11 @@ def _key_part(value: dict[str, Any]) -> KeyPart:
 
 def _key_table(value: dict[str, Any]) -> KeyTable:
     return KeyTable(
-        text_in(value, "kind"),
+        string_of(value, "kind"),
         integer_of(value, "kind_version"),
-        text_in(value, "on"),
+        string_of(value, "on"),
         _object(value.get("params")),
-        text_in(value, "meaning"),
+        string_of(value, "meaning"),
         integer_of(value, "form"),
         _list(value, "parts", _key_part),
     )
@@ -239,12 +239,12 @@ def _table(value: dict[str, Any]) -> Table:
 
 def _first(value: dict[str, Any]) -> First:
     try:
-        tail = base64.b64decode(text_in(value, "tail"), validate=True)
+        tail = base64.b64decode(string_of(value, "tail"), validate=True)
     except ValueError as error:
         raise FormatError(
             "the footer of the first file in the catalog is not valid base64"
         ) from error
-    return First(text_in(value, "path"), integer_of(value, "size"), _moment(value), tail)
+    return First(string_of(value, "path"), integer_of(value, "size"), _moment(value), tail)
 
 
 def _moment(value: dict[str, Any]) -> int:

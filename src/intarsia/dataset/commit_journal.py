@@ -104,12 +104,12 @@ def _below(path: str) -> str:
     return path
 
 
-def journals_at(filesystem: pafs.FileSystem, root: str) -> list[Journal]:
+def unfinished_commits(filesystem: pafs.FileSystem, root: str) -> list[Journal]:
     """Returns the commits in the folder ``root`` that are under way or were interrupted."""
     return _state(filesystem, root)[0]
 
 
-def root_at(path: str, *, is_folder: bool = False) -> str:
+def dataset_root(path: str, *, is_folder: bool = False) -> str:
     """Returns the data set's folder for a path in it: of a file, or of a Hive folder."""
     root = PurePosixPath(path)
     while len(root.parts) > 1 and (
@@ -125,7 +125,7 @@ def folders_above(path: str) -> list[str]:
     ``path`` itself is the last, if it is a folder. A job that writes to a Hive folder, or to a
     folder called ``.parquet``, has its log there or above.
     """
-    root, own = root_at(path), PurePosixPath(path)
+    root, own = dataset_root(path), PurePosixPath(path)
     above = [str(folder) for folder in (own, *own.parents)]
     return [one for one in reversed(above[: above.index(root) + 1]) if not is_glob(one)] or [root]
 

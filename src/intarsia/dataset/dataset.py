@@ -61,17 +61,17 @@ from intarsia.dataset.take import take_rows
 from intarsia.deadline import (
     Stop,
     active,
+    as_timeout_error,
     current,
-    each_active,
+    iterate_active,
     shown,
     stop_after,
-    telling_of,
     time_limited,
 )
 from intarsia.errors import public
 from intarsia.expr.filterable_types import filterable_schema, restorer_of, taken
 from intarsia.file.corrupt_rows import CorruptData
-from intarsia.file.open_file import until_whole
+from intarsia.file.open_file import retry_while_replaced
 from intarsia.file.read_options import ReadOptions
 from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.directory import without_pointer
@@ -351,7 +351,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         if stop is None:
             scan = self._scan_for_scanner(columns, filter, options)
         else:
-            with active(stop), telling_of(stop):
+            with active(stop), as_timeout_error(stop):
                 scan = self._scan_for_scanner(columns, filter, options)
             assert scan is not None
             scan = scan[0], _in_time(stop, scan[1])
@@ -455,7 +455,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """
         stop = stop_after(timeout, f"reading {shown(self)}", memory_limit)
         if stop is not None:
-            with active(stop), telling_of(stop):
+            with active(stop), as_timeout_error(stop):
                 batches = self.to_batches(columns, filter, **options)
             return _in_time(stop, batches)
         scan = self._scan(columns, filter, options, in_batches=True)
@@ -544,7 +544,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             return taken(table, pa.array(numbers))
         # If a file is replaced, the rows of all files after it get other numbers: start anew.
         scan_rows = partial(self._scan_rows, options=options)
-        return until_whole(
+        return retry_while_replaced(
             repr(self), partial(take_rows, self.scan_source, scan_rows, numbers, columns)
         )
 
@@ -794,13 +794,13 @@ def _table_of(scanner: pads.Scanner) -> pa.Table:
     """Returns all rows of pyarrow's scanner. A time limit stops it between batches only."""
     if not memory.is_limited():
         return scanner.to_table()
-    batches = list(each_active(current(), scanner.to_batches()))
+    batches = list(iterate_active(current(), scanner.to_batches()))
     return pa.Table.from_batches(batches, scanner.projected_schema)
 
 
 def _in_time(stop: Stop, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    with telling_of(stop):
-        yield from each_active(stop, batches)
+    with as_timeout_error(stop):
+        yield from iterate_active(stop, batches)
 
 
 def _evaluated(data: pads.Dataset) -> pads.Dataset:

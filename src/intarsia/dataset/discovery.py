@@ -23,9 +23,9 @@ from intarsia.dataset.partitioning import (
     with_keys,
     with_types_of,
 )
-from intarsia.dataset.schema_unification import united_schema
+from intarsia.dataset.schema_unification import unified_schema
 from intarsia.decode.page_size_limit import check_page_size_limit
-from intarsia.errors import FormatError, IntarsiaError, check_several, public
+from intarsia.errors import FormatError, IntarsiaError, check_is_list, public
 from intarsia.file.corrupt_rows import OnCorrupt, check_on_corrupt
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.read_options import Reader, check_reader
@@ -139,7 +139,7 @@ def dataset(
     check_page_size_limit(page_size_limit)
     check_table_format(table_format)
     check_reader(reader)
-    check_several(read_dictionary=read_dictionary)
+    check_is_list(read_dictionary=read_dictionary)
     _check_kinds(schema, partitioning)
     catalog = catalog if on_corrupt is None else False
     options = {
@@ -251,7 +251,7 @@ def _united(
     folders = known_partitioning(partitioning, files, base)
     if folders is None:
         raise ValueError("union_by_name needs a partitioning that says the types of its keys")
-    united = united_schema(cache, files)
+    united = unified_schema(cache, files)
     keys = [field for field in folders.schema if field.name not in united.names]
     return pa.schema([*united, *keys], united.metadata)
 

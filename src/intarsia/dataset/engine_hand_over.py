@@ -41,7 +41,7 @@ from intarsia.pruning.partition_pruning import Constants
 from intarsia.pruning.predicate_tree import tests_of
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.file_planner import check_folder, indexes_for, leaf_of, plan_rows
-from intarsia.scan.files.file_pruning import files_left
+from intarsia.scan.files.file_pruning import prune_files
 from intarsia.scan.page_selection import groups_of, rows_of, select
 from intarsia.scan.request import Request
 from intarsia.scan.schema_adapter import roots_to_read
@@ -236,7 +236,7 @@ def check_names(names: Sequence[str]) -> None:
 def _candidates(source: ScanSource, request: Request, limit: int | None) -> Iterator[_OpenFile]:
     """Yields the files in which rows may match by footer and folder, as many as ``limit`` needs."""
     cache, left = source.cache, limit if request.filter is None else None
-    for candidate in files_left(cache, source.files, request, by_footer=True):
+    for candidate in prune_files(cache, source.files, request, by_footer=True):
         opened = candidate.part.get()
         file = opened.file if opened.is_current() else cache.get(candidate.file.path)
         yield _OpenFile(candidate.file.path, file, candidate.file.constants)

@@ -12,7 +12,7 @@ from intarsia.dataset.request_builder import Columns, scan_request
 from intarsia.dataset.scan_source import ScanSource
 from intarsia.expr.tree import shown
 from intarsia.file.byte_map import map_of
-from intarsia.file.open_file import OpenedFile, of_one_version, until_whole
+from intarsia.file.open_file import OpenedFile, read_one_version, retry_while_replaced
 from intarsia.io.storage import gap_bytes
 from intarsia.plan.explanation import Explanation
 from intarsia.plan.file_account import FileAccount
@@ -21,11 +21,17 @@ from intarsia.pruning.partition_pruning import Constants
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.file_planner import folder_might_match, plan_rows
 from intarsia.scan.files.file_cache import FileCache
-from intarsia.scan.files.file_pruning import File, Kept, each_of, files_left, in_folders
+from intarsia.scan.files.file_pruning import (
+    CandidateFile,
+    File,
+    in_folders,
+    prune_files,
+    run_file_tasks,
+)
 from intarsia.scan.read_estimate import plan_reads
 from intarsia.scan.request import FilterLike, Request
 from intarsia.scan.schema_adapter import roots_to_read
-from intarsia.scan.unit_reader import Trend
+from intarsia.scan.unit_reader import ScanStatistics
 
 
 def planned_request(source: ScanSource, columns: Columns, filter_: FilterLike) -> Request:
@@ -44,11 +50,11 @@ def plan_files(source: ScanSource, request: Request) -> Plan:
         def plan(opened: OpenedFile) -> FilePlan:
             return _plan_file(opened, file.constants, request, gap)
 
-        return of_one_version(partial(cache.lease, file.path), plan)
+        return read_one_version(partial(cache.lease, file.path), plan)
 
     candidates = list(in_folders(source.files, request.pruning))
     left = _left(cache, candidates, request)
-    plan = Plan.of(each_of(cache, (partial(planned, file) for file in left)))
+    plan = Plan.of(run_file_tasks(cache, (partial(planned, file) for file in left)))
     if len(left) == len(candidates):
         cache.health.tell()
         return plan
@@ -67,7 +73,7 @@ def plan_files_left(source: ScanSource, request: Request) -> Plan:
     """
     cache, gap = source.cache, gap_bytes(source.filesystem)
 
-    def planned(candidate: Kept) -> FilePlan | None:
+    def planned(candidate: CandidateFile) -> FilePlan | None:
         constants = candidate.file.constants
 
         def plan(opened: OpenedFile) -> FilePlan | None:
@@ -77,10 +83,10 @@ def plan_files_left(source: ScanSource, request: Request) -> Plan:
             roots = roots_to_read(opened, request, constants)
             return plan_reads(opened, roots, candidates, constants, gap, count_pages=False)
 
-        return of_one_version(candidate.part.get, plan)
+        return read_one_version(candidate.part.get, plan)
 
-    left = files_left(cache, source.files, replace(request, columns=()))  # this plans only
-    plans = each_of(cache, (partial(planned, candidate) for candidate in left))
+    left = prune_files(cache, source.files, replace(request, columns=()))  # this plans only
+    plans = run_file_tasks(cache, (partial(planned, candidate) for candidate in left))
     plan = Plan.of(plan for plan in plans if plan is not None)
     cache.health.tell()
     return plan
@@ -126,14 +132,14 @@ def _explain_files(
     The first ``maps`` files in which rows are left have a map of their pages. ``filter_text`` is
     the filter as the caller wrote it; if None, pyarrow's Expression is shown.
     """
-    trend = Trend() if analyze else None
+    scan_statistics = ScanStatistics() if analyze else None
     left = {file.path for file in _left(cache, list(in_folders(files, request.pruning)), request)}
     accounts = []
     for file in files:
         if file.path not in left and folder_might_match(request.pruning, file.constants):
             accounts.append(_cut(cache, file))
             continue
-        account = _account(cache, file, request, gap, trend, is_mapped=maps > 0)
+        account = _account(cache, file, request, gap, scan_statistics, is_mapped=maps > 0)
         maps -= account.map is not None
         accounts.append(account)
     if filter_text is None:
@@ -156,21 +162,21 @@ def _account(
     file: File,
     request: Request,
     gap: int,
-    trend: Trend | None,
+    scan_statistics: ScanStatistics | None,
     *,
     is_mapped: bool,
 ) -> FileAccount:
-    """Returns a file's account. With a ``trend`` of the files before, the file is read as well."""
+    """Returns a file's account. With ``scan_statistics`` of earlier files, the file is read too."""
 
     def planned(opened: OpenedFile) -> FileAccount:
         return _planned(opened, file, request, gap, is_mapped=is_mapped)
 
-    account = of_one_version(partial(cache.lease, file.path), planned)
-    if trend is None or not folder_might_match(request.pruning, file.constants):
+    account = read_one_version(partial(cache.lease, file.path), planned)
+    if scan_statistics is None or not folder_might_match(request.pruning, file.constants):
         return account
     plan = account.plan
-    read = partial(read_of, cache, file.path, request, file.constants, plan, trend)
-    return replace(account, read=until_whole(file.path, read))
+    read = partial(read_of, cache, file.path, request, file.constants, plan, scan_statistics)
+    return replace(account, read=retry_while_replaced(file.path, read))
 
 
 def _planned(

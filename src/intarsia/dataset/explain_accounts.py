@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from intarsia.expr.tree import shown
 from intarsia.file.embedded_indexes import Embedded
-from intarsia.file.open_file import OpenedFile, lease_of
+from intarsia.file.open_file import OpenedFile, as_current_version
 from intarsia.file.scan_profile import Profile
 from intarsia.index.base import Inverted
 from intarsia.index.directory import IndexEntry
@@ -25,7 +25,7 @@ from intarsia.scan.page_selection import groups_of
 from intarsia.scan.predicate_order import stages
 from intarsia.scan.request import Request
 from intarsia.scan.scan import Part, scan
-from intarsia.scan.unit_reader import Trend
+from intarsia.scan.unit_reader import ScanStatistics
 
 
 def account_of(file: OpenedFile, request: Request, plan: FilePlan) -> FileAccount:
@@ -44,18 +44,18 @@ def read_of(
     request: Request,
     constants: Constants,
     plan: FilePlan,
-    trend: Trend,
+    scan_statistics: ScanStatistics,
 ) -> FileRead:
     """Returns what a first query reads of the file. Units are read in turn, so times add up.
 
-    The totals come from ``plan``. ``trend`` has the scan statistics of the files before.
+    The totals come from ``plan``. ``scan_statistics`` has the scan statistics of the files before.
     """
     planned = plan.figures
     profile = Profile()
     with profile.during(Activity.PLANNING):
         source, file = cache.open_unshared(path, profile)
-    part = Part(lambda: lease_of(file), constants)
-    tables = scan([part], request, use_threads=False, trend=trend)
+    part = Part(lambda: as_current_version(file), constants)
+    tables = scan([part], request, use_threads=False, scan_statistics=scan_statistics)
     rows = sum(table.num_rows for table in tables)
     seconds, count = profile.seconds(), dataclasses.replace(source.count)
     figures = Figures(

@@ -13,10 +13,10 @@ from intarsia.dataset.footer_freshness import Footers
 from intarsia.dataset.request_builder import Columns, request_of
 from intarsia.dataset.scan_source import ScanSource
 from intarsia.errors import UnsupportedError, Where
-from intarsia.file.open_file import of_one_version
+from intarsia.file.open_file import read_one_version
 from intarsia.redaction import shown_redacted
 from intarsia.scan.file_planner import plan_rows
-from intarsia.scan.files.file_pruning import files_left
+from intarsia.scan.files.file_pruning import prune_files
 from intarsia.scan.request import FilterLike, expression_of
 
 OpenFiles: TypeAlias = Callable[[Sequence[pads.Fragment], ScanSource], pads.FileSystemDataset]
@@ -51,11 +51,11 @@ def fragments_left(
     """
     request = request_of(source.schema, [], expression_of(filter_, source.schema))
     by_file = {id(file): one for one, file in zip(list(fragments), source.files, strict=True)}
-    for file, part in files_left(source.cache, source.files, request):
+    for file, part in prune_files(source.cache, source.files, request):
         plan = partial(
             plan_rows, pruning=request.pruning, constants=file.constants, schema=source.schema
         )
-        if of_one_version(part.get, plan).rows:
+        if read_one_version(part.get, plan).rows:
             yield by_file[id(file)]
     source.cache.health.tell()
 

@@ -32,7 +32,7 @@ from intarsia.pruning.partition_pruning import Constants
 from intarsia.pruning.predicate_tree import tests_of
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.file_planner import indexes_for, leaf_of, plan_rows
-from intarsia.scan.files.file_pruning import File, Survey, alike, files_left, in_folders
+from intarsia.scan.files.file_pruning import File, Survey, alike, in_folders, prune_files
 from intarsia.scan.page_selection import rows_of
 from intarsia.scan.request import Request
 from intarsia.scan.unit_reader import fits
@@ -264,7 +264,7 @@ def match_in_most_files(source: ScanSource, request: Request) -> bool:
     if len(files) < _MIN_SMALL_FILES or cache.num_kept < len(files) or cache.catalog is not None:
         return False
     sample = files[:: len(files) // _SAMPLE_SMALL_FILES]
-    known = [candidate.part.matching for candidate in files_left(cache, sample, request)]
+    known = [candidate.part.matching for candidate in prune_files(cache, sample, request)]
     return all(matching is not None for matching in known) and 2 * len(known) > len(sample)
 
 
@@ -274,7 +274,7 @@ def footers_leave_most(source: ScanSource, request: Request) -> bool:
     if len(files) < _MIN_SMALL_FILES:
         return True
     sample = files[:: len(files) // _SAMPLE_SMALL_FILES]
-    return 2 * len([*files_left(source.cache, sample, request, by_footer=True)]) > len(sample)
+    return 2 * len([*prune_files(source.cache, sample, request, by_footer=True)]) > len(sample)
 
 
 def table_by_pyarrow(

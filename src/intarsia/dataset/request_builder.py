@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.errors import PredicateError, check_several, unknown_column
+from intarsia.errors import PredicateError, check_is_list, unknown_column
 from intarsia.expr.comparison_constants import with_comparable_constants
 from intarsia.expr.evaluate import compute_columns, needs_evaluation
 from intarsia.expr.filterable_types import filterable_schema, filterable_type, restorer_of
@@ -133,7 +133,7 @@ def check_columns(schema: pa.Schema, columns: Columns) -> None:
     Raises ``TypeError`` for names that are no list of strings, and for columns that are computed by
     anything but an Expression.
     """
-    check_several(columns=columns)
+    check_is_list(columns=columns)
     if isinstance(columns, dict):
         for name, expression in columns.items():
             if not isinstance(expression, pc.Expression):

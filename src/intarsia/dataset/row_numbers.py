@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from intarsia.file.open_file import OpenedFile, lease_of
+from intarsia.file.open_file import OpenedFile, as_current_version
 from intarsia.row_ranges import Int64Array, RowRanges
 from intarsia.scan.files.file_cache import FileCache
-from intarsia.scan.files.file_pruning import File, alike, each_of
+from intarsia.scan.files.file_pruning import File, alike, run_file_tasks
 from intarsia.scan.files.small_file_reader import Read, readers
 from intarsia.scan.request import Request
 from intarsia.scan.scan import Matching, Part
@@ -90,7 +90,7 @@ class _FileRows(NamedTuple):
 
     def part(self, read: Read | None = None) -> Part:
         matching = None if read is None else Matching(self.rows, read)
-        get = partial(lease_of, self.opened)
+        get = partial(as_current_version, self.opened)
         return Part(get, self.file.constants, self.rows, matching=matching)
 
 
@@ -98,7 +98,7 @@ def _rows_by_file(cache: FileCache, files: Sequence[File], rows: RowRanges) -> I
     if not rows:
         return
     start = 0
-    opened = each_of(cache, (partial(cache.get, file.path) for file in files))
+    opened = run_file_tasks(cache, (partial(cache.get, file.path) for file in files))
     with contextlib.closing(opened):
         for file, file_opened in zip(files, opened, strict=True):
             stop = start + file_opened.num_rows

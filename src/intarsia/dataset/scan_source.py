@@ -14,7 +14,7 @@ from intarsia.catalog.catalog import Catalog
 from intarsia.dataset.partition_values import folder_constants
 from intarsia.file.read_options import ReadOptions
 from intarsia.scan.files.file_cache import FileCache
-from intarsia.scan.files.file_pruning import File, files_left
+from intarsia.scan.files.file_pruning import File, prune_files
 from intarsia.scan.request import FilterLike, Request, expression_of
 from intarsia.scan.scan import Part
 from intarsia.threads import each_in_one_thread
@@ -72,5 +72,5 @@ class ScanSource:
 
     def parts(self, request: Request, *, use_threads: bool = True) -> Iterator[Part]:
         """Yields the parts of a scan: the files in which rows may match."""
-        parts = (candidate.part for candidate in files_left(self.cache, self.files, request))
+        parts = (candidate.part for candidate in prune_files(self.cache, self.files, request))
         return parts if use_threads else each_in_one_thread(parts)

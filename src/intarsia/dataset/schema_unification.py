@@ -10,21 +10,21 @@ from functools import partial
 
 import pyarrow as pa
 
-from intarsia.errors import UnsupportedError, Where, name_of_several
+from intarsia.errors import UnsupportedError, Where, first_duplicate
 from intarsia.expr.casts import keeps_values
 from intarsia.expr.filterable_types import filterable_type
 from intarsia.expr.nested_types import leaf_pairs, nullable, with_children
 from intarsia.file.open_file import OpenedFile
 from intarsia.scan.files.file_cache import FileCache
-from intarsia.scan.files.file_pruning import each_of
+from intarsia.scan.files.file_pruning import run_file_tasks
 
-UNLIKE = (pa.ArrowInvalid, pa.ArrowTypeError)
+UNIFICATION_ERRORS = (pa.ArrowInvalid, pa.ArrowTypeError)
 """The errors that pyarrow raises for schemas that cannot be unified."""
 TypeRule = Callable[[pa.DataType, pa.DataType], bool]
 """True if a column of the first type may have the second type in a unified schema."""
 
 
-def united_schema(
+def unified_schema(
     cache: FileCache,
     files: Sequence[str],
     schema_of: Callable[[OpenedFile], pa.Schema] = operator.attrgetter("schema_arrow"),
@@ -38,13 +38,13 @@ def united_schema(
     def read(path: str) -> pa.Schema:
         return schema_of(cache.as_opened(path))
 
-    schemas = list(each_of(cache, (partial(read, file) for file in files)))
+    schemas = list(run_file_tasks(cache, (partial(read, file) for file in files)))
     if all(schema is schemas[0] or schema.equals(schemas[0]) for schema in schemas):
         schema = schemas[0]
     else:
         try:
             schema = _united(schemas)
-        except UNLIKE:
+        except UNIFICATION_ERRORS:
             _raise_of_first(files, schemas)
             raise
     return schema.with_metadata(cache.as_opened(files[0]).templates.stored_metadata)
@@ -53,7 +53,8 @@ def united_schema(
 def united(schemas: Sequence[pa.Schema], may_become: TypeRule) -> pa.Schema:
     """Returns all columns of ``schemas``, each of a type that all of its types ``may_become``.
 
-    The same holds within lists and structs. Raises one of ``UNLIKE`` if a column has no such type.
+    The same holds within lists and structs. Raises one of ``UNIFICATION_ERRORS`` if a column has no
+    such type.
     """
     kinds: dict[str, dict[pa.DataType, None]] = {}
     for field in itertools.chain.from_iterable(schemas):
@@ -69,13 +70,13 @@ def united(schemas: Sequence[pa.Schema], may_become: TypeRule) -> pa.Schema:
     )
 
 
-def stays_itself(kind: pa.DataType, target: pa.DataType) -> bool:
+def keeps_meaning(kind: pa.DataType, target: pa.DataType) -> bool:
     """True if all values keep their meaning: integers and others that become wider, and strings."""
     is_whole = pa.types.is_integer
     return keeps_values(kind, target) and is_whole(kind) == is_whole(target)
 
 
-def can_be_read(kind: pa.DataType, target: pa.DataType) -> bool:
+def is_readable_as(kind: pa.DataType, target: pa.DataType) -> bool:
     """True if pyarrow can read one type as the other, as far as the values fit."""
     if pa.types.is_decimal(kind) or pa.types.is_decimal(target):
         return bool(pa.types.is_decimal(kind) and pa.types.is_decimal(target))
@@ -93,7 +94,7 @@ def common_type(kinds: Sequence[pa.DataType], may_become: TypeRule) -> pa.DataTy
     try:
         schemas = [pa.schema([("", kind)]) for kind in plain]
         common = pa.unify_schemas(schemas, promote_options="permissive").field(0).type
-    except UNLIKE:
+    except UNIFICATION_ERRORS:
         return None
     pairs = itertools.chain.from_iterable(leaf_pairs(kind, common) for kind in plain)
     is_common = all(pa.types.is_null(kind) or may_become(kind, target) for kind, target in pairs)
@@ -107,16 +108,16 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _united(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    return pa.schema([nullable(field) for field in united(schemas, can_be_read)])
+    return pa.schema([nullable(field) for field in united(schemas, is_readable_as)])
 
 
 def _raise_of_first(files: Sequence[str], schemas: Sequence[pa.Schema]) -> None:
     """Raises ``UnsupportedError`` for the first file that does not go with those before."""
-    at = first_unlike(schemas, can_be_read)
+    at = first_incompatible(schemas, is_readable_as)
     try:
         _united([*([_united(schemas[:at])] if at else []), schemas[at]])
-    except UNLIKE as error:
-        twice = name_of_several(schemas[at].names)
+    except UNIFICATION_ERRORS as error:
+        twice = first_duplicate(schemas[at].names)
         problem = f"its columns do not go with those of the files before it: {error}"
         if twice is not None:
             raise UnsupportedError(f"two columns are called {twice!r}", Where(files[at])) from error
@@ -124,7 +125,7 @@ def _raise_of_first(files: Sequence[str], schemas: Sequence[pa.Schema]) -> None:
         raise UnsupportedError(f"{problem}; {hint}", Where(files[at])) from error
 
 
-def first_unlike(schemas: Sequence[pa.Schema], may_become: TypeRule) -> int:
+def first_incompatible(schemas: Sequence[pa.Schema], may_become: TypeRule) -> int:
     """Returns which of ``schemas`` is the first that does not go with those before it."""
     count = len(schemas)
     return bisect.bisect_left(
@@ -135,6 +136,6 @@ def first_unlike(schemas: Sequence[pa.Schema], may_become: TypeRule) -> int:
 def _are_unlike(schemas: Sequence[pa.Schema], may_become: TypeRule) -> bool:
     try:
         united(schemas, may_become)
-    except UNLIKE:
+    except UNIFICATION_ERRORS:
         return True
     return False

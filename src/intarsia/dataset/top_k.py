@@ -25,11 +25,11 @@ import pyarrow.compute as pc
 
 from intarsia.dataset.dataset import Dataset
 from intarsia.dataset.request_builder import request_of
-from intarsia.file.open_file import OpenedFile, lease_of
+from intarsia.file.open_file import OpenedFile, as_current_version
 from intarsia.parquet.statistics import Bounds
 from intarsia.parquet.value_order import Key, ValueOrder
 from intarsia.row_ranges import Int64Array, RowRanges
-from intarsia.scan.files.file_pruning import each_of
+from intarsia.scan.files.file_pruning import run_file_tasks
 from intarsia.scan.scan import Part, scan
 from intarsia.sql.query.limit_pushdown import First
 
@@ -139,7 +139,7 @@ class _Places:
 
     def _open(self) -> bool:
         cache, files = self._data.scan_source.cache, self._data.scan_source.files
-        opened = each_of(cache, (partial(cache.get, file.path) for file in files))
+        opened = run_file_tasks(cache, (partial(cache.get, file.path) for file in files))
         with contextlib.closing(opened):
             for file, file_opened in zip(files, opened, strict=True):
                 self._files.append(file_opened)
@@ -224,7 +224,7 @@ class _Places:
         file = self._data.scan_source.files[number]
         starts = np.array([place.start for place in places])
         rows = RowRanges(starts, np.array([place.stop for place in places]))
-        get = partial(lease_of, self._files[number])  # the rows are of this version
+        get = partial(as_current_version, self._files[number])  # the rows are of this version
         return Part(get, file.constants, rows, rows)
 
     def may_hold_before(self, value: pa.Scalar) -> bool:

@@ -104,7 +104,7 @@ def _header_problem(
 
 def data_encodings(chunk: ColumnMetaData) -> set[int]:
     """Returns the encodings that values in the chunk's pages may have, according to the footer."""
-    encodings = told_encodings(chunk)
+    encodings = data_page_encodings(chunk)
     if encodings:
         return encodings | DICTIONARY_ENCODINGS if encodings & DICTIONARY_ENCODINGS else encodings
     if not chunk.encodings:  # written by older versions of DuckDB, and by fastparquet
@@ -113,7 +113,7 @@ def data_encodings(chunk: ColumnMetaData) -> set[int]:
     return set(chunk.encodings) | DICTIONARY_ENCODINGS
 
 
-def told_encodings(chunk: ColumnMetaData) -> set[int]:
+def data_page_encodings(chunk: ColumnMetaData) -> set[int]:
     """Returns the encodings of data pages in the chunk's ``encoding_stats``. Empty without any."""
     return {
         s.encoding
@@ -122,9 +122,9 @@ def told_encodings(chunk: ColumnMetaData) -> set[int]:
     }
 
 
-def has_codes_only(chunk: ColumnMetaData) -> bool:
+def has_dictionary_pages_only(chunk: ColumnMetaData) -> bool:
     """True if ``encoding_stats`` says that all data pages are dictionary-encoded."""
-    encodings = told_encodings(chunk)
+    encodings = data_page_encodings(chunk)
     return bool(encodings) and encodings <= DICTIONARY_ENCODINGS
 
 

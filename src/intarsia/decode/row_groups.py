@@ -19,12 +19,12 @@ from intarsia.parquet.footer import MAGIC, framed
 from intarsia.parquet.schema import Root
 
 
-def read_by_pyarrow(footer: bytes) -> pq.FileMetaData:
+def read_pyarrow_metadata(footer: bytes) -> pq.FileMetaData:
     """Returns a Thrift-encoded footer as pyarrow decodes it. Raises one of ``FAILURES``."""
     return pq.read_metadata(pa.BufferReader(MAGIC + framed(footer)))
 
 
-class PartsOfFile(io.RawIOBase):
+class PartialFile(io.RawIOBase):
     """A file of which only some ranges, in order of offset, are in memory and can be read."""
 
     def __init__(self, size: int, ranges: Sequence[ByteRange], parts: Sequence[memoryview]) -> None:
@@ -63,7 +63,7 @@ class PartsOfFile(io.RawIOBase):
 def decode_groups(
     templates: SchemaTemplates,
     metadata: pq.FileMetaData,
-    file: PartsOfFile,
+    file: PartialFile,
     groups: Sequence[int],
     roots: Sequence[Root],
     *,

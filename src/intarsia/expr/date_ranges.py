@@ -50,7 +50,7 @@ class _Period(NamedTuple):
     has_eras: bool = False
 
 
-def without_periods(
+def periods_as_ranges(
     expression: pc.Expression, node: Node, schema: pa.Schema, *, loosely: bool = False
 ) -> tuple[pc.Expression, Node]:
     """Returns ``expression`` with ranges in place of periods, and the new tree.
@@ -72,7 +72,7 @@ def without_periods(
 
 
 def has_periods(node: Node, schema: pa.Schema) -> bool:
-    """True if anything is left that ``without_periods`` might have replaced."""
+    """True if anything is left that ``periods_as_ranges`` might have replaced."""
     return any(_period(call, schema) is not None for call in calls_in(node))
 
 

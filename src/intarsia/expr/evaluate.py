@@ -22,7 +22,7 @@ from intarsia.expr.tree import (
     replaced,
     shown,
 )
-from intarsia.threads import all_of, may_divide
+from intarsia.threads import all_of, may_use_threads
 
 _CALL = "__intarsia_call_"
 _MIN_ROWS_PER_THREAD = 64 * 1024
@@ -62,7 +62,7 @@ def _filter(expression: pc.Expression, table: pa.Table) -> pa.Table:
     the last reference to Python's memory after the result is there. If the interpreter exits at
     that time, the process aborts.
     """
-    parts = min(pa.cpu_count(), table.num_rows // _MIN_ROWS_PER_THREAD) if may_divide() else 1
+    parts = min(pa.cpu_count(), table.num_rows // _MIN_ROWS_PER_THREAD) if may_use_threads() else 1
     if parts < 2:
         return _filter_in_this_thread(expression, table)
     size = -(-table.num_rows // parts)

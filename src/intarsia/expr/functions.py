@@ -332,7 +332,7 @@ FUNCTIONS: dict[str, Function] = {
 def _lists_contain(lists: pa.Array, constants: pa.Array, all_needed: bool) -> pa.Array:
     """Returns whether each list holds all of ``constants``, or any. NULL where the list is NULL."""
     elements, rows_of = elements_of(lists)
-    representable, all_representable = held_constants(constants, elements.type)
+    representable, all_representable = representable_constants(constants, elements.type)
     if all_needed and not all_representable:
         contained = np.zeros(len(lists), dtype=bool)
     elif len(representable) > _MAX_SINGLE_LOOKUPS and _is_hashable(elements.type):
@@ -383,7 +383,7 @@ def _true_positions(where: pa.Array) -> Int64Array:
     return np.flatnonzero(where.fill_null(False).to_numpy(zero_copy_only=False))
 
 
-def held_constants(constants: pa.Array, kind: pa.DataType) -> tuple[pa.Array, bool]:
+def representable_constants(constants: pa.Array, kind: pa.DataType) -> tuple[pa.Array, bool]:
     """Returns the ``constants`` that lists of ``kind`` can hold, as ``kind``, and whether all can.
 
     NULLs are dropped. No list holds a constant that the cast to ``kind`` changes, nor NaN, which

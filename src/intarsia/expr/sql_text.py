@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlglot import ErrorLevel, exp
 
-from intarsia.control_characters import half_character
+from intarsia.control_characters import find_surrogate
 from intarsia.errors import PredicateError
 
 _MAX_SHOWN_CHARS = 500
@@ -17,9 +17,9 @@ _MAX_SHOWN_CHARS = 500
 def check_characters(*given: Any) -> None:
     """Raises ``PredicateError`` for a lone surrogate in SQL text, or in strings given with it."""
     strings = [value for value in given if isinstance(value, str)]
-    if half_character("".join(strings)) is not None:  # one pass, as there may be millions
+    if find_surrogate("".join(strings)) is not None:  # one pass, as there may be millions
         for text in strings:
-            surrogate = half_character(text)
+            surrogate = find_surrogate(text)
             if surrogate is not None:
                 place, name = surrogate
                 raise PredicateError(

@@ -55,10 +55,11 @@ class Layout:
         start, size = chunk.start, chunk.total_compressed_size
         stop = start + size
         self._places[number] = (start, stop) if self._is_within(start, size) else (0, 0)
-        # A chunk that overlaps only the old place stays marked: ``rivals`` compares the places.
+        # A chunk that overlaps only the old place stays marked: ``overlapping_chunks`` compares
+        # the places.
         self._may_overlap[self._overlapping_chunks(start, stop)] = True
 
-    def rivals(self, row_group: int, leaf: int, most: int) -> list[ChunkId]:
+    def overlapping_chunks(self, row_group: int, leaf: int, most: int) -> list[ChunkId]:
         """Returns the first ``most`` other chunks that overlap this one."""
         number = row_group * self._leaves + leaf
         if not self._may_overlap[number]:

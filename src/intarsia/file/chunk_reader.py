@@ -15,7 +15,7 @@ from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_root, leaf_
 from intarsia.decode.synthetic_footer import RootTemplate
 from intarsia.errors import FormatError, Where, placed
 from intarsia.file.open_file import OpenedFile
-from intarsia.io.source import HeldSource, Source
+from intarsia.io.source import CachedRangeSource, Source
 from intarsia.limits import MAX_DECODED_CHUNK_BYTES, check_claim
 from intarsia.parquet.levels import PageLevels
 from intarsia.parquet.metadata import (
@@ -88,7 +88,7 @@ class Chunk:
             return
         with placed(self.where):
             data = self.file.source.read([(start, length)])[0]
-        self._source = HeldSource(self.file.source, start, data)
+        self._source = CachedRangeSource(self.file.source, start, data)
 
     def pages(self) -> Iterator[PageAt]:
         """Yields the pages with their headers, including dictionary and unknown pages.
@@ -258,7 +258,9 @@ class Chunk:
     def _check_limit(self, page: PageAt) -> None:
         with placed(self.at(page)):
             check_limit(page.header, self.leaf, self.file.options.page_size_limit)
-            memory.Room().take(2 * (page.size + page.header.uncompressed_page_size), "a page")
+            memory.AllocationBudget().take(
+                2 * (page.size + page.header.uncompressed_page_size), "a page"
+            )
 
     def at(self, page: PageAt) -> Where:
         """Returns the place of one of the chunk's pages."""

@@ -14,7 +14,7 @@ from intarsia.parquet.statistics import (
     chunk_bounds,
     order_is_declared,
     page_bounds,
-    recounted,
+    with_level_counts,
 )
 
 
@@ -43,7 +43,7 @@ class ColumnBounds:
         if not miscounts_nulls(self._footer, leaf):
             return bounds
         max_definition_level = self._footer.schema.leaves[leaf].max_definition_level
-        return recounted(bounds, statistics, max_definition_level)
+        return with_level_counts(bounds, statistics, max_definition_level)
 
     def is_order_declared(self, leaf: int) -> bool:
         """True if the footer says how this column's bounds compare."""

@@ -19,7 +19,7 @@ class Damage:
         self._path, self._health = path, health
         self._lock = ForkLock()
         self._lost: dict[tuple[int, int], RowRanges] = {}
-        self.found: dict[Where, CorruptData] = {}
+        self.places: dict[Where, CorruptData] = {}
 
     def knows(self, row_group: int, leaf: int) -> bool:
         """True if damaged places of the chunk are known."""
@@ -40,8 +40,8 @@ class Damage:
     def add(self, row_group: int, leaf: int, places: Sequence[CorruptData]) -> list[CorruptData]:
         """Records damaged places of a chunk. Returns those that were not known before."""
         with self._lock:
-            new = [place for place in places if place.where not in self.found]
-            self.found.update((place.where, place) for place in new)
+            new = [place for place in places if place.where not in self.places]
+            self.places.update((place.where, place) for place in new)
             before = self._lost.get((row_group, leaf), RowRanges.none())
             self._lost[row_group, leaf] = RowRanges.union(
                 [before, *(place.rows for place in places)]

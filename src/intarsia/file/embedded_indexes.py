@@ -23,7 +23,7 @@ from intarsia.file.index_subjects import subject_of
 from intarsia.file.sidecar_discovery import Beside
 from intarsia.index.base import Inverted, Subject
 from intarsia.index.directory import Directory, IndexEntry, StaleError, read_directory
-from intarsia.index.kinds.distinct_idx1 import KEY, DistinctIDX1, Found, IDX1Section
+from intarsia.index.kinds.distinct_idx1 import KEY, DistinctIDX1, IDX1Section, ListedValues
 from intarsia.index.registry import EmbeddedIndex, known_kind, known_version, make
 from intarsia.index.section.probe import InvertedSection, SummarySection, open_section
 from intarsia.io.source import Source, WindowSource
@@ -147,7 +147,7 @@ class Sections:
         return None
 
     @property
-    def is_unsure(self) -> bool:
+    def is_retry_due(self) -> bool:
         """True if storage failed to deliver an index, and it is time to open the file again."""
         return self._failed_at is not None and time.monotonic() - self._failed_at > _RETRY_SECONDS
 
@@ -155,7 +155,7 @@ class Sections:
         if isinstance(error, PathError) and self._failed_at is None:
             self._failed_at = time.monotonic()
 
-    def check_beside(self) -> None:
+    def check_sidecar(self) -> None:
         """Raises ``PathError`` if storage fails to deliver the file's sidecar.
 
         A writer that went on regardless would lose the sidecar's indexes.
@@ -167,12 +167,12 @@ class Sections:
             if self._sidecar_error is not None:
                 raise PathError(f"its sidecar cannot be read: {self._sidecar_error}")
 
-    def beside_now(self) -> Holder | None:
+    def current_sidecar(self) -> Holder | None:
         """Returns ``beside``, opened again if another writer changed it. Raises ``PathError``."""
         if self.beside is not None and self._beside is not None and not self._beside.is_current:
             del self.beside
             with quiet():
-                self.check_beside()
+                self.check_sidecar()
         return self.beside
 
     @cached_property
@@ -231,7 +231,7 @@ class Sections:
         known = [index for index in indexes if index is not None and index.of.term == term]
         return sorted(known, key=lambda index: (index.is_partial, index.entry.length))
 
-    def foreign_list(self) -> Found | None:
+    def foreign_list(self) -> ListedValues | None:
         """Returns the list of distinct values that another writer left in the file, or None.
 
         Raises ``FormatError`` as ``find_list`` does.
@@ -285,7 +285,7 @@ class Sections:
         footer = self._footer
         known: dict[Hashable, tuple[EmbeddedIndex, Subject]] = {}
         if not entry.meaning:
-            known = footer.shape.kept(("indexes", footer.options.of_types), dict)
+            known = footer.shape.cached(("indexes", footer.options.type_options), dict)
         key = known_kind(entry.kind), entry.on, repr(entry.params)
         resolved = known.get(key)
         if resolved is None:

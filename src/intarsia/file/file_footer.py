@@ -13,7 +13,7 @@ from intarsia.file.column_types import ColumnTypes
 from intarsia.file.read_options import ReadOptions
 from intarsia.index.directory import binding_of
 from intarsia.parquet.footer import Footer
-from intarsia.parquet.footer_cache import Shape
+from intarsia.parquet.footer_cache import FooterLayout
 from intarsia.parquet.metadata import FileMetaData
 from intarsia.parquet.schema import Root, Schema, read_schema
 from intarsia.process_state import cached_property
@@ -38,7 +38,7 @@ class FileFooter:
     offset: int
     """Where the footer begins in the file, in bytes."""
     metadata: FileMetaData
-    shape: Shape
+    shape: FooterLayout
     """The parts that this footer shares with those of other files."""
     schema: Schema
     options: ReadOptions
@@ -47,7 +47,7 @@ class FileFooter:
     def of(cls, footer: Footer, name: str, options: ReadOptions) -> FileFooter:
         """Decodes the schema of a footer. Raises ``FormatError`` if that is damaged."""
         metadata, shape = footer.metadata, footer.shape
-        schema = shape.kept("schema", lambda: read_schema(metadata.schema))
+        schema = shape.cached("schema", lambda: read_schema(metadata.schema))
         size = footer.source.size
         return cls(name, size, footer.raw, footer.offset, metadata, shape, schema, options)
 
@@ -74,7 +74,7 @@ class FileFooter:
     @cached_property
     def templates(self) -> SchemaTemplates:
         """Synthetic footers that have pyarrow decode single columns. Shared by equal schemas."""
-        return self.shape.kept(("templates", self.options.of_types), self._new_templates)
+        return self.shape.cached(("templates", self.options.type_options), self._new_templates)
 
     def _new_templates(self) -> SchemaTemplates:
         leaves = {leaf.name for leaf in self.schema.leaves}
@@ -85,7 +85,7 @@ class FileFooter:
     @cached_property
     def columns(self) -> ColumnTypes:
         """The types of the columns. Shared by files of equal schemas."""
-        return self.shape.kept(("columns", self.options.of_types), self._new_columns)
+        return self.shape.cached(("columns", self.options.type_options), self._new_columns)
 
     def _new_columns(self) -> ColumnTypes:
         orders, unit = self.metadata.column_orders, self.options.coerce_int96_timestamp_unit

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from intarsia.file.open_file import OpenedFile
-from intarsia.index.kinds.distinct_idx1 import Found
+from intarsia.index.kinds.distinct_idx1 import ListedValues
 
 
-def stray_list(file: OpenedFile) -> Found | None:
+def stray_list(file: OpenedFile) -> ListedValues | None:
     """Returns the list of another writer that the directory does not mention, or None.
 
     Raises ``FormatError`` if the footer entry points at unrelated bytes, or was copied by a tool

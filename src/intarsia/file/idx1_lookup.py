@@ -12,7 +12,13 @@ from intarsia.errors import FormatError
 from intarsia.file.column_chunks import ColumnChunks
 from intarsia.file.file_footer import FileFooter
 from intarsia.index.directory import FOOTER_KEY, IndexEntry
-from intarsia.index.kinds.distinct_idx1 import KEY, DistinctIDX1, Found, contradiction, found_in
+from intarsia.index.kinds.distinct_idx1 import (
+    KEY,
+    DistinctIDX1,
+    ListedValues,
+    contradiction,
+    found_in,
+)
 from intarsia.io.source import ByteRange, Source
 
 _TRAILER_BYTES = 8
@@ -25,7 +31,7 @@ def find_list(
     entries: Collection[IndexEntry],
     *,
     has_directory: bool,
-) -> Found | None:
+) -> ListedValues | None:
     """Returns the list that the footer points at and that is not among ``entries``, or None.
 
     Raises ``FormatError`` if the footer entry points at unrelated bytes, or was copied by a tool
@@ -41,14 +47,16 @@ def find_list(
     return found_in(metadata, source, end, _used_ranges(footer, chunks, entries))
 
 
-def entry_of(foreign: Found, column: str) -> IndexEntry:
+def entry_of(foreign: ListedValues, column: str) -> IndexEntry:
     """Returns a directory entry for the list, as an index on ``column``."""
     offset, length = foreign.place
     kind = DistinctIDX1
     return IndexEntry(kind.kind, kind.kind_version, column, {}, offset, length, length, 0)
 
 
-def problem_of(footer: FileFooter, chunks: ColumnChunks, foreign: Found, column: str) -> str | None:
+def problem_of(
+    footer: FileFooter, chunks: ColumnChunks, foreign: ListedValues, column: str
+) -> str | None:
     """Returns how statistics contradict that the list has all values of ``column``, or None."""
     leaf = footer.schema.leaf(column)
     if leaf is None:

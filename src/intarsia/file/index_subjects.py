@@ -21,7 +21,7 @@ from intarsia.parquet.schema import Leaf, Schema
 from intarsia.parquet.value_order import Domain, ValueOrder
 from intarsia.pruning.term import Term, field_term, parse_term
 
-HELD = (Reads.ELEMENTS, Reads.ENTRIES)
+NESTED_READS = (Reads.ELEMENTS, Reads.ENTRIES)
 """The parts of lists and maps that indexes may be on."""
 _VALUE = "value"
 
@@ -63,31 +63,31 @@ def _subject(columns: ColumnTypes, index: EmbeddedIndex, meaning: str | None) ->
     if len(index.on_path) > 1 and schema.root(on) is not None:
         raise IndexSpecError("a column has the same name, and would be read instead of the field")
     if not meaning:
-        if index.reads in HELD:
+        if index.reads in NESTED_READS:
             return _of_nested(columns, on, index.reads)
         leaf = schema.leaf(on)
         if leaf is not None:
             return _of_leaf(columns, leaf, index.reads)
         if schema.root(on) is not None:
-            raise IndexSpecError(no_leaf(on, schema))
+            raise IndexSpecError(not_a_leaf(on, schema))
         if meaning is not None:
             raise IndexSpecError(f"column {on!r} is not there")
-    if index.reads in HELD:
+    if index.reads in NESTED_READS:
         raise IndexSpecError("this kind is for lists and maps, not for functions")
     try:
         term, kind = _function(on, columns.schema_arrow)
     except PredicateError as error:
         is_function = any(character in on for character in "()[]+-*")
         nor = f". Nor is it a function of columns: {error}" if is_function else ""
-        raise IndexSpecError(no_leaf(on, schema) + nor) from error
+        raise IndexSpecError(not_a_leaf(on, schema) + nor) from error
     if term.path:  # names in SQL have no case, those of columns have
-        raise IndexSpecError(no_leaf(on, schema))
+        raise IndexSpecError(not_a_leaf(on, schema))
     if meaning and meaning != term.meaning:
         raise IndexSpecError(f"its functions meant {meaning!r}; here they mean {term.meaning!r}")
     return Subject(term, decoded(kind), order_of_type(decoded(kind)))
 
 
-def no_leaf(on: str, schema: Schema) -> str:
+def not_a_leaf(on: str, schema: Schema) -> str:
     """Returns why ``on`` is no leaf of ``schema``: it has several leaves, or is not there."""
     root = schema.root(on)
     if root is not None:

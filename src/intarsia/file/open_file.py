@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from intarsia.decode.row_groups import read_by_pyarrow
+from intarsia.decode.row_groups import read_pyarrow_metadata
 from intarsia.decode.synthetic_footer import SchemaTemplates
 from intarsia.errors import CorruptDataWarning, FormatError, IntarsiaError, PathError, Where, tell
 from intarsia.file.chunk_layout import Layout
@@ -27,13 +27,13 @@ from intarsia.file.file_warnings import FileWarnings
 from intarsia.file.health import Health
 from intarsia.file.page_index_cache import PageIndexes
 from intarsia.file.read_options import DEFAULTS, ReadOptions
-from intarsia.file.scan_profile import UNWATCHED, Unwatched
+from intarsia.file.scan_profile import NO_PROFILE, NoProfile
 from intarsia.file.sidecar_discovery import Beside
-from intarsia.index.directory import Checksums, Directory, IndexEntry, checked_footer
-from intarsia.io.source import AheadSource, HeldSource, Source
+from intarsia.index.directory import Checksums, Directory, IndexEntry, verify_footer
+from intarsia.io.source import CachedRangeSource, PrefetchSource, Source
 from intarsia.io.storage import FileReplaced
 from intarsia.parquet.footer import TAIL_BYTES, read_footer
-from intarsia.parquet.footer_cache import Shape
+from intarsia.parquet.footer_cache import FooterLayout
 from intarsia.parquet.metadata import ColumnChunk, ColumnMetaData, FileMetaData, Outline
 from intarsia.parquet.page_index import ColumnIndex
 from intarsia.parquet.schema import Root, Schema
@@ -62,7 +62,7 @@ class OpenedFile:
         *,
         options: ReadOptions = DEFAULTS,
         request_bytes: int = 0,
-        profile: Unwatched = UNWATCHED,
+        profile: NoProfile = NO_PROFILE,
         beside: Beside | None = None,
         health: Health | None = None,
     ) -> None:
@@ -82,16 +82,16 @@ class OpenedFile:
         self.options = options
         try:
             footer = read_footer(profile.watched(source), tail_bytes)
-            self._tail: HeldSource = footer.source
+            self._tail: CachedRangeSource = footer.source
             self.file_footer = FileFooter.of(footer, name, options)
             self.metadata: FileMetaData = footer.metadata
             self.schema: Schema = self.file_footer.schema
             self._chunks = ColumnChunks(self.file_footer)
             is_checked = self.options.looks_for_damage
-            self._checksums = self.checked_footer() if is_checked else None
+            self._checksums = self.verify_footer() if is_checked else None
         except FormatError as error:
             raise error.at(Where(name)) from error
-        self.source = AheadSource(self._tail, self._tail.holds)
+        self.source = PrefetchSource(self._tail, self._tail.holds)
         self.column_bounds = ColumnBounds(self.file_footer, self._chunks)
         self._warnings = FileWarnings(name, in_data_set=health is not None)
         self.ignored: dict[str, None] = self._warnings.ignored
@@ -112,9 +112,9 @@ class OpenedFile:
         """Data pages decoded so far; a chunk without an offset index counts as one."""
         self.groups_read: set[int] = set()
         """Row groups of which at least one page has been decoded."""
-        self.unmendable: set[ChunkId] = set()
+        self.unrepairable_chunks: set[ChunkId] = set()
         """Chunks whose footer entry could not be repaired. Emptied when another one's is."""
-        self.not_coded: set[tuple[int, int]] = set()
+        self.without_dictionary_indices: set[tuple[int, int]] = set()
         """Row groups and leaves whose strings cannot be read as dictionary indices."""
 
     # --- the footer -----------------------------------------------------------------------------
@@ -130,7 +130,7 @@ class OpenedFile:
         return self.file_footer.offset
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> FooterLayout:
         """The parts that this footer shares with those of other files."""
         return self.file_footer.shape
 
@@ -177,9 +177,9 @@ class OpenedFile:
         return self.columns.order(leaf)
 
     @cached_property
-    def pyarrows_metadata(self) -> pq.FileMetaData:
+    def pyarrow_metadata(self) -> pq.FileMetaData:
         """The footer as pyarrow decodes it. Raises one of ``FAILURES``."""
-        return read_by_pyarrow(self.footer)
+        return read_pyarrow_metadata(self.footer)
 
     # --- chunks ---------------------------------------------------------------------------------
 
@@ -215,7 +215,7 @@ class OpenedFile:
         """The places of all chunks."""
         return Layout(self.file_footer, self._chunks)
 
-    def mend_chunk(
+    def repair_chunk(
         self, row_group: int, leaf: int, chunk: ColumnMetaData, wrong: Sequence[str]
     ) -> None:
         """Replaces the metadata of a chunk by ``chunk``, and warns.
@@ -224,7 +224,7 @@ class OpenedFile:
         """
         self._chunks.mend(row_group, leaf, chunk)
         self.layout.move(row_group, leaf, chunk)
-        self.unmendable.clear()
+        self.unrepairable_chunks.clear()
         self.page_indexes.forget(row_group, leaf)
         where = Where(row_group=row_group, column=self.schema.leaves[leaf].name)
         self.warn(f"the footer is wrong, as pages show: {where}: {', '.join(wrong)}")
@@ -244,13 +244,13 @@ class OpenedFile:
         """True if statistics are used. While looking for damage, only checksummed ones are."""
         return not self.options.looks_for_damage or self._checksums is not None
 
-    def checked_footer(self) -> Checksums | None:
+    def verify_footer(self) -> Checksums | None:
         """Returns the checksums of the footer and the page indexes, or None if there are none.
 
         Raises ``FormatError`` if the footer does not match its own checksum.
         """
         footer = self.file_footer
-        return checked_footer(footer.metadata, footer.raw, self._tail, footer.offset)
+        return verify_footer(footer.metadata, footer.raw, self._tail, footer.offset)
 
     # --- embedded indexes -----------------------------------------------------------------------
 
@@ -311,7 +311,7 @@ class OpenedFile:
         """Estimated bytes of memory of the footer, the indexes, the tail and the sidecar."""
         raw = len(self.footer)
         decoded = raw + self.page_indexes.num_bytes
-        decoded += raw if "pyarrows_metadata" in self.__dict__ else 0
+        decoded += raw if "pyarrow_metadata" in self.__dict__ else 0
         own = _OBJECT_BYTES + _OBJECTS_PER_BYTE * decoded
         beside = 0 if self.beside is None else self.beside.held_bytes
         return own + self._tail.held_bytes + beside
@@ -323,7 +323,7 @@ class OpenedFile:
             self.beside.rest()
 
 
-class Lease(NamedTuple):
+class VersionedFile(NamedTuple):
     """An opened file, and a pending check that it is still the file at its path.
 
     On remote storage the check takes a request, which runs in the background.
@@ -355,7 +355,7 @@ class ChangesTooOften(PathError):  # noqa: N818 # as FileReplaced
         return type(self), (self._path,)
 
 
-def of_one_version(get: Callable[[], Lease], action: Callable[[OpenedFile], T]) -> T:
+def read_one_version(get: Callable[[], VersionedFile], action: Callable[[OpenedFile], T]) -> T:
     """Returns the result of ``action`` on the file that ``get`` returns, read from one version.
 
     Keeps the file's handle open meanwhile, and repeats ``action`` if the file was replaced. Raises
@@ -378,7 +378,7 @@ def of_one_version(get: Callable[[], Lease], action: Callable[[OpenedFile], T]) 
     raise ChangesTooOften(lease.file.name)
 
 
-def until_whole(path: str, action: Callable[[], T]) -> T:
+def retry_while_replaced(path: str, action: Callable[[], T]) -> T:
     """Returns the result of ``action``, which is repeated while it raises ``FileReplaced``.
 
     Raises ``ChangesTooOften`` for the file at ``path``.
@@ -393,6 +393,6 @@ def _no_handle() -> None:
     return None
 
 
-def lease_of(file: OpenedFile) -> Lease:
+def as_current_version(file: OpenedFile) -> VersionedFile:
     """Returns a file that is opened for one use, with a check that is always True."""
-    return Lease(file, lambda: True)
+    return VersionedFile(file, lambda: True)

@@ -22,7 +22,7 @@ _SAMPLED = 20
 """The values of this many first pages give an estimate of a chunk's number of pages."""
 
 
-def walk_through(file: OpenedFile, group: int, leaves: Iterable[int]) -> None:
+def make_offset_indexes(file: OpenedFile, group: int, leaves: Iterable[int]) -> None:
     """Makes offset indexes for chunks of a local file that have none and are not repeated.
 
     Does nothing while looking for damage: whole chunks are then read anyway.
@@ -39,7 +39,7 @@ def walk_through(file: OpenedFile, group: int, leaves: Iterable[int]) -> None:
                 known.take(group, leaf, index)
 
 
-def learn_pages(file: OpenedFile, group: int, leaf: int) -> None:
+def make_offset_index(file: OpenedFile, group: int, leaf: int) -> None:
     """Makes an offset index of all pages of a chunk, unless one begins within a row.
 
     Reads the levels of a repeated column. Does nothing while looking for damage.

@@ -56,7 +56,7 @@ def why_not_portable(
     schema share the result.
     """
     key = ("portable", name, kind, *units)
-    return str(file.shape.kept(key, lambda: _why_not_portable(file, name, kind, units)))
+    return str(file.shape.cached(key, lambda: _why_not_portable(file, name, kind, units)))
 
 
 def _why_not_portable(file: OpenedFile, name: str, kind: pa.DataType, units: Sequence[str]) -> str:
@@ -65,7 +65,7 @@ def _why_not_portable(file: OpenedFile, name: str, kind: pa.DataType, units: Seq
     if root is None:
         return f"column {name!r} is missing"
     # If two names differ only by case, DuckDB renames a column, perhaps to the name of a third.
-    if not file.shape.kept("names without case", lambda: _differ_without_case(schema)):
+    if not file.shape.cached("names without case", lambda: _differ_without_case(schema)):
         return "names of columns differ by case only"
     stored = file.arrow_type(root)
     if plain_type(stored) != plain_type(kind):

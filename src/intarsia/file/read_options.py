@@ -46,7 +46,7 @@ class ReadOptions:
         return replace(made, page_checksum_verification=is_checked)
 
     @property
-    def of_types(self) -> tuple[object, ...]:
+    def type_options(self) -> tuple[object, ...]:
         """The options that decide the types of columns."""
         return self.read_dictionary, self.coerce_int96_timestamp_unit
 

@@ -19,7 +19,7 @@ from intarsia.plan.plan import Amount
 _UNTIMED = nullcontext()
 
 
-class Unwatched:
+class NoProfile:
     """A profile that records nothing."""
 
     def during(self, activity: Activity) -> AbstractContextManager[None]:
@@ -38,10 +38,10 @@ class Unwatched:
         return source
 
 
-UNWATCHED = Unwatched()
+NO_PROFILE = NoProfile()
 
 
-class Profile(Unwatched):
+class Profile(NoProfile):
     """Assigns all time to one activity or another, for a file that one thread reads at a time.
 
     Work in other threads counts only while the reading thread waits for it. So the seconds of all

@@ -41,10 +41,10 @@ _TICK_NS = 1_000_000_000
 """Nanoseconds by which modification times of a file system may be coarse or late."""
 
 Listing = Mapping[str, list[str]]
-"""The paths of the sidecars in a folder, by ``kept_under``; the newest comes last."""
+"""The paths of the sidecars in a folder, by ``sidecar_stem``; the newest comes last."""
 
 
-def kept_under(name: str) -> str:
+def sidecar_stem(name: str) -> str:
     """Returns the first part of the sidecars' names: the file's name, or a hash of a long one."""
     return name if len(os.fsencode(name)) <= _MAX_NAME_BYTES else _hashed(name)
 
@@ -132,7 +132,7 @@ class Sidecars(SharedState):
             listing = self._listing_of(self.folder_of(path))
         except OSError:
             return []
-        return listing.get(kept_under(path.rpartition("/")[2]), [])
+        return listing.get(sidecar_stem(path.rpartition("/")[2]), [])
 
     def check_listed(self, path: str) -> None:
         """Raises ``PathError`` if the sidecar folder of the file at ``path`` cannot be listed.
@@ -217,7 +217,7 @@ class Beside:
         return self._places.folder or True
 
     @property
-    def found(self) -> list[str]:
+    def opened_paths(self) -> list[str]:
         """The ``paths`` at the time when it was opened."""
         return self._opened_paths or []
 

@@ -287,8 +287,8 @@ def _parse_directory(document: dict[str, Any], size: int) -> Directory:
     _check_functions(entries)
     _check_disjoint(entries)
     return Directory(
-        text_in(document, "file_id"),
-        text_in(document, "binding"),
+        string_of(document, "file_id"),
+        string_of(document, "binding"),
         integer_of(document, "base_length"),
         entries,
         _parse_checksums(document.get("checksums")),
@@ -299,14 +299,14 @@ def _parse_checksums(document: Any) -> Checksums | None:
     if document is None:
         return None
     try:
-        packed = base64.b64decode(text_in(document, "page_indexes"), validate=True)
+        packed = base64.b64decode(string_of(document, "page_indexes"), validate=True)
         page_indexes = struct.unpack(f"<{len(packed) // 4}I", packed)
     except (AttributeError, binascii.Error, struct.error) as error:
         raise FormatError("the directory's checksums cannot be read") from error
     return Checksums(integer_of(document, "footer"), page_indexes)
 
 
-def checked_footer(
+def verify_footer(
     metadata: FileMetaData, footer: bytes, source: Source, offset: int
 ) -> Checksums | None:
     """Returns the checksums that the directory stores, after checking the footer against them.
@@ -354,15 +354,15 @@ def _parse_entry(entry: dict[str, Any], size: int) -> IndexEntry:
     if not isinstance(params, dict) or _nests_deeper(params, _MAX_NESTING):
         raise FormatError("an index has no parameters, or too deeply nested ones")
     parsed = IndexEntry(
-        text_in(entry, "kind"),
+        string_of(entry, "kind"),
         integer_of(entry, "kind_version"),
-        text_in(entry, "on"),
+        string_of(entry, "on"),
         params,
         integer_of(entry, "offset"),
         integer_of(entry, "length"),
         integer_of(entry, "meta_length"),
         integer_of(entry, "meta_crc32"),
-        text_in(entry, "meaning") if "meaning" in entry else "",
+        string_of(entry, "meaning") if "meaning" in entry else "",
     )
     if parsed.offset + parsed.length > size or parsed.meta_length > parsed.length:
         raise FormatError(f"index {parsed.name} lies outside the file")
@@ -401,7 +401,7 @@ def integer_of(value: Mapping[str, Any], name: str) -> int:
     return number
 
 
-def text_in(value: Mapping[str, Any], name: str) -> str:
+def string_of(value: Mapping[str, Any], name: str) -> str:
     """Returns a string. Raises ``FormatError`` for anything else, and for lone surrogates."""
     text = value.get(name)
     if isinstance(text, str):

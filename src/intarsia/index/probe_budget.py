@@ -32,7 +32,7 @@ class Costs:
     sizes: Sequence[int]
 
 
-class Purse:
+class ProbeBudget:
     """The bytes that a probe may still read for the keys of one formula."""
 
     def __init__(self, costs: Costs, max_bytes: int) -> None:

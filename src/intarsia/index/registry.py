@@ -205,7 +205,7 @@ def _make_index(cls: Callable[..., Any], kind: str, params: Mapping[str, Any]) -
         raise IndexSpecError(f"index {kind!r} cannot be created: {problem:.200}") from error
 
 
-def kinds_of(indexes: Any) -> list[IndexSpec]:
+def parse_indexes(indexes: Any) -> list[IndexSpec]:
     """Returns a list of indexes from one or several objects or specifications.
 
     One string may hold several specifications, separated by commas. Raises ``IndexSpecError`` for

@@ -27,9 +27,9 @@ from intarsia.index.directory import (
     encode_directory,
     integer_of,
     json_object,
-    text_in,
+    string_of,
 )
-from intarsia.io.source import HeldSource, Source
+from intarsia.io.source import CachedRangeSource, Source
 from intarsia.limits import MAX_POINTER_BYTES, check_claim
 
 MAGIC = b"INTARSIA"
@@ -81,15 +81,17 @@ class Sidecar:
         ``FormatError`` if it is damaged.
         """
         start = max(0, source.size - _TAIL_BYTES)
-        self.source = HeldSource(source, start, source.read([(start, source.size - start)])[0])
+        self.source = CachedRangeSource(
+            source, start, source.read([(start, source.size - start)])[0]
+        )
         pointer = self._pointer(source.size)
         owner_fields = pointer.get("of")
         if not isinstance(owner_fields, dict):
             raise FormatError("the sidecar does not say which file it belongs to")
         self.owner = Owner(
             integer_of(owner_fields, "size"),
-            text_in(owner_fields, "stamp"),
-            text_in(owner_fields, "footer"),
+            string_of(owner_fields, "stamp"),
+            string_of(owner_fields, "footer"),
         )
         problem = self.owner.problem(owner)
         if problem:

@@ -26,7 +26,7 @@ from intarsia.index.base import index_name
 from intarsia.index.directory import IndexEntry
 from intarsia.index.kinds.distinct_idx1 import DistinctIDX1
 from intarsia.index.parquet_indexes import Bloom, PageIndex, Standard
-from intarsia.index.registry import IndexSpec, kinds_of, make
+from intarsia.index.registry import IndexSpec, make, parse_indexes
 from intarsia.indexing.build import Builder, GroupProgress, names_of
 from intarsia.indexing.file_layout import compose
 from intarsia.indexing.missing_indexes import Choice, choose
@@ -213,7 +213,7 @@ def add_indexes(
     >>> ia.add_indexes("lake", ["trace_id:lookup"], replace=False)[0].kept
     ('trace_id:lookup',)
     """
-    indexes = kinds_of(indexes)
+    indexes = parse_indexes(indexes)
     if not indexes:
         raise IndexSpecError("no index was asked for")
     file_system, files = data_files(path, filesystem, table_format)
@@ -249,7 +249,7 @@ def add_indexes(
             if places is None:
                 warn_of_names(file, file_system)
             with quiet(), _naming(file):
-                add_to(opened, choice.due, file_system, version, places, steps_done)
+                add_to_file(opened, choice.due, file_system, version, places, steps_done)
         report = report_of(open_file(file, file_system, sidecar=places))
         added = _added(names, reports_before, report.standard)
         present_names = {index_report.name for index_report in report.standard} - {*added}
@@ -308,7 +308,7 @@ def _check_unfit(unfit: Mapping[str, Mapping[str, str]]) -> None:
         warn(message)
 
 
-def add_to(
+def add_to_file(
     file: OpenedFile,
     indexes: Sequence[IndexSpec],
     filesystem: Any,
@@ -453,11 +453,17 @@ def report_of(file: OpenedFile) -> IndexReport:
     sidecar_entries = sidecar.directory.indexes if sidecar else ()
     size, problems = file.source.size, tuple(file.ignored)
     return IndexReport(
-        file.name, file.num_rows, size, entries, standard_of(file), sidecar_entries, problems
+        file.name,
+        file.num_rows,
+        size,
+        entries,
+        parquet_index_reports(file),
+        sidecar_entries,
+        problems,
     )
 
 
-def standard_of(file: OpenedFile) -> tuple[StandardReport, ...]:
+def parquet_index_reports(file: OpenedFile) -> tuple[StandardReport, ...]:
     """Returns the reports of Parquet's own indexes of a file.
 
     Includes another writer's list of distinct values.

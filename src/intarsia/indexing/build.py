@@ -24,7 +24,7 @@ from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
 from intarsia.index.section.granule_blocks import Blocks
 from intarsia.index.section.writer import (
     CELL_SCHEMA,
-    MOST_GRANULES,
+    MAX_GRANULES,
     BuiltSection,
     entries_of,
     entry_table,
@@ -188,11 +188,11 @@ def build(
     on_group_done: GroupProgress | None = None,
 ) -> list[Built]:
     """Reads each indexed column once and returns a section of each index."""
-    due = due_of(file, indexes, groups_of(file))
+    due = due_indexes(file, indexes, groups_of(file))
     return build_sections(due, gather(file, due, work, on_group_done), file_id, work)
 
 
-def due_of(file: OpenedFile, indexes: Sequence[EmbeddedIndex], groups: range) -> list[Due]:
+def due_indexes(file: OpenedFile, indexes: Sequence[EmbeddedIndex], groups: range) -> list[Due]:
     """Returns ``indexes`` with their granules in some consecutive row groups."""
     due = []
     for index in indexes:
@@ -284,7 +284,7 @@ def granule_starts(
 
     A granule is a page of the column ``leaf``; pages longer than ``granule_rows`` are divided
     evenly. Without a ``leaf``, row groups are divided. Raises ``IndexSpecError`` for more than
-    ``MOST_GRANULES``.
+    ``MAX_GRANULES``.
     """
     parts: list[Int64Array] = []
     total = 0
@@ -299,9 +299,9 @@ def granule_starts(
         for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
             count = -(-(high - low) // granule_rows)
             total += count
-            if total > MOST_GRANULES:
+            if total > MAX_GRANULES:
                 raise IndexSpecError(
-                    f"granules of {granule_rows:,} rows are more than {MOST_GRANULES:,}"
+                    f"granules of {granule_rows:,} rows are more than {MAX_GRANULES:,}"
                 )
             parts.append(low + np.arange(count, dtype=np.int64) * (high - low) // max(count, 1))
     parts.append(file.row_group_starts[groups.stop : groups.stop + 1])

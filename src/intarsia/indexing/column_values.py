@@ -15,7 +15,7 @@ from intarsia import memory
 from intarsia.errors import IndexSpecError, PredicateError
 from intarsia.expr.casts import without_extension
 from intarsia.expr.functions import elements_of, plain_values
-from intarsia.file.index_subjects import HELD, evaluated
+from intarsia.file.index_subjects import NESTED_READS, evaluated
 from intarsia.file.open_file import OpenedFile
 from intarsia.index.base import Reads, Subject
 from intarsia.index.registry import EmbeddedIndex
@@ -65,7 +65,7 @@ class Piece:
 
     def _values(self, index: EmbeddedIndex, subject: Subject) -> pa.ChunkedArray:
         term, schema = subject.term, self.file.schema
-        if index.reads in HELD:
+        if index.reads in NESTED_READS:
             root = schema.root(term.path[0])
             assert root is not None
             leaves = [leaf.index for leaf in leaves_of(self.file, subject)]

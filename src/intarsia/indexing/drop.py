@@ -12,7 +12,7 @@ from intarsia.file.open_file import OpenedFile
 from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.parquet_indexes import Bloom, PageIndex
 from intarsia.index.registry import IndexSpec, check_is_index, parse, spec_name
-from intarsia.indexing.add import IndexReport, Progress, report_of, standard_of
+from intarsia.indexing.add import IndexReport, Progress, parquet_index_reports, report_of
 from intarsia.indexing.build import names_of
 from intarsia.indexing.file_layout import added_parts, base_of, compose
 from intarsia.indexing.rewrite import check_changeable, rewrite, warn_of_names
@@ -180,10 +180,10 @@ def drop_from(
 
 
 def _names_to_drop(file: OpenedFile, places: Sidecars | None) -> set[str]:
-    """Returns the same as ``held_names``. Raises ``FormatError`` if they cannot be dropped."""
+    """Returns ``added_index_names``. Raises ``FormatError`` if they cannot be dropped."""
     if places is None and file.directory is not None:
         check_changeable(file)
-    return held_names(file, places)
+    return added_index_names(file, places)
 
 
 def is_parquet_index_name(name: str) -> bool:
@@ -191,11 +191,11 @@ def is_parquet_index_name(name: str) -> bool:
     return name.rpartition(":")[2] in (PageIndex.kind, Bloom.kind)
 
 
-def own_names(file: OpenedFile) -> set[str]:
+def parquet_index_names(file: OpenedFile) -> set[str]:
     """Returns the names of a file's page indexes and bloom filters, added or not."""
     return {
         index_report.name
-        for index_report in standard_of(file)
+        for index_report in parquet_index_reports(file)
         if is_parquet_index_name(index_report.name)
     }
 
@@ -208,7 +208,7 @@ def _is_own(name: str, files: Sequence[str], filesystem: Any, places: Sidecars |
     if places is not None or not is_parquet_index_name(name):
         return False
     opened = [open_file(file, filesystem) for file in files]
-    return any(name in own_names(file) for file in opened) or not any(
+    return any(name in parquet_index_names(file) for file in opened) or not any(
         file.num_rows for file in opened
     )
 
@@ -217,16 +217,16 @@ def _sidecar_hint(name: str, files: Sequence[str], filesystem: Any, places: Side
     """Returns what an error adds if the index is in sidecars instead. Returns "" if it is not."""
     sidecars = Sidecars(filesystem)
     if places is not None or all(
-        name not in held_names(open_file(file, filesystem), sidecars) for file in files
+        name not in added_index_names(open_file(file, filesystem), sidecars) for file in files
     ):
         return ""
     return "; the one beside it is dropped with sidecar=True"
 
 
-def held_names(file: OpenedFile, places: Sidecars | None) -> set[str]:
+def added_index_names(file: OpenedFile, places: Sidecars | None) -> set[str]:
     """Returns the names of all indexes that were added to a file or its sidecar, stale or not."""
     if places is not None:
-        file.sections.check_beside()
+        file.sections.check_sidecar()
         holder = file.sections.beside
         entries = holder.directory.indexes if holder else file.sections.stale.get(True, ())
         return {entry.name for entry in entries}

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from intarsia.errors import FormatError, IndexSpecError
 from intarsia.file.chunk_reader import Chunk
-from intarsia.file.index_subjects import no_leaf
+from intarsia.file.index_subjects import not_a_leaf
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.page_index_cache import ChunkId
 from intarsia.file.page_walk import offset_index_of
@@ -78,7 +78,7 @@ def check_parquet_index(file: OpenedFile, index: Standard) -> list[Leaf]:
         if leaf is None:
             hint = " (this index takes columns, not functions)" if "(" in name else ""
             raise IndexSpecError(
-                f"{file.name}: no index {name}:{index.kind}: {no_leaf(name, file.schema)}{hint}"
+                f"{file.name}: no index {name}:{index.kind}: {not_a_leaf(name, file.schema)}{hint}"
             )
         if isinstance(index, Bloom):
             reason = unfit_for_hashing(file.order(leaf.index)) or _misread_by_others(leaf)
@@ -179,7 +179,7 @@ def column_index_of(
     summarizer = Summarizer(order, present)
     for values in chunk.arrays(pages, levels):
         summarizer.add(values.drop_null())
-    summaries = summarizer.found
+    summaries = summarizer.summaries
     nan_counts = summaries.nan_counts
     if nan_counts is not None and nan_counts.any():
         return None

@@ -35,7 +35,7 @@ from intarsia.indexing.build import (
     GroupProgress,
     build_sections,
     check_index,
-    due_of,
+    due_indexes,
     gather,
     mapped_section,
     write_built,
@@ -95,7 +95,7 @@ def gather_part(
             with create(number) as path:
                 _write(path, _CHUNKS, _chunk_tables(file, index, groups))
     numbers = [n for n, index in enumerate(indexes) if not isinstance(index, Standard)]
-    due = due_of(file, [index for index in indexes if not isinstance(index, Standard)], groups)
+    due = due_indexes(file, [index for index in indexes if not isinstance(index, Standard)], groups)
     with Workspace() as work:
         gathered = gather(file, due, work, groups=groups)
         for number, due_index, gatherer in zip(numbers, due, gathered, strict=True):
@@ -176,7 +176,7 @@ class FromParts:
     def _gathered(
         self, file: OpenedFile, indexes: Sequence[EmbeddedIndex], work: Workspace
     ) -> tuple[list[Due], list[Gatherer]]:
-        due = due_of(file, indexes, groups_of(file))
+        due = due_indexes(file, indexes, groups_of(file))
         gathered = [
             gatherer_for(due_index.index, due_index.subject, due_index.starts, work)
             for due_index in due

@@ -38,7 +38,7 @@ def check_changeable(file: OpenedFile) -> None:
     """
     try:
         check_editable(file.footer)
-        file.checked_footer()
+        file.verify_footer()
     except FormatError as error:
         raise error.at(Where(file.name)) from error
 
@@ -69,7 +69,7 @@ def rewrite(file: OpenedFile, composed: Composed, filesystem: Any, version: Vers
         files_with_sidecars.append((link_target, Sidecars(pafs.LocalFileSystem())))
     for target, places in files_with_sidecars:
         check_can_carry(target, places)
-        target.sections.check_beside()  # last, because another writer may make one at any time
+        target.sections.check_sidecar()  # last, because another writer may make one at any time
     if not replaced_by_store(file.name, file.source, composed, filesystem, version):
         _replace(file, composed, filesystem, version)
     for target, places in files_with_sidecars:
@@ -92,8 +92,8 @@ def _replace(file: OpenedFile, composed: Composed, filesystem: Any, version: Ver
         check = partial(_check_same, file, filesystem)
     with replacing(file.name, filesystem, check=check) as create, create() as out:
         is_local = isinstance(filesystem, pafs.LocalFileSystem)
-        copied = copied_by_system(file.name, version, out, composed.kept) if is_local else 0
-        copy_into(WindowSource(file.source, copied, composed.kept - copied), out)
+        copied = copied_by_system(file.name, version, out, composed.prefix_bytes) if is_local else 0
+        copy_into(WindowSource(file.source, copied, composed.prefix_bytes - copied), out)
         for part in composed.parts:
             if isinstance(part, tuple):
                 copy_into(WindowSource(file.source, *part), out)

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from intarsia.errors import IndexSpecError, PathError
 from intarsia.file.embedded_indexes import Holder
 from intarsia.file.open_file import OpenedFile
-from intarsia.file.sidecar_discovery import Sidecars, kept_under
+from intarsia.file.sidecar_discovery import Sidecars, sidecar_stem
 from intarsia.index.directory import Directory, IndexEntry, binding_of
 from intarsia.index.parquet_indexes import Standard
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
@@ -67,8 +67,8 @@ def write_sidecar(
     built: Sequence[Built] = ()
     with Workspace() as work:
         for tries_left in reversed(range(_TRIES)):
-            file.sections.check_beside()
-            old = file.sections.beside_now()
+            file.sections.check_sidecar()
+            old = file.sections.current_sidecar()
             file_id = new_id if old is None else old.directory.file_id
             if file_id != built_for:  # sections carry the id of the sidecar they are in
                 built_for, built = (
@@ -81,7 +81,9 @@ def write_sidecar(
                 else [e for e in old.directory.indexes if e.name not in dropped_names]
             )
             try:
-                _replace(file, file.beside.found, old, kept_entries, built, file_id, places, check)
+                _replace(
+                    file, file.beside.opened_paths, old, kept_entries, built, file_id, places, check
+                )
                 return
             except SidecarReplaced:
                 if not tries_left:
@@ -113,11 +115,17 @@ def carry_sidecar(old: OpenedFile, new: OpenedFile, places: Sidecars) -> None:
     assert old.beside is not None
     directory = holder.directory
     try:
-        holder = old.sections.beside_now()
+        holder = old.sections.current_sidecar()
         if holder is not None:
             directory = holder.directory
             _replace(
-                new, old.beside.found, holder, directory.indexes, (), directory.file_id, places
+                new,
+                old.beside.opened_paths,
+                holder,
+                directory.indexes,
+                (),
+                directory.file_id,
+                places,
             )
     except SidecarReplaced:
         old.beside.forget()
@@ -202,7 +210,7 @@ def _exclusive(path: str, before: Sequence[str], places: Sidecars) -> Iterator[N
 def _new_file(path: str, places: Sidecars) -> Iterator[BinaryIO]:
     """Yields a new sidecar to write. It appears at its path at the end, whole."""
     folder = places.folder_of(path)
-    name = f"{kept_under(path.rpartition('/')[2])}.{secrets.token_hex(4)}.intarsia"
+    name = f"{sidecar_stem(path.rpartition('/')[2])}.{secrets.token_hex(4)}.intarsia"
     try:
         make_folder(folder, places.filesystem)
         new = replacing(f"{folder}/{name}", places.filesystem, like=path)

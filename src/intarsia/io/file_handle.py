@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from intarsia.errors import PathError
-from intarsia.io.fsspec_listing import check_not_forked, infos_in, is_fsspec, own_errors
+from intarsia.io.fsspec_listing import as_os_errors, check_not_forked, infos_in, is_fsspec
 from intarsia.io.glob import is_glob
 from intarsia.io.retry import retried
 from intarsia.process_state import release_handles
@@ -209,7 +209,7 @@ class _FsspecHandle:
 
     def __init__(self, filesystem: Any, path: str) -> None:
         self._filesystem, self._path = filesystem, path
-        with own_errors():
+        with as_os_errors():
             filesystem.invalidate_cache(path)  # a cached listing may have an old length
             self._info = filesystem.info(path)
         if self._info["type"] == "directory":
@@ -229,7 +229,7 @@ class _FsspecHandle:
         return _stamp_in(self._info)
 
     def read_at(self, length: int, offset: int) -> memoryview:
-        with own_errors():
+        with as_os_errors():
             stop = offset + length
             data = memoryview(self._filesystem.cat_file(self._path, start=offset, end=stop))
         if len(data) > length:
@@ -283,7 +283,7 @@ def _stamp_in(info: Any) -> Stamp:
     return None
 
 
-def stamps_below(filesystem: pafs.FileSystem, folder: str) -> dict[str, tuple[int, Stamp]] | None:
+def stamps_under(filesystem: pafs.FileSystem, folder: str) -> dict[str, tuple[int, Stamp]] | None:
     """Returns lengths and stamps of all files below a folder of an fsspec file system, by path.
 
     Returns None for other file systems, whose listings include modification times. ``pyarrow.fs``
@@ -294,7 +294,7 @@ def stamps_below(filesystem: pafs.FileSystem, folder: str) -> dict[str, tuple[in
     inner = filesystem.handler.fs
 
     def request() -> dict[str, Any]:
-        with own_errors():
+        with as_os_errors():
             inner.invalidate_cache()  # a listing may be cached
             return infos_in(inner, folder, recursive=True)
 

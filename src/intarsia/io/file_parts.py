@@ -12,11 +12,11 @@ Part = bytes | memoryview | ByteRange
 
 @dataclass(frozen=True, slots=True)
 class Composed:
-    """The first ``kept`` bytes of the old file, then ``parts``."""
+    """The first ``prefix_bytes`` bytes of the old file, then ``parts``."""
 
-    kept: int
+    prefix_bytes: int
     parts: tuple[Part, ...]
 
     def is_all_of(self, size: int) -> bool:
         """True if this is all of an old file of ``size`` bytes, and nothing else."""
-        return self.kept == size and not self.parts
+        return self.prefix_bytes == size and not self.parts

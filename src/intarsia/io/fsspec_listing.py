@@ -39,7 +39,7 @@ class ListingHandler(pafs.FSSpecHandler):  # type: ignore[misc]  # pyarrow is no
 
     def get_file_info(self, paths: list[str]) -> list[pafs.FileInfo]:
         """Returns type, size and time of each path. Raises ``OSError`` if a request fails."""
-        with own_errors():
+        with as_os_errors():
             infos: list[pafs.FileInfo] = super().get_file_info(paths)
         return infos
 
@@ -48,7 +48,7 @@ class ListingHandler(pafs.FSSpecHandler):  # type: ignore[misc]  # pyarrow is no
 
         Raises ``OSError`` if any part of it cannot be listed.
         """
-        with own_errors():
+        with as_os_errors():
             self.fs.invalidate_cache()  # a listing may be cached
             try:
                 is_folder = self.fs.info(selector.base_dir)["type"] == "directory"
@@ -191,7 +191,7 @@ def _lists_by_folder(filesystem: Any) -> bool:
 
 
 @contextlib.contextmanager
-def own_errors() -> Iterator[None]:
+def as_os_errors() -> Iterator[None]:
     """Turns all errors of fsspec file systems into ``OSError``: each raises errors of its own."""
     try:
         yield

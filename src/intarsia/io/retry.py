@@ -2,9 +2,9 @@
 
 A request is repeated if the store reports that it is busy (429, 500, 502, 503, 504, SlowDown and
 similar codes). It is also repeated after a timeout or a lost connection. It is made up to ``TRIES``
-times, within ``MOST_SECONDS`` of the first try. Before the n-th repetition the caller sleeps a
-random time of up to ``FIRST_SECONDS * 2 ** (n - 1)`` seconds, at most ``LONGEST_SECONDS``. The
-randomness keeps clients that were rejected together from returning together.
+times, within ``MAX_RETRY_SECONDS`` of the first try. Before the n-th repetition the caller sleeps a
+random time of up to ``FIRST_PAUSE_SECONDS * 2 ** (n - 1)`` seconds, at most ``LONGEST_SECONDS``.
+The randomness keeps clients that were rejected together from returning together.
 
 All other errors fail at once: a missing file, an unreachable host, a refusal, wrong credentials,
 errors of local disks.
@@ -24,15 +24,15 @@ from typing import Any, TypeVar
 import pyarrow.fs as pafs
 
 from intarsia import deadline
-from intarsia.io.fsspec_listing import is_fsspec, own_errors
+from intarsia.io.fsspec_listing import as_os_errors, is_fsspec
 from intarsia.threads import awaited
 
 T = TypeVar("T")
 TRIES = 8
 """Tries of a request. At an error rate of 30 %, one request in 15,000 still fails."""
-MOST_SECONDS = 30.0
+MAX_RETRY_SECONDS = 30.0
 """Seconds after the first try, from which on a read is not repeated."""
-FIRST_SECONDS = 0.05
+FIRST_PAUSE_SECONDS = 0.05
 """Longest pause before the first repetition. It doubles with each repetition."""
 LONGEST_SECONDS = 2.0
 """Upper bound of the pause before any repetition."""
@@ -73,11 +73,11 @@ def retried(filesystem: pafs.FileSystem, request: Callable[[], T], *, is_write: 
         try:
             if not is_write:
                 return awaited(request)
-            with own_errors():
+            with as_os_errors():
                 return request()
         except OSError as error:
-            pause = random.uniform(0, min(FIRST_SECONDS * 2 ** (tries - 1), LONGEST_SECONDS))
-            is_late = not is_write and time.monotonic() + pause - started > MOST_SECONDS
+            pause = random.uniform(0, min(FIRST_PAUSE_SECONDS * 2 ** (tries - 1), LONGEST_SECONDS))
+            is_late = not is_write and time.monotonic() + pause - started > MAX_RETRY_SECONDS
             if tries == TRIES or is_late or not is_transient(error):
                 raise
         deadline.pause(pause)

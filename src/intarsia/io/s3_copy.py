@@ -25,9 +25,9 @@ from intarsia.io.file_handle import Version
 from intarsia.io.file_parts import Composed, Part
 from intarsia.io.retry import TRIES
 from intarsia.io.source import Source
-from intarsia.threads import all_awaited
+from intarsia.threads import await_all
 
-LEAST_PART = 5 * 1024 * 1024
+MIN_PART_BYTES = 5 * 1024 * 1024
 """Smallest part in bytes, other than the last one, that S3 accepts."""
 COPY_BYTES = 1024 * 1024 * 1024
 """Largest part in bytes that the store copies in one request."""
@@ -151,9 +151,9 @@ class _Object:
         head = self._client.head_object(**self._address, IfMatch=self._tag)
         properties = {name: head[name] for name in _PRESERVED_PROPERTIES if head.get(name)}
         parts: Sequence[Part] = composed.parts
-        copied_bytes = composed.kept if composed.kept >= LEAST_PART else 0
+        copied_bytes = composed.prefix_bytes if composed.prefix_bytes >= MIN_PART_BYTES else 0
         if not copied_bytes:
-            parts = ((0, composed.kept), *parts)
+            parts = ((0, composed.prefix_bytes), *parts)
         pieces = _pieces(source, parts)
         first = next(pieces, b"")
         second = next(pieces, None)
@@ -184,7 +184,7 @@ class _Object:
             partial(self._copy, upload_address, number + 1, edges[number], edges[number + 1])
             for number in range(count)
         ]
-        return all_awaited(tasks)
+        return await_all(tasks)
 
     def _copy(
         self, upload_address: dict[str, Any], number: int, start: int, stop: int
@@ -232,7 +232,7 @@ class _Object:
 
         An answer may be lost after the store has replaced the object; the repeated call then fails.
         """
-        kept_bytes, parts = self._composed.kept, self._composed.parts
+        kept_bytes, parts = self._composed.prefix_bytes, self._composed.parts
         last: Part = parts[-1] if parts else (0, kept_bytes)
         length = min(_length(last), _COMPARED_TAIL_BYTES)
         try:

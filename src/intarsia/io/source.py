@@ -83,7 +83,7 @@ class EndSource:
         return [self._end[offset - start :][:length] for offset, length in ranges]
 
 
-class KnownEnd:
+class CachedTailSource:
     """A source whose last bytes are known already.
 
     They answer the first read, if it asks for exactly these bytes, and are dropped then.
@@ -103,7 +103,7 @@ class KnownEnd:
         return self._inner.read(ranges)
 
 
-class HeldSource:
+class CachedRangeSource:
     """A source with one range cached in memory: reads inside the range cost no request."""
 
     def __init__(self, inner: Source, offset: int, data: memoryview) -> None:
@@ -141,7 +141,7 @@ class HeldSource:
         self._data = memoryview(b"")
 
 
-class AheadSource:
+class PrefetchSource:
     """A source that fetches expected ranges together with the next read.
 
     On remote storage one more concurrent request costs less than a later one. Reads of ranges that
@@ -220,7 +220,7 @@ class AheadSource:
         return memoryview(b"".join(self._cached.pop(piece) for piece in pieces))
 
 
-class RereadSource:
+class RereadCache:
     """A source that caches all it reads. Ranges inside an earlier range need no request."""
 
     def __init__(self, inner: Source) -> None:

@@ -29,7 +29,7 @@ from intarsia.io.retry import infos_of, retried
 from intarsia.io.source import ByteRange, check_range
 from intarsia.io.table_format import Tables, is_deletion_vector, tables_in
 from intarsia.process_state import ForkLock, SharedState, abandon
-from intarsia.threads import all_awaited
+from intarsia.threads import await_all
 
 PathLike = str | os.PathLike[str]
 SIDECAR_FOLDER = "_intarsia"
@@ -103,9 +103,9 @@ class FileSource:
         self._process = os.getpid()
         self._rested_version: Version = None
         self._is_current: Callable[[], bool] | None = None
-        self.opened_again: Callable[[], None] | None = None
+        self.on_reopen: Callable[[], None] | None = None
         """Called when the file is opened after a ``rest``."""
-        self.was_rested: Callable[[], None] | None = None
+        self.on_rest: Callable[[], None] | None = None
         """Called when the handle was closed because the process has too many open files."""
 
     @property
@@ -170,7 +170,7 @@ class FileSource:
 
     def _fetch(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
         tasks = [partial(self._read_at, *range_) for range_ in ranges]
-        return [task() for task in tasks] if self.is_local else all_awaited(tasks)
+        return [task() for task in tasks] if self.is_local else await_all(tasks)
 
     def close(self) -> None:
         with self._lock:
@@ -217,8 +217,8 @@ class FileSource:
             self._handle, self._process = handle, os.getpid()
         if self.is_local:
             open_sources.add(self)
-        if self._rested_version is not None and self.opened_again is not None:
-            self.opened_again()
+        if self._rested_version is not None and self.on_reopen is not None:
+            self.on_reopen()
         return handle
 
     def _read_at(self, offset: int, length: int) -> memoryview:
@@ -266,7 +266,7 @@ class _OpenSources(SharedState):
 
     def add(self, source: FileSource) -> None:
         """Registers ``source``. If there are too many, closes those that were opened first."""
-        too_many, limit = [], most_open()
+        too_many, limit = [], max_open_local_files()
         with self._lock:
             self._opened[id(source)] = weakref.ref(source)
             self._opened.move_to_end(id(source))
@@ -278,8 +278,8 @@ class _OpenSources(SharedState):
         for closing in too_many:
             if closing is not None:
                 closing.rest()
-                if closing.was_rested is not None:
-                    closing.was_rested()
+                if closing.on_rest is not None:
+                    closing.on_rest()
 
     def clear(self) -> None:
         with self._lock:
@@ -294,7 +294,7 @@ class _OpenSources(SharedState):
                 source.rest()
 
 
-def most_open() -> int:
+def max_open_local_files() -> int:
     """Returns the limit of local files that are open at a time."""
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     is_unlimited = allowed == resource.RLIM_INFINITY

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from intarsia.errors import FormatError, UnsupportedError, Where
-from intarsia.io.source import HeldSource, Source
+from intarsia.io.source import CachedRangeSource, Source
 from intarsia.limits import MAX_FOOTER_BYTES, check_claim
 from intarsia.parquet.column_order import order_of
 from intarsia.parquet.compact_protocol import list_elements, list_span, replace_fields, spans
-from intarsia.parquet.footer_cache import Shape, decode_footer
+from intarsia.parquet.footer_cache import FooterLayout, decode_footer
 from intarsia.parquet.metadata import (
     BoundChunk,
     ColumnChunk,
@@ -54,9 +54,9 @@ class Footer:
     """The encoded ``FileMetaData``, without the trailer."""
     offset: int
     """Start of the metadata, in bytes from the start of the file."""
-    source: HeldSource
+    source: CachedRangeSource
     """The file, with the tail that was read kept in memory."""
-    shape: Shape
+    shape: FooterLayout
     """The layout that this footer shares with other files of the same schema and writer."""
 
 
@@ -89,7 +89,7 @@ def read_footer(source: Source, tail_bytes: int = TAIL_BYTES) -> Footer:
     except FormatError as error:
         raise error.at(Where(offset=offset)) from error
     _check_counts(metadata, offset)
-    source_with_tail = HeldSource(source, size - tail.nbytes, tail)
+    source_with_tail = CachedRangeSource(source, size - tail.nbytes, tail)
     return Footer(metadata, raw, offset, source_with_tail, shape)
 
 

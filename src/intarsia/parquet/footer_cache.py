@@ -60,7 +60,7 @@ class Tail(NamedTuple):
     """Position of the ``OWN_KEY`` entry among the key/values. None if there is none."""
 
 
-class Shape:
+class FooterLayout:
     """The layout of a footer: its head and tail, and cached facts that depend only on these.
 
     Files that share a layout share one object.
@@ -75,7 +75,7 @@ class Shape:
         self.head, self.tail, self._common = head, tail or Tail(b"", b""), common
         self._facts: dict[Hashable, Any] = {}
 
-    def kept(self, key: Hashable, make: Callable[[], T]) -> T:
+    def cached(self, key: Hashable, make: Callable[[], T]) -> T:
         """Returns the cached fact for ``key``, calling ``make`` on first use.
 
         Two threads may both call ``make``; the last result stays.
@@ -149,11 +149,11 @@ class Shape:
         return (num_rows, groups) if at == stop else None
 
 
-_shapes: tuple[Shape, ...] = ()
+_shapes: tuple[FooterLayout, ...] = ()
 """Layouts seen in this process, the newest first."""
 
 
-def decode_footer(raw: bytes) -> tuple[FileMetaData, Shape]:
+def decode_footer(raw: bytes) -> tuple[FileMetaData, FooterLayout]:
     """Returns the decoded footer and its layout. Raises ``FormatError`` if ``raw`` is invalid."""
     global _shapes
     for shape in _shapes:
@@ -163,12 +163,12 @@ def decode_footer(raw: bytes) -> tuple[FileMetaData, Shape]:
     metadata, stop = decode(FileMetaData, raw)
     new_shape = _shape_of(raw, metadata) if stop == len(raw) else None
     if new_shape is None:
-        return metadata, Shape()
+        return metadata, FooterLayout()
     _shapes = (new_shape, *_shapes[: _MAX_LAYOUTS - 1])  # one assignment, safe with threads
     return metadata, new_shape
 
 
-def _shape_of(raw: bytes, metadata: FileMetaData) -> Shape | None:
+def _shape_of(raw: bytes, metadata: FileMetaData) -> FooterLayout | None:
     """Returns the layout of a footer.
 
     Returns None if the layout is too long, or its fields are not in ascending order.
@@ -180,7 +180,7 @@ def _shape_of(raw: bytes, metadata: FileMetaData) -> Shape | None:
     start, stop = places[_SCHEMA][1], places[_ROW_GROUPS][1]
     if start + len(raw) - stop > _MAX_LAYOUT_BYTES:
         return None
-    return Shape(
+    return FooterLayout(
         raw[:start],
         _tail(raw[stop:], metadata),
         dataclasses.replace(metadata, num_rows=0, row_groups=[]),

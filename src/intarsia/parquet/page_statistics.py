@@ -52,7 +52,7 @@ def summarize(order: ValueOrder, values: pa.Array, counts: Int64Array) -> PageSu
     """
     summarizer = Summarizer(order, counts)
     summarizer.add(values)
-    return summarizer.found
+    return summarizer.summaries
 
 
 class Summarizer:
@@ -68,7 +68,7 @@ class Summarizer:
         self._at = 0
         no_bounds: list[bytes | None] = [None] * len(counts)
         nan_counts = np.zeros(len(counts), dtype=np.int64) if order.has_nan else None
-        self.found = PageSummaries(no_bounds, no_bounds.copy(), nan_counts)
+        self.summaries = PageSummaries(no_bounds, no_bounds.copy(), nan_counts)
         """Bounds of the values added so far."""
 
     def add(self, values: pa.Array) -> None:
@@ -81,10 +81,10 @@ class Summarizer:
         for page, low, high in zip(
             range(first, last), part.min_values, part.max_values, strict=True
         ):
-            self._merge(self.found.min_values, page, low, is_low=True)
-            self._merge(self.found.max_values, page, high, is_low=False)
-        if self.found.nan_counts is not None and part.nan_counts is not None:
-            self.found.nan_counts[first:last] += part.nan_counts
+            self._merge(self.summaries.min_values, page, low, is_low=True)
+            self._merge(self.summaries.max_values, page, high, is_low=False)
+        if self.summaries.nan_counts is not None and part.nan_counts is not None:
+            self.summaries.nan_counts[first:last] += part.nan_counts
 
     def _merge(
         self, bounds: list[bytes | None], page: int, value: bytes | None, *, is_low: bool

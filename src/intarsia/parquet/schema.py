@@ -60,7 +60,7 @@ class Root:
         """Returns this root with only ``leaves``, which are ascending positions in the schema."""
         return replace(self, leaves=tuple(leaves))
 
-    def with_codes(self, paths: Iterable[tuple[str, ...]]) -> Root:
+    def with_dictionary_columns(self, paths: Iterable[tuple[str, ...]]) -> Root:
         """Returns this root with the strings at ``paths`` to be read as Arrow dictionaries."""
         return replace(self, coded=tuple(map(".".join, paths)))
 

@@ -146,7 +146,7 @@ def without_false_nulls(
     )
 
 
-def recounted(
+def with_level_counts(
     bounds: Bounds, chunks_or_index: Sequence[ColumnMetaData] | ColumnIndex, max_level: int
 ) -> Bounds:
     """Returns ``bounds`` with null counts from the histograms of definition levels.

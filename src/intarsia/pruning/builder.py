@@ -61,7 +61,7 @@ def pruning_of(node: Node) -> Pruning:
     return Maybe() if is_deep(node) else _with_key_searches(_rows_with_outcome(node, True))
 
 
-def escapes_of(node: Node) -> Pruning:
+def complement_of(node: Node) -> Pruning:
     """Returns the tree for the rows that can be FALSE or NULL under ``node``."""
     return Maybe() if is_deep(node) else _rows_without_outcome(node, True)
 

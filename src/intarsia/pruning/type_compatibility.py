@@ -18,7 +18,7 @@ from intarsia.expr.nested_types import without_dictionary
 _RANK_BY_UNIT = {"s": 0, "ms": 1, "us": 2, "ns": 3}
 
 
-def agree_at(
+def types_agree_at(
     stored: pa.DataType, seen: pa.DataType, path: Sequence[str], *, exactly: bool = False
 ) -> bool:
     """True if the types at ``path``, through structs, agree.

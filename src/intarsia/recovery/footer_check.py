@@ -52,7 +52,7 @@ class LostGroup:
 Verdicts = list[SavedGroup | LostGroup]
 
 
-def claimed_groups(torn: TornPages, groups: Sequence[RowGroup], pages: int) -> Verdicts:
+def check_all_groups(torn: TornPages, groups: Sequence[RowGroup], pages: int) -> Verdicts:
     """Returns a verdict on each of ``groups``, which together have the first ``pages`` pages.
 
     Raises ``FormatError`` if they do not: the footer is then of another file, or damaged.
@@ -63,7 +63,7 @@ def claimed_groups(torn: TornPages, groups: Sequence[RowGroup], pages: int) -> V
     return verdicts
 
 
-def leading_groups(torn: TornPages, groups: Sequence[RowGroup]) -> tuple[Verdicts, int]:
+def check_leading_groups(torn: TornPages, groups: Sequence[RowGroup]) -> tuple[Verdicts, int]:
     """Returns verdicts on groups of a truncated footer, and the number of their pages.
 
     Raises ``FormatError`` if they do not follow each other from the first page on.

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from intarsia.decode.synthetic_footer import SchemaTemplates
 from intarsia.errors import FormatError, UnsupportedError, Where
-from intarsia.index.directory import FOOTER_KEY, binding_of, checked_footer, read_directory
+from intarsia.index.directory import FOOTER_KEY, binding_of, read_directory, verify_footer
 from intarsia.io.source import BufferSource, Source
 from intarsia.parquet.footer import check_editable, framed, read_footer, with_key_values
 from intarsia.parquet.metadata import FileMetaData, RowGroup
@@ -28,8 +28,8 @@ from intarsia.recovery.footer_check import (
     LostGroup,
     SavedGroup,
     Verdicts,
-    claimed_groups,
-    leading_groups,
+    check_all_groups,
+    check_leading_groups,
 )
 from intarsia.recovery.row_group_rebuild import Rebuilder, Rebuilt
 from intarsia.recovery.torn_pages import TornPages
@@ -150,7 +150,7 @@ def _from_footer(source: Source, tiles: Tiles, tile: FooterTile, problem: str) -
     """
     template = Template(tile.raw, tile.metadata)
     torn = _opened(source, tiles, template)
-    verdicts = claimed_groups(torn, tile.metadata.row_groups, tile.pages_before)
+    verdicts = check_all_groups(torn, tile.metadata.row_groups, tile.pages_before)
     whole = None if problem else _whole(source, tiles, tile, verdicts)
     if whole is not None:
         return whole
@@ -165,7 +165,7 @@ def _from_footer(source: Source, tiles: Tiles, tile: FooterTile, problem: str) -
 def _footer_problem(source: Source, tile: FooterTile) -> str:
     """Returns the message of a footer's wrong checksum, or "" if it is right or missing."""
     try:
-        checked_footer(tile.metadata, tile.raw, source, tile.offset)
+        verify_footer(tile.metadata, tile.raw, source, tile.offset)
     except FormatError as error:
         return error.message
     return ""
@@ -190,7 +190,7 @@ def _has_additions(source: Source, tile: FooterTile) -> bool:
     """True if the file ends with an intact directory of indexes for the row groups of ``tile``."""
     try:
         last = read_footer(source)
-        checked_footer(last.metadata, last.raw, source, last.offset)
+        verify_footer(last.metadata, last.raw, source, last.offset)
         if binding_of(last.metadata) != binding_of(tile.metadata):
             return False
         directory = read_directory(last.metadata, source)
@@ -213,7 +213,7 @@ def _from_pages(
     if claims:
         groups: list[RowGroup] = [decode(RowGroup, raw)[0] for raw in claims]
         try:
-            verdicts, covered = leading_groups(torn, groups)
+            verdicts, covered = check_leading_groups(torn, groups)
             columns = groups[0].columns
             codecs = [chunk.meta_data.codec for chunk in columns if chunk.meta_data is not None]
         except FormatError:

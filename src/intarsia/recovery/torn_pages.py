@@ -14,7 +14,7 @@ from intarsia.decode.synthetic_footer import SchemaTemplates
 from intarsia.errors import FormatError, UnsupportedError
 from intarsia.file.chunk_reader import run_bytes
 from intarsia.io.source import Source
-from intarsia.memory import Room
+from intarsia.memory import AllocationBudget
 from intarsia.parquet.levels import bit_packed_bytes
 from intarsia.parquet.metadata import (
     DICTIONARY_ENCODINGS,
@@ -118,7 +118,9 @@ class TornPages:
         for number in numbers:
             header, body = self.read(number)
             check_size(header, metadata.codec)
-            Room().take(2 * (body.nbytes + header.uncompressed_page_size), f"page {number:,}")
+            AllocationBudget().take(
+                2 * (body.nbytes + header.uncompressed_page_size), f"page {number:,}"
+            )
             part = self.source.read([self._place(number)])[0]
             if header.type not in (PageType.DATA_PAGE, PageType.DATA_PAGE_V2):
                 (parts or dictionary).append(part)

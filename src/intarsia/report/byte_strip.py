@@ -14,7 +14,7 @@ from intarsia.report.format import clip
 from intarsia.report.page_lanes import Cell
 from intarsia.row_ranges import RowRanges
 
-ALL_BANDS, MOST_BANDS, LEAST_BANDS = 4_000, 400, 100
+MAX_PAGE_BANDS, MAX_STRIP_BANDS, MIN_STRIP_BANDS = 4_000, 400, 100
 """The most bands of a page, the most of one strip, and the least limit of a strip."""
 
 
@@ -63,10 +63,12 @@ class Strip:
 
 def bands_in(strips: int) -> int:
     """Returns how many bands each of ``strips`` strips may have."""
-    return max(LEAST_BANDS, min(MOST_BANDS, ALL_BANDS // max(strips, 1)))
+    return max(MIN_STRIP_BANDS, min(MAX_STRIP_BANDS, MAX_PAGE_BANDS // max(strips, 1)))
 
 
-def strip_of(file_map: FileMap, ranges: Sequence[ByteRange] = (), most: int = MOST_BANDS) -> Strip:
+def strip_of(
+    file_map: FileMap, ranges: Sequence[ByteRange] = (), most: int = MAX_STRIP_BANDS
+) -> Strip:
     """Returns the strip of a file: at most ``most`` bands, and as many ranges that are read."""
     size = file_map.size
     read = RowRanges.of(*((_within(at, size), _within(at + length, size)) for at, length in ranges))

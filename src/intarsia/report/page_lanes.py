@@ -18,7 +18,7 @@ from intarsia.plan.file_regions import ChunkMap
 from intarsia.plan.page_ranges import ChunkSelection
 from intarsia.row_ranges import Int64Array, RowRanges
 
-ALL_CELLS, MOST_CELLS, LEAST_CELLS = 10_000, 500, 24
+MAX_PAGE_CELLS, MAX_LANE_CELLS, MIN_LANE_CELLS = 10_000, 500, 24
 """The most cells of a page, the most of one lane, and the least limit of a lane.
 
 A cell takes about 150 bytes of HTML.
@@ -56,7 +56,7 @@ class Lane:
 
 def cells_in(lanes: int) -> int:
     """Returns how many cells each of ``lanes`` lanes may have."""
-    return max(LEAST_CELLS, min(MOST_CELLS, ALL_CELLS // max(lanes, 1)))
+    return max(MIN_LANE_CELLS, min(MAX_LANE_CELLS, MAX_PAGE_CELLS // max(lanes, 1)))
 
 
 def rows_lane(rows: RowRanges, num_rows: int, most: int) -> Lane:

@@ -19,7 +19,7 @@ from intarsia.report.format import NAME, begin, clip, condition, percent
 from intarsia.report.page_lanes import Lane, cells_in, lane_of, rows_lane
 from intarsia.report.row_axis import RowAxis, axis_of
 
-SHOWN_FILES = 20
+MAX_SHOWN_FILES = 20
 """Files with rows that are shown."""
 _SHOWN_COLUMNS, _SHOWN_WITHOUT = 20, 100
 """Columns of a file, and files without rows, that are shown."""
@@ -137,7 +137,7 @@ def report_of(explanation: Explanation) -> QueryReport:
     files = explanation.files
     matching_files = [file for file in files if file.plan.rows]
     without = [file for file in files if not file.plan.rows]
-    shown = matching_files[:SHOWN_FILES]
+    shown = matching_files[:MAX_SHOWN_FILES]
     maps = [file.map for file in shown if file.map is not None]
     lanes = sum(min(len({c.leaf for c in file_map.chunks}), _SHOWN_COLUMNS) for file_map in maps)
     limits = cells_in(lanes), bands_in(len(maps))

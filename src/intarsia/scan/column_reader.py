@@ -19,7 +19,7 @@ from intarsia.expr.filterable_types import taken
 from intarsia.file.chunk_reader import Chunk
 from intarsia.file.open_file import OpenedFile
 from intarsia.io.source import Source
-from intarsia.memory import Room
+from intarsia.memory import AllocationBudget
 from intarsia.parquet.page_header import checksum_problem
 from intarsia.parquet.schema import Root
 from intarsia.row_ranges import RowRanges
@@ -40,7 +40,7 @@ from intarsia.scan.integrity.page_guard import (
 from intarsia.scan.integrity.row_counts import check_dictionary, checked_values
 from intarsia.scan.page_selection import ColumnRead, ranges_of, select
 from intarsia.scan.small_row_groups import read_small_groups
-from intarsia.threads import THREADED_BYTES, all_of, may_divide
+from intarsia.threads import THREADED_BYTES, all_of, may_use_threads
 
 _DIVIDED_BYTES = 512 * 1024
 """From this many stored bytes, the pages of a single column are divided among threads."""
@@ -88,7 +88,7 @@ def _read_rows(
 ) -> list[pa.ChunkedArray]:
     reads = select(file, roots, rows)
     check_places(file, (selection for read in reads for selection in read.selections()))
-    ranges, room = ranges_of(reads), Room()
+    ranges, room = ranges_of(reads), AllocationBudget()
     if room.is_limited:
         _take_room(room, file, reads)
     parts = iter((source or file.source).read(ranges))
@@ -99,7 +99,7 @@ def _read_rows(
             columns = _decode_together(file, reads, fetched, rows, size)
             if columns is not None:
                 return columns
-    divides = len(reads) == 1 and size >= _DIVIDED_BYTES and may_divide()
+    divides = len(reads) == 1 and size >= _DIVIDED_BYTES and may_use_threads()
     tasks = [
         partial(_decode_column, file, read, groups, rows, physical=physical, divides=divides)
         for read, groups in zip(reads, fetched, strict=True)
@@ -107,7 +107,7 @@ def _read_rows(
     return all_of(tasks) if size >= THREADED_BYTES else [task() for task in tasks]
 
 
-def _take_room(room: Room, file: OpenedFile, reads: Sequence[ColumnRead]) -> None:
+def _take_room(room: AllocationBudget, file: OpenedFile, reads: Sequence[ColumnRead]) -> None:
     """Reserves memory for the bytes to read, and for the copy that pyarrow decodes.
 
     Raises ``OutOfMemoryError``.
@@ -147,7 +147,7 @@ def _decode_together(
     step = count if size < _MIN_SEPARATE_BYTES else _COLUMNS_PER_BLOCK
     blocks = [slice(at, at + step) for at in range(0, count, step)]
     templates = [file.templates.together([read.root for read in reads[block]]) for block in blocks]
-    use_threads = len(blocks) == 1 and size >= THREADED_BYTES and may_divide()
+    use_threads = len(blocks) == 1 and size >= THREADED_BYTES and may_use_threads()
     tasks = [
         partial(_decode_block, file, template, reads[block], fetched[block], rows, use_threads)
         for block, template in zip(blocks, templates, strict=True)
@@ -210,7 +210,7 @@ def _template(file: OpenedFile, root: Root, physical: bool) -> RootTemplate:
 
 
 def _checked_chunks(
-    file: OpenedFile, read: ColumnRead, parts: Iterator[memoryview], room: Room
+    file: OpenedFile, read: ColumnRead, parts: Iterator[memoryview], room: AllocationBudget
 ) -> list[list[ChunkBytes]]:
     """Returns for each row group the chunks of the leaves, checked against their indexes."""
     groups = []
@@ -328,7 +328,7 @@ def _check_distinct(
             try:
                 check_distinct(values, column.path, part, at)
             except NotDictionaryEncodedError:
-                file.not_coded.update((group, leaf) for group, _ in read.groups)
+                file.without_dictionary_indices.update((group, leaf) for group, _ in read.groups)
                 raise
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from intarsia.file.open_file import OpenedFile, lease_of, of_one_version
+from intarsia.file.open_file import OpenedFile, as_current_version, read_one_version
 from intarsia.memory import has_limit
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.pruning.predicate_tree import Maybe
@@ -14,7 +14,7 @@ from intarsia.row_ranges import RowRanges
 from intarsia.scan.file_planner import folder_might_match, plan_rows
 from intarsia.scan.request import Request
 from intarsia.scan.scan import Part, files_ahead, has_known_matches, scan
-from intarsia.scan.unit_reader import Trend
+from intarsia.scan.unit_reader import ScanStatistics
 from intarsia.threads import in_order
 
 
@@ -27,7 +27,9 @@ def count_rows(
     """
     # With a memory limit, the units of a local file are read ahead, not those of several files.
     ahead = files_ahead(is_far) if use_threads and (is_far or not has_limit()) else 0
-    count = partial(_count, request=request, use_threads=use_threads, trend=Trend())
+    count = partial(
+        _count, request=request, use_threads=use_threads, scan_statistics=ScanStatistics()
+    )
     counts = (partial(count, part) for part in parts)
 
     def is_little(task: partial[int]) -> bool:
@@ -43,31 +45,37 @@ def _all_rows_match(part: Part, request: Request) -> bool:
     return not folder_might_match(request.filter.escapes, part.constants)
 
 
-def _count(part: Part, request: Request, use_threads: bool, trend: Trend) -> int:
+def _count(part: Part, request: Request, use_threads: bool, scan_statistics: ScanStatistics) -> int:
     if part.matching is not None:
         if part.get().is_current():
             return part.matching.rows.num_rows
         part = replace(part, matching=None)
-    count_in_file = partial(_counted, part, request, use_threads, trend)
-    return of_one_version(part.get, count_in_file)
+    count_in_file = partial(_counted, part, request, use_threads, scan_statistics)
+    return read_one_version(part.get, count_in_file)
 
 
 def _counted(
-    part: Part, request: Request, use_threads: bool, trend: Trend, file: OpenedFile
+    part: Part,
+    request: Request,
+    use_threads: bool,
+    scan_statistics: ScanStatistics,
+    file: OpenedFile,
 ) -> int:
     def count_matching(part: Part) -> int:
-        tables = scan([part], request, use_threads=use_threads, trend=trend)
+        tables = scan([part], request, use_threads=use_threads, scan_statistics=scan_statistics)
         return sum(table.num_rows for table in tables)
 
     if file.options.skips_corrupt:  # rows in damaged pages are not counted, as in a read
-        rest_of_part = replace(part, get=partial(lease_of, file))
+        rest_of_part = replace(part, get=partial(as_current_version, file))
         return count_matching(rest_of_part)
     if _all_rows_match(part, request):
         return file.num_rows
     while True:
         distrusted = file.page_indexes.distrusted
         proven, unsure = _proven(file, part.constants, request)
-        rest_of_part = replace(part, get=partial(lease_of, file), rows=unsure, planned=unsure)
+        rest_of_part = replace(
+            part, get=partial(as_current_version, file), rows=unsure, planned=unsure
+        )
         num_matching = count_matching(rest_of_part)
         if file.page_indexes.distrusted == distrusted:  # else the proven rows may be wrong too
             return int(proven + num_matching)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.decode.page_validation import has_codes_only, told_encodings
+from intarsia.decode.page_validation import data_page_encodings, has_dictionary_pages_only
 from intarsia.decode.splice import RowGroupBytes
 from intarsia.errors import FormatError, PredicateError
 from intarsia.expr.nested_types import Path
@@ -86,7 +86,8 @@ def string_leaf(schema: Schema, path: Path) -> Leaf | None:
 def may_be_dictionary_encoded(file: OpenedFile, groups: Iterable[int], leaf: int) -> bool:
     """True if the footer and earlier reads allow all chunks of a leaf to be dictionary-encoded."""
     return all(
-        (group, leaf) not in file.not_coded and _may_be_indices(file.chunk(group, leaf))
+        (group, leaf) not in file.without_dictionary_indices
+        and _may_be_indices(file.chunk(group, leaf))
         for group in groups
     )
 
@@ -96,8 +97,8 @@ def _may_be_indices(chunk: ColumnMetaData) -> bool:
 
     Some writers do not store how many pages have each encoding.
     """
-    if told_encodings(chunk):
-        return has_codes_only(chunk)
+    if data_page_encodings(chunk):
+        return has_dictionary_pages_only(chunk)
     return chunk.start < chunk.data_page_offset and not DICTIONARY_ENCODINGS.isdisjoint(
         chunk.encodings
     )
@@ -128,9 +129,9 @@ def check_dictionary_encoding(
 
     ``dictionary`` is the bytes before the first data page, ``pages`` the data pages read.
     """
-    has_only_indices = has_codes_only(file.chunk(group, leaf))
+    has_only_indices = has_dictionary_pages_only(file.chunk(group, leaf))
     if _num_entries(dictionary) is None or not (has_only_indices or all(map(_are_codes, pages))):
-        file.not_coded.add((group, leaf))
+        file.without_dictionary_indices.add((group, leaf))
         raise NotDictionaryEncodedError
 
 

@@ -30,7 +30,7 @@ from intarsia.pruning.predicate_tree import Pruning, tests_of
 from intarsia.pruning.predicates import Predicate, Test
 from intarsia.pruning.prune import might_pass, rows_left
 from intarsia.pruning.term import Term, field_term
-from intarsia.pruning.type_compatibility import agree_at
+from intarsia.pruning.type_compatibility import types_agree_at
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.bloom_filters import has_bloom_filters, might_contain
 from intarsia.scan.index_selection import by_promise, cost_of, is_little, may_pay, most_for
@@ -90,7 +90,7 @@ def leaf_of(
     if leaf is None or leaf.max_repetition_level:
         return None
     stored = file.arrow_type(file.schema.roots[leaf.root])
-    return leaf if agree_at(stored, schema.field(path[0]).type, path[1:]) else None
+    return leaf if types_agree_at(stored, schema.field(path[0]).type, path[1:]) else None
 
 
 def indexes_for(
@@ -115,7 +115,7 @@ def values_agree(file: OpenedFile, term: Term, constants: Constants, schema: pa.
         if path[0] in constants or root is None:
             return False
         stored, seen = file.arrow_type(root), schema.field(path[0]).type
-        if not agree_at(stored, seen, path[1:], exactly=not term.path):
+        if not types_agree_at(stored, seen, path[1:], exactly=not term.path):
             return False
     return True
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.decode.page_size_limit import check_page_size_limit
-from intarsia.errors import PathError, UnsupportedError, Where, check_several, instead, public
+from intarsia.errors import PathError, UnsupportedError, Where, check_is_list, instead, public
 from intarsia.expr.filterable_types import restorer_of
 from intarsia.file.chunk_reader import Chunk
 from intarsia.file.corrupt_rows import CorruptData, OnCorrupt, check_on_corrupt
@@ -21,11 +21,11 @@ from intarsia.file.open_file import OpenedFile
 from intarsia.file.page_index_cache import ChunkId
 from intarsia.file.page_listing import PageInfo, describe_pages
 from intarsia.file.read_options import DEFAULTS, ReadOptions
-from intarsia.file.scan_profile import UNWATCHED, Unwatched
+from intarsia.file.scan_profile import NO_PROFILE, NoProfile
 from intarsia.file.sidecar_discovery import Beside, Sidecars, places_of
 from intarsia.index.base import term_for
 from intarsia.index.directory import IndexEntry
-from intarsia.io.source import KnownEnd, Source
+from intarsia.io.source import CachedTailSource, Source
 from intarsia.io.storage import FileSource, PathLike, resolve
 from intarsia.parquet.metadata import FileMetaData
 from intarsia.parquet.page_index import ColumnIndex, OffsetIndex
@@ -106,7 +106,7 @@ class ParquetFile:
         on_corrupt: OnCorrupt | None = None,
         page_size_limit: int | None = None,
     ) -> None:
-        check_several(read_dictionary=read_dictionary)
+        check_is_list(read_dictionary=read_dictionary)
         check_on_corrupt(on_corrupt)
         check_page_size_limit(page_size_limit)
         options = ReadOptions(
@@ -184,7 +184,7 @@ class ParquetFile:
     @property
     def corrupt(self) -> list[CorruptData]:
         """Damaged pages and chunks that reads have skipped so far, with ``on_corrupt="skip"``."""
-        return list(self._opened.damage.found.values())
+        return list(self._opened.damage.places.values())
 
     def distinct(self, on: str | pc.Expression) -> pa.Array | None:
         """Returns the distinct values of a column or expression with a ``Distinct`` index.
@@ -388,7 +388,7 @@ class ParquetFile:
 
     def _request(self, columns: Sequence[str] | None, filter_: FilterLike) -> Request:
         schema = self.schema_arrow
-        check_several(columns=columns)
+        check_is_list(columns=columns)
         names = tuple(schema.names if columns is None else dict.fromkeys(columns))
         pruned: Projection = {}
         if not set(names) <= set(schema.names):
@@ -465,7 +465,7 @@ def _open(
 def open_source(
     source: FileSource,
     options: ReadOptions = DEFAULTS,
-    profile: Unwatched = UNWATCHED,
+    profile: NoProfile = NO_PROFILE,
     *,
     places: Sidecars,
     health: Health | None = None,
@@ -478,7 +478,7 @@ def open_source(
     path = source.path
     try:
         opened = OpenedFile(
-            source if tail is None else KnownEnd(source, tail),
+            source if tail is None else CachedTailSource(source, tail),
             path,
             source.tail_bytes if tail is None else len(tail),
             options=options,

@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 from intarsia.errors import PredicateError
 from intarsia.expr.comparison_constants import with_comparable_constants
 from intarsia.expr.comparison_operators import Op
-from intarsia.expr.date_ranges import without_periods
+from intarsia.expr.date_ranges import periods_as_ranges
 from intarsia.expr.evaluate import evaluate
 from intarsia.expr.filterable_types import filterable_schema
 from intarsia.expr.tree import ANDS, Call, Node, conjuncts, field_paths, read_expression
 from intarsia.process_state import cached_property
-from intarsia.pruning.builder import escapes_of, pruning_of
+from intarsia.pruning.builder import complement_of, pruning_of
 from intarsia.pruning.predicate_tree import And, Maybe, Or, Pruning, all_of
 from intarsia.pruning.predicates import Test
 from intarsia.scan.filter.condition import Condition
@@ -86,7 +86,7 @@ class Filter:
     @cached_property
     def escapes(self) -> Pruning:
         """The predicates that decide where the filter can be FALSE or NULL."""
-        return escapes_of(self.node)
+        return complement_of(self.node)
 
     @cached_property
     def conjuncts(self) -> tuple[Conjunct, ...]:
@@ -107,7 +107,7 @@ class Filter:
         paths = field_paths(node)
         check_paths(schema, paths or ())
         written = node
-        expression, node = without_periods(expression, written, schema)
+        expression, node = periods_as_ranges(expression, written, schema)
         columns = _columns(node)
         condition = Condition.of(expression, node, schema)
         if condition.comparison is None and condition.contained is None:

@@ -14,7 +14,13 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from intarsia.errors import Where, placed
-from intarsia.file.open_file import MAX_TRIES, ChangesTooOften, Lease, OpenedFile, lease_of
+from intarsia.file.open_file import (
+    MAX_TRIES,
+    ChangesTooOften,
+    OpenedFile,
+    VersionedFile,
+    as_current_version,
+)
 from intarsia.io.storage import FileReplaced
 from intarsia.memory import has_limit
 from intarsia.plan.file_account import Activity
@@ -25,7 +31,7 @@ from intarsia.scan.integrity.page_guard import PageIndexMistrust
 from intarsia.scan.request import Request
 from intarsia.scan.schema_adapter import roots_of, roots_to_read
 from intarsia.scan.small_row_groups import load_page_indexes
-from intarsia.scan.unit_reader import Trend, UnitReader
+from intarsia.scan.unit_reader import ScanStatistics, UnitReader
 from intarsia.scan.units import decoded_rows_bytes, units_of, usual_bytes
 from intarsia.threads import in_order, one_thread
 
@@ -51,7 +57,7 @@ class Part:
     version that the first call of ``get`` returns.
     """
 
-    get: Callable[[], Lease]
+    get: Callable[[], VersionedFile]
     constants: Constants
     rows: RowRanges | None = None
     planned: RowRanges | None = None
@@ -66,7 +72,7 @@ def scan_file(
     planned: RowRanges | None = None,
 ) -> Generator[pa.Table]:
     """Yields the matching rows of one opened file. Parameters are the fields of ``Part``."""
-    return scan([Part(lambda: lease_of(file), constants, rows, planned)], request)
+    return scan([Part(lambda: as_current_version(file), constants, rows, planned)], request)
 
 
 def scan(
@@ -76,16 +82,18 @@ def scan(
     limit: int | None = None,
     use_threads: bool = True,
     is_far: bool = False,
-    trend: Trend | None = None,
+    scan_statistics: ScanStatistics | None = None,
 ) -> Generator[pa.Table]:
     """Yields the matching rows of all ``parts``, in order, as tables of the requested columns.
 
     Stops after ``limit`` rows; the first units are small then. ``use_threads`` uses as many cores
     as pyarrow; each unit in progress takes some 50 MB. ``is_far`` means remote storage: then as
     many units are read ahead as pyarrow has I/O threads. Scans of the same request may share a
-    ``trend``.
+    ``scan_statistics``.
     """
-    tables = _scan(parts, request, limit is not None, use_threads, is_far, trend or Trend())
+    tables = _scan(
+        parts, request, limit is not None, use_threads, is_far, scan_statistics or ScanStatistics()
+    )
     yield from tables if limit is None else limited(tables, limit)
 
 
@@ -106,11 +114,11 @@ def _scan(
     small_first: bool,
     use_threads: bool,
     is_far: bool,
-    trend: Trend,
+    scan_statistics: ScanStatistics,
 ) -> Generator[pa.Table]:
     reads_ahead = use_threads and not (small_first and request.filter is None)
     ahead = files_ahead(is_far) if reads_ahead else 0
-    attempts = (partial(_Attempt, part, request, use_threads, trend) for part in parts)
+    attempts = (partial(_Attempt, part, request, use_threads, scan_statistics) for part in parts)
     attempts_in_order = in_order(attempts, ahead, is_far=is_far, is_little=has_known_matches)
     units = (_Unit(a, *unit) for a in attempts_in_order for unit in a.units(small_first))
     for result in in_order(
@@ -158,9 +166,11 @@ class _Attempt:
     the scan starts again, unless rows were returned already.
     """
 
-    def __init__(self, part: Part, request: Request, use_threads: bool, trend: Trend) -> None:
+    def __init__(
+        self, part: Part, request: Request, use_threads: bool, scan_statistics: ScanStatistics
+    ) -> None:
         self._part, self._request, self._use_threads = part, request, use_threads
-        self._trend = trend
+        self._trend = scan_statistics
         self._file, self._answer = part.get()
         self._distrusted = self._file.page_indexes.distrusted
         self.next_row = 0
@@ -173,14 +183,14 @@ class _Attempt:
         if part.matching is not None:
             self._rows, self._read = self._within(part.matching.rows), part.matching.read
             all_rows = replace(request, filter=None)
-            self._reader = UnitReader(self._file, all_rows, part.constants, trend)
+            self._reader = UnitReader(self._file, all_rows, part.constants, scan_statistics)
         elif part.planned is not None:
             self._rows = self._within(part.planned)
             filter_roots = roots_of(self._file, request.filter_columns, request.schema)
             leaves = [i for root in filter_roots for i in root.leaves]
             try:
                 load_page_indexes(self._file, self._rows, leaves)
-                self._reader = UnitReader(self._file, request, part.constants, trend)
+                self._reader = UnitReader(self._file, request, part.constants, scan_statistics)
             except FileReplaced:
                 self._renew()
                 self._plan()
@@ -222,7 +232,7 @@ class _Attempt:
     def _within(self, rows: RowRanges) -> RowRanges:
         """Returns ``rows`` restricted to the part's rows, without rows known to be damaged."""
         file, constants = self._file, self._part.constants
-        if file.damage.found:
+        if file.damage.places:
             roots = roots_to_read(file, self._request, constants)
             rows = rows - file.damage.rows_of(leaf for root in roots for leaf in root.leaves)
         return rows if self._part.rows is None else rows & self._part.rows

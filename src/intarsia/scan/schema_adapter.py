@@ -10,7 +10,7 @@ from intarsia.errors import FormatError, Where
 from intarsia.expr.casts import is_json
 from intarsia.expr.nested_types import has_dictionary, type_at, whole_maps
 from intarsia.file.open_file import OpenedFile
-from intarsia.io.source import AheadSource, Source
+from intarsia.io.source import PrefetchSource, Source
 from intarsia.parquet.schema import Leaf, Root
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.row_ranges import RowRanges
@@ -70,7 +70,7 @@ def roots_to_read(file: OpenedFile, request: Request, constants: Constants) -> l
 
 
 def expect_columns(
-    file: OpenedFile, request: Request, rows: RowRanges, source: AheadSource
+    file: OpenedFile, request: Request, rows: RowRanges, source: PrefetchSource
 ) -> bool:
     """Lets ``source`` fetch all columns at ``rows`` together, if that pays. True if it does.
 
@@ -157,7 +157,7 @@ def _as_dictionaries(
         if leaf and may_be_dictionary_encoded(file, groups, leaf.index)
     ]
     all_are_encoded = len(leaves) == len(paths)
-    return root.with_codes([leaf.path for leaf in leaves]) if all_are_encoded else root
+    return root.with_dictionary_columns([leaf.path for leaf in leaves]) if all_are_encoded else root
 
 
 def _single_string_leaf(

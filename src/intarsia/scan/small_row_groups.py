@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from intarsia.decode.row_groups import PartsOfFile, decode_groups
+from intarsia.decode.row_groups import PartialFile, decode_groups
 from intarsia.decode.synthetic_footer import FAILURES
 from intarsia.errors import FormatError
 from intarsia.file.open_file import OpenedFile
@@ -22,7 +22,7 @@ from intarsia.plan.page_ranges import whole_chunk
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.integrity.row_counts import check_dictionary, checked_values
 from intarsia.scan.page_selection import groups_of, load_offsets, rows_of
-from intarsia.threads import THREADED_BYTES, all_of, may_divide
+from intarsia.threads import THREADED_BYTES, all_of, may_use_threads
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ def read_small_groups(
     leaves = [leaf for root in roots for leaf in root.leaves]
     if not _are_many(file, len(groups) * len(leaves)):
         return None
-    unsupported: set[tuple[int, ...]] = file.shape.kept("not read whole", set)
+    unsupported: set[tuple[int, ...]] = file.shape.cached("not read whole", set)
     if tuple(leaves) in unsupported:
         return None
     group_rows = rows_of(file, groups)
@@ -67,7 +67,7 @@ def read_small_groups(
     ranges = [(merged.offset, merged.length) for merged in coalesce(places, 0)]
     try:
         parts = source.read(ranges)
-        _check_counts(file, groups, leaves, PartsOfFile(file.source.size, ranges, parts))
+        _check_counts(file, groups, leaves, PartialFile(file.source.size, ranges, parts))
         table = _decoded(file, roots, groups, ranges, parts, size)
     except pa.ArrowNotImplementedError:  # unsupported types: dictionaries in structs or lists
         unsupported.add(tuple(leaves))
@@ -125,7 +125,7 @@ def load_page_indexes(file: OpenedFile, rows: RowRanges, leaves: Sequence[int]) 
 
 
 def _check_counts(
-    file: OpenedFile, groups: Sequence[int], leaves: Sequence[int], parts: PartsOfFile
+    file: OpenedFile, groups: Sequence[int], leaves: Sequence[int], parts: PartialFile
 ) -> None:
     """Compares the row counts of pages with the offset indexes that are loaded."""
     indexes = file.page_indexes
@@ -155,14 +155,14 @@ def _decoded(
     decode = partial(
         decode_groups,
         file.templates,
-        file.pyarrows_metadata,
+        file.pyarrow_metadata,
         verify_checksums=file.options.page_checksum_verification,
     )
 
     def task(groups: Sequence[int], roots: Sequence[Root]) -> pa.Table:
-        return decode(PartsOfFile(file.source.size, places, parts), groups, roots)
+        return decode(PartialFile(file.source.size, places, parts), groups, roots)
 
-    count = pa.cpu_count() if size >= THREADED_BYTES and may_divide() else 1
+    count = pa.cpu_count() if size >= THREADED_BYTES and may_use_threads() else 1
     if len(groups) >= count:
         tables = all_of(partial(task, share, roots) for share in _shares(groups, count))
         return pa.concat_tables(tables)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from intarsia.expr.casts import keeps_values
 from intarsia.file.open_file import OpenedFile
-from intarsia.io.source import AheadSource, RereadSource, Source
+from intarsia.io.source import PrefetchSource, RereadCache, Source
 from intarsia.plan.file_account import Activity
 from intarsia.process_state import cached_property
 from intarsia.pruning.partition_pruning import Constants
@@ -73,7 +73,7 @@ class _ReadRows(NamedTuple):
 
 
 @dataclass(slots=True)
-class Trend:
+class ScanStatistics:
     """Statistics of a scan's units so far. They decide how the next unit is read.
 
     They affect which pages are read, never which rows match.
@@ -96,13 +96,13 @@ class UnitReader:
         file: OpenedFile,
         request: Request,
         constants: Constants,
-        trend: Trend,
+        scan_statistics: ScanStatistics,
         are_likely: bool = False,
     ) -> None:
         self.file = file
         self._request, self._constants = request, constants
         self._are_likely = are_likely
-        self._trend = trend
+        self._trend = scan_statistics
         self._filter_pruned = request.filter.pruned if request.filter else {}
         # The filter may need other leaves of an output column than the output does.
         self._reads_again = any(
@@ -118,8 +118,8 @@ class UnitReader:
 
     def matching(self, rows: RowRanges) -> pa.Table:
         """Returns the requested columns of the matching rows among ``rows``."""
-        request, source = self._request, AheadSource(self.file.source)
-        columns_from: Source = RereadSource(source) if self._reads_again else source
+        request, source = self._request, PrefetchSource(self.file.source)
+        columns_from: Source = RereadCache(source) if self._reads_again else source
         current, num_candidates = _ReadRows(pa.table([]), rows), rows.num_rows
         stages_left = self._stages(rows, source)
         schema, pruned = self._column_types(stages_left, rows)
@@ -153,7 +153,7 @@ class UnitReader:
                 table = where(current.mask, table)
         return with_string_columns(table, request.output)
 
-    def _stages(self, rows: RowRanges, source: AheadSource) -> list[Stage]:
+    def _stages(self, rows: RowRanges, source: PrefetchSource) -> list[Stage]:
         """Returns the filter's conditions in order, with the columns read for each.
 
         All columns are read at once if a second read would cost more than it saves. That is if many
@@ -174,7 +174,7 @@ class UnitReader:
         return stage_list
 
     def _without_skipped_pages(
-        self, stage: Stage, rows: RowRanges, source: AheadSource
+        self, stage: Stage, rows: RowRanges, source: PrefetchSource
     ) -> RowRanges:
         """Returns ``rows`` without pages that cannot hold the string the condition requires."""
         search = stage.condition.needed

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from intarsia import memory
 from intarsia.decode.page_size_limit import mean_entry_bytes, value_bytes
-from intarsia.decode.page_validation import has_codes_only
+from intarsia.decode.page_validation import has_dictionary_pages_only
 from intarsia.errors import FormatError
 from intarsia.file.chunk_reader import Chunk
 from intarsia.file.open_file import OpenedFile
-from intarsia.file.page_walk import learn_pages, walk_through
+from intarsia.file.page_walk import make_offset_index, make_offset_indexes
 from intarsia.parquet.metadata import ColumnMetaData, Outline, Type
 from intarsia.parquet.schema import Leaf, Root
 from intarsia.row_ranges import Int64Array, RowRanges
@@ -118,7 +118,7 @@ def _find_pages(
         if file.num_rows_in(group) * _row_bytes(file, group, leaves) > usual_bytes():
             _page_starts(file, group, leaves, learns=True)
     elif _is_large(file, group, leaves) and (always or _is_sparse(file, rows, group)):
-        walk_through(file, group, leaves)
+        make_offset_indexes(file, group, leaves)
 
 
 def _is_sparse(file: OpenedFile, rows: RowRanges, group: int) -> bool:
@@ -139,12 +139,12 @@ def _is_large(file: OpenedFile, group: int, leaves: Sequence[int]) -> bool:
 
 def _row_bytes(file: OpenedFile, group: int, leaves: Sequence[int]) -> float:
     """Returns the estimated bytes of a decoded row, from the footer."""
-    dictionary_leaves = file.shape.kept(
-        ("coded", file.options.of_types), partial(_dictionary_leaves, file)
+    dictionary_leaves = file.shape.cached(
+        ("coded", file.options.type_options), partial(_dictionary_leaves, file)
     )
     size, is_limited = 0, memory.has_limit()
     for leaf, chunk in zip(leaves, file.outlines(group, leaves), strict=True):
-        if leaf in dictionary_leaves and has_codes_only(file.chunk(group, leaf)):
+        if leaf in dictionary_leaves and has_dictionary_pages_only(file.chunk(group, leaf)):
             size += chunk.num_values * _DICTIONARY_INDEX_BYTES
         elif is_limited:
             size += decoded_chunk_bytes(file, group, leaf)
@@ -199,7 +199,7 @@ def _dictionary_bytes(chunk: ColumnMetaData) -> int:
     Returns 0 if the chunk has no dictionary, or has pages with other encodings.
     """
     size = chunk.data_page_offset - chunk.start
-    if not 0 < size < chunk.total_compressed_size or not has_codes_only(chunk):
+    if not 0 < size < chunk.total_compressed_size or not has_dictionary_pages_only(chunk):
         return 0
     return max(chunk.total_uncompressed_size - (chunk.total_compressed_size - size), 0)
 
@@ -279,7 +279,7 @@ def page_starts(
     file.page_indexes.load([(group, leaf) for leaf in sizes], [])
     for leaf in sizes if learns else ():
         if file.page_indexes.offsets(group, leaf) is None:
-            learn_pages(file, group, leaf)
+            make_offset_index(file, group, leaf)
     indexes = {leaf: file.page_indexes.offsets(group, leaf) for leaf in sizes}
     largest = indexes[max(sizes, key=lambda leaf: sizes[leaf])]
     if largest is None or any(index is None or not len(index) for index in indexes.values()):

@@ -17,7 +17,7 @@ _RAISED = re.compile(r"^intarsia\.errors\.(\w+): (.*)$", re.MULTILINE)
 
 
 @contextlib.contextmanager
-def as_told() -> Iterator[None]:
+def raising_task_errors() -> Iterator[None]:
     """Raises, in place of Spark's error, the error that a task raised (see ``original_error``)."""
     try:
         yield

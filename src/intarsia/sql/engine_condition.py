@@ -20,7 +20,7 @@ from sqlglot import exp
 from intarsia.errors import PredicateError
 from intarsia.expr.casts import is_json, is_moment, is_text, is_uuid, keeps_values
 from intarsia.expr.constants import DECIMALS, EXACT, is_uuid_text, next_integer
-from intarsia.expr.date_ranges import engine_tolerance, has_periods, without_periods
+from intarsia.expr.date_ranges import engine_tolerance, has_periods, periods_as_ranges
 from intarsia.expr.evaluate import evaluate
 from intarsia.expr.functions import is_list
 from intarsia.expr.nested_types import without_dictionary
@@ -80,7 +80,7 @@ def exact_condition(node: exp.Expr, schema: pa.Schema, like_escape: str = "") ->
     except RecursionError as error:
         raise PredicateError("the condition nests too deeply") from error
     if translator.has_periods:
-        condition, tree = without_periods(
+        condition, tree = periods_as_ranges(
             condition, read_expression(condition), schema, loosely=True
         )
         if has_periods(tree, schema):  # for example, years outside of 1 to 9999

@@ -76,7 +76,7 @@ def present(values: pa.Array) -> tuple[pa.Array, NDArray[np.bool_] | None]:
     return values.filter(valid), valid.to_numpy(zero_copy_only=False)
 
 
-def flat_texts(values: pa.Array) -> tuple[BytesArray, Int64Array]:
+def flat_strings(values: pa.Array) -> tuple[BytesArray, Int64Array]:
     """Returns the bytes of ``n`` strings from ``present``, and the offset of each, with the end.
 
     The offsets have shape ``(n + 1,)``.
@@ -113,7 +113,7 @@ class Characters:
     """
 
     def __init__(self, data: BytesArray, offsets: Int64Array, *, latin: bool) -> None:
-        """Takes ``data`` and ``offsets`` from ``flat_texts``, or a slice of them."""
+        """Takes ``data`` and ``offsets`` from ``flat_strings``, or a slice of them."""
         first, count = int(offsets[0]), len(offsets) - 1
         self._raw = _with_end_marks(data[first : int(offsets[-1])], offsets - first)
         ends = offsets[1:] - first + np.arange(count)
@@ -155,7 +155,7 @@ class Part(NamedTuple):
 def parts(data: BytesArray, offsets: Int64Array, *, latin: bool, ahead: int) -> Iterator[Part]:
     """Yields strings in parts of about 1 MB. Longer strings are cut.
 
-    ``data`` and ``offsets`` come from ``flat_texts``. A piece of a long string also has the
+    ``data`` and ``offsets`` come from ``flat_strings``. A piece of a long string also has the
     character before it, and ``ahead`` characters after it, if there are any.
     """
     for first, stop in slices(offsets):
@@ -208,7 +208,7 @@ class Pairs:
         self._positions.append(positions)
         self._count += len(keys)
         if self._count > self._limit:
-            keys, positions = self.found()
+            keys, positions = self.collected()
             order = np.lexsort((keys, positions))
             keys, positions = keys[order], positions[order]
             is_new = np.ones(len(keys), dtype=bool)
@@ -217,7 +217,7 @@ class Pairs:
             self._count = int(is_new.sum())
             self._limit = max(2 * self._count, _MIN_DEDUPLICATED_PAIRS)
 
-    def found(self) -> tuple[NDArray[np.uint32], Int64Array]:
+    def collected(self) -> tuple[NDArray[np.uint32], Int64Array]:
         """Returns keys and positions of all pairs, some of which may repeat."""
         return np.concatenate(self._keys), np.concatenate(self._positions)
 

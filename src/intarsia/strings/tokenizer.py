@@ -27,7 +27,7 @@ from intarsia.strings.code_points import (
     Pairs,
     as_column,
     characters_of,
-    flat_texts,
+    flat_strings,
     is_bytes,
     parts,
     present,
@@ -69,7 +69,7 @@ def keys_of_words(text: str) -> KeyArray:
     return np.unique(_keys(fold_table()[characters], *bounds))
 
 
-def keys_of_texts(values: pa.Array, positions: Int64Array) -> tuple[KeyArray, Int64Array]:
+def keys_of_strings(values: pa.Array, positions: Int64Array) -> tuple[KeyArray, Int64Array]:
     """Returns (key, position) pairs of the words in ``n`` strings or bytes, in any order.
 
     ``positions``, ascending and of shape ``(n,)``, gives the row or granule of each value. NULLs
@@ -81,14 +81,14 @@ def keys_of_texts(values: pa.Array, positions: Int64Array) -> tuple[KeyArray, In
     values, valid = present(values)
     positions = positions if valid is None else positions[valid]
     latin, pairs = is_bytes(values.type), Pairs()
-    for part in parts(*flat_texts(values), latin=latin, ahead=LONGEST):
+    for part in parts(*flat_strings(values), latin=latin, ahead=LONGEST):
         starts, stops = _word_bounds(part.characters.mapped(word_classes()))
         is_own = (starts >= part.begin) & (starts < part.stop)
         starts, stops = starts[is_own], stops[is_own]
         value_of = np.searchsorted(part.characters.ends, starts)
         keys = _keys(part.characters.mapped(fold_table()), starts, stops)
         pairs.add(*_distinct(keys, positions[part.first_value : part.stop_value][value_of]))
-    return pairs.found()
+    return pairs.collected()
 
 
 def contains_words(values: pa.Array | pa.ChunkedArray, words: str) -> pa.Array | pa.ChunkedArray:
@@ -104,7 +104,7 @@ def contains_words(values: pa.Array | pa.ChunkedArray, words: str) -> pa.Array |
     query_words = words_of(as_column(words, values.type))
     mask = _candidates(present_values, query_words)
     present_values = present_values.filter(pa.array(mask))
-    data, offsets = flat_texts(present_values)
+    data, offsets = flat_strings(present_values)
     rows = np.ones(len(present_values), dtype=bool)
     for first, stop in slices(offsets):
         part = Characters(data, offsets[first : stop + 1], latin=is_bytes(values.type))
@@ -142,7 +142,7 @@ def _rows_with_piece(values: pa.Array, piece: bytes) -> Int64Array | None:
     Returns None if there are many, or if strings have characters beyond ASCII that fold to the
     piece.
     """
-    data, offsets = flat_texts(values)
+    data, offsets = flat_strings(values)
     non_ascii = (character for byte in sorted(set(piece)) for character in _folded_to(byte))
     if any(contains(data, character) for character in non_ascii):
         return None

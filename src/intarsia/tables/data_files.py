@@ -25,7 +25,7 @@ from intarsia.io.retry import infos_of
 from intarsia.io.storage import NoDataError, PathLike, list_files, resolve, several
 from intarsia.io.table_format import FORMATS, ICEBERG, TableFormat, Tables, makes_table
 from intarsia.scan.parquet_file import open_file
-from intarsia.threads import all_awaited, waited_for
+from intarsia.threads import await_all, run_io_tasks
 
 TableFormatOption = Literal["auto", "ignore"]
 """``"auto"`` refuses the folders of tables, ``"ignore"`` reads them as plain files."""
@@ -146,7 +146,7 @@ def tables_above(
         candidates = [(folder, kind) for folder, kind in logs if folder not in _shared_folders()]
     else:
         candidates = [(folder, kind) for kind in kinds for folder in _above(map(_folder_of, paths))]
-    has_log = all_awaited([partial(_has_log, inner_system, *candidate) for candidate in candidates])
+    has_log = await_all([partial(_has_log, inner_system, *candidate) for candidate in candidates])
     return dict(
         candidate for candidate, is_table in zip(candidates, has_log, strict=True) if is_table
     )
@@ -328,7 +328,7 @@ def _deletes(
     candidates = [file for file in dict.fromkeys((*root_of, *named)) if file not in metadata]
     tasks = (partial(_holds_deletes, opened, file) for file in candidates)
     is_local = isinstance(filesystem, pafs.LocalFileSystem)
-    are_deletes = (task() for task in tasks) if is_local else waited_for(tasks)
+    are_deletes = (task() for task in tasks) if is_local else run_io_tasks(tasks)
     return metadata.union(
         file for file, is_one in zip(candidates, are_deletes, strict=True) if is_one
     )

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.testing.strategies import COMPARISONS, SEARCHES, usual_of
+from intarsia.testing.strategies import COMPARISONS, SEARCHES, example_values
 
 BLOCK_ROWS = 3
 """Rows of one cell. They are a row group of their own, as a granule never crosses row groups."""
@@ -23,7 +23,7 @@ _MAX_VALUES = 4
 
 def cells_of(kind: pa.DataType, extra: Sequence[Any]) -> list[Any]:
     """Returns the first few of ``extra``, or usual values if there are none, with NULL and NaN."""
-    values = [value for value in extra if value is not None] or usual_of(kind)
+    values = [value for value in extra if value is not None] or example_values(kind)
     values = values[:_MAX_VALUES]
     return [*values, None, *[math.nan] * pa.types.is_floating(kind)]
 

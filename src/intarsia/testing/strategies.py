@@ -29,7 +29,7 @@ COMPARISONS = (
 _EPOCH = datetime.datetime(2020, 1, 1)
 
 
-def usual_of(kind: pa.DataType) -> list[Any]:
+def example_values(kind: pa.DataType) -> list[Any]:
     """Returns a few values of an Arrow type, without NULL.
 
     Raises ``TypeError`` as ``values_of`` does.
@@ -52,7 +52,7 @@ def usual_of(kind: pa.DataType) -> list[Any]:
     if pa.types.is_decimal(kind):
         return [decimal.Decimal(n).scaleb(-kind.scale) for n in (0, 1, -3)]
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        elements = usual_of(kind.value_type)
+        elements = example_values(kind.value_type)
         return [[], elements[:1], [None], elements[:3]]
     raise TypeError(f"there is no strategy for values of {kind}")
 
@@ -70,7 +70,7 @@ def values_of(kind: pa.DataType) -> st.SearchStrategy[Any]:
     Most are from a few distinct values, so that filters match. Raises ``TypeError`` for a type
     without a strategy.
     """
-    usual = st.sampled_from(usual_of(kind))
+    usual = st.sampled_from(example_values(kind))
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return usual | st.text(max_size=20)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):

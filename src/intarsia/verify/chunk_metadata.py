@@ -8,7 +8,7 @@ from intarsia.errors import FormatError
 from intarsia.indexing.parquet_index_build import bloom_hashes
 from intarsia.parquet.bloom_filter import count_missing
 from intarsia.parquet.metadata import Type
-from intarsia.verify.finding import Finding, error, of_exception, warning
+from intarsia.verify.finding import Finding, error, finding_of, warning
 from intarsia.verify.page_index import check_column_index, check_offset_index
 from intarsia.verify.pages import ChunkFacts
 from intarsia.verify.statistics import (
@@ -16,7 +16,7 @@ from intarsia.verify.statistics import (
     check_size_statistics,
     check_statistics,
 )
-from intarsia.verify.utf8 import check_texts
+from intarsia.verify.utf8 import check_strings
 
 
 def check_claims(facts: ChunkFacts) -> Iterator[Finding]:
@@ -29,13 +29,13 @@ def check_claims(facts: ChunkFacts) -> Iterator[Finding]:
         check_size_statistics(facts),
         check_offset_index(facts, column),
         check_column_index(facts, column),
-        check_texts(facts),
+        check_strings(facts),
         _bloom_filter(facts),
     ):
         try:
             yield from check
         except FormatError as problem:
-            yield of_exception(problem, chunk.where)
+            yield finding_of(problem, chunk.where)
 
 
 def _bloom_filter(facts: ChunkFacts) -> Iterator[Finding]:

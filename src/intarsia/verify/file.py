@@ -16,7 +16,7 @@ from intarsia.file.column_types import ColumnTypes
 from intarsia.file.health import able_to_have, missing_in
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.sidecar_discovery import Sidecars, places_of
-from intarsia.index.directory import IndexEntry, checked_footer, page_index_places
+from intarsia.index.directory import IndexEntry, page_index_places, verify_footer
 from intarsia.io.storage import PathLike
 from intarsia.parquet.compact_protocol import spans
 from intarsia.parquet.footer import MAGIC
@@ -25,7 +25,7 @@ from intarsia.scan.small_chunks import chunks_of
 from intarsia.tables.data_files import TableFormatOption, data_files
 from intarsia.verify.catalog import check_catalog
 from intarsia.verify.chunk_metadata import check_claims
-from intarsia.verify.finding import Finding, error, note, of_exception, warning
+from intarsia.verify.finding import Finding, error, finding_of, note, warning
 from intarsia.verify.indexes import check_sections
 from intarsia.verify.layout import overlapping
 from intarsia.verify.pages import PageChecks
@@ -145,7 +145,7 @@ def _of_file(
         indexes = {entry.name: entry for entry in file.sections.entries}
         opened[path] = _Indexed(file.columns, indexes)
     except FormatError as problem:
-        yield of_exception(problem, Where(path))
+        yield finding_of(problem, Where(path))
     except PathError as problem:
         yield error(Where(path), str(problem).removeprefix(f"{path}: "))
 
@@ -157,7 +157,7 @@ def findings_of(file: OpenedFile) -> Iterator[Finding]:
         yield from _of_ordinals(file)
         yield from _of_checksums(file)
     except FormatError as problem:
-        yield of_exception(problem, Where(file.name))
+        yield finding_of(problem, Where(file.name))
     overlaps = overlapping(file)
     yield from overlaps.values()
     rows = StatedOrder(file)
@@ -209,7 +209,7 @@ def _of_checksums(file: OpenedFile) -> Iterator[Finding]:
     """Checks the checksums of the page indexes. Raises ``FormatError`` if the footer's is wrong."""
     if file.directory is None:
         return  # there is none, or a stale one, which ``check_sections`` reports
-    checksums = checked_footer(file.metadata, file.footer, file.source, file.footer_offset)
+    checksums = verify_footer(file.metadata, file.footer, file.source, file.footer_offset)
     places = page_index_places(file.metadata)
     if checksums is None or len(checksums.page_indexes) != len(places):
         return
@@ -226,7 +226,7 @@ def _of_chunk(
 ) -> Iterator[Finding]:
     column = file.schema.leaves[leaf]
     if isinstance(chunk, FormatError):
-        yield of_exception(chunk, Where(file.name, group, column.name))
+        yield finding_of(chunk, Where(file.name, group, column.name))
         return
     if chunk.metadata.type != column.element.type:
         claim = f"chunk of type {chunk.metadata.type} in a column of type {column.element.type}"

@@ -72,7 +72,7 @@ def note(where: Where, message: str) -> Finding:
     return Finding(Severity.NOTE, where, message)
 
 
-def of_exception(problem: FormatError, where: Where) -> Finding:
+def finding_of(problem: FormatError, where: Where) -> Finding:
     """Returns a finding for an error: a warning if something is unsupported, else an error."""
     known = problem.at(where)
     if isinstance(problem, UnsupportedError):

@@ -16,7 +16,7 @@ from intarsia.parquet.page_header import PageAt, checksum_problem
 from intarsia.parquet.page_statistics import PageSummaries, Summarizer, has_bounds
 from intarsia.parquet.value_order import ValueOrder
 from intarsia.row_ranges import Int64Array
-from intarsia.verify.finding import Finding, error, of_exception, warning
+from intarsia.verify.finding import Finding, error, finding_of, warning
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,7 +83,7 @@ class PageChecks:
             self._check_chunk(pages)
             self._decode(pages)
         except FormatError as problem:
-            self.findings.append(of_exception(problem, chunk.where))
+            self.findings.append(finding_of(problem, chunk.where))
 
     def _pages(self) -> Iterator[PageAt]:
         for page in self.chunk.pages():
@@ -182,7 +182,7 @@ class PageChecks:
             claim = f"{num_decoded:,} values were decoded where levels say {num_stored:,}"
             self.findings.append(error(chunk.where, claim))
             return
-        bounds = None if summarizer is None else summarizer.found
+        bounds = None if summarizer is None else summarizer.summaries
         self.facts = replace(facts, values=values, bounds=bounds)
 
     def _check_v2(self, page: PageAt, levels: PageLevels) -> None:

@@ -18,7 +18,7 @@ from intarsia.verify.pages import ChunkFacts
 _CONVERTED = (ConvertedType.UTF8, ConvertedType.ENUM, ConvertedType.JSON)
 
 
-def check_texts(facts: ChunkFacts) -> Iterator[Finding]:
+def check_strings(facts: ChunkFacts) -> Iterator[Finding]:
     """Checks that all strings of a chunk are UTF-8. A finding names the first page with others."""
     if facts.values is None or not _is_text(facts.chunk.leaf):
         return

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from intarsia.decode.synthetic_footer import ARROW_SCHEMA
 from intarsia.errors import instead
 from intarsia.expr.nested_types import with_children
-from intarsia.writer.defaults import USUAL_ROW_GROUP
+from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS
 
 _LARGE_TYPES = {
     pa.string(): pa.large_string(),
@@ -67,7 +67,7 @@ class ArrowWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow is not typ
         if self._cast_to is None and not self._has_dictionaries:
             super().write_table(table, row_group_size)
             return
-        size = USUAL_ROW_GROUP if row_group_size in (None, -1) else row_group_size
+        size = DEFAULT_ROW_GROUP_ROWS if row_group_size in (None, -1) else row_group_size
         step = size if size > 0 else max(table.num_rows, 1)  # pyarrow reports a size below 1
         for start in range(0, max(table.num_rows, 1), step):
             part = table.slice(start, step)

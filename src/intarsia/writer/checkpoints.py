@@ -30,7 +30,7 @@ from intarsia.parquet.metadata import ColumnChunk, OffsetIndexStruct, PageLocati
 from intarsia.parquet.thrift import amended, decode, encode
 from intarsia.scan.request import without_rows
 from intarsia.writer.arrow_writer import ArrowWriter
-from intarsia.writer.defaults import USUAL_ROW_GROUP
+from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS
 from intarsia.writer.dictionary_choice import with_dictionary_settings
 
 _MAX_ROW_GROUP_ROWS = 64 * 1024 * 1024
@@ -93,7 +93,7 @@ class CheckpointWriter:
 
         Raises ``ValueError`` for a table of another schema.
         """
-        size = USUAL_ROW_GROUP if row_group_size in (None, -1) else row_group_size
+        size = DEFAULT_ROW_GROUP_ROWS if row_group_size in (None, -1) else row_group_size
         if not size or size < 1:
             raise ValueError(f"row_group_size must be at least 1, not {row_group_size}")
         size = min(size, _MAX_ROW_GROUP_ROWS)

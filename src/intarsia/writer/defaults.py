@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-USUAL_ROW_GROUP = 1024 * 1024
+DEFAULT_ROW_GROUP_ROWS = 1024 * 1024
 """Rows of a row group by default, as in pyarrow."""
 PAGE_ROWS = 8192
 """Rows of a page by default. A point query reads one page a column; each page costs a header and

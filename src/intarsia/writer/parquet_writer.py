@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from intarsia.errors import PathError, Where, placed, public
 from intarsia.file.open_file import OpenedFile
 from intarsia.index.directory import without_pointer
-from intarsia.index.registry import IndexSpec, kinds_of
+from intarsia.index.registry import IndexSpec, parse_indexes
 from intarsia.indexing.build import check_indexes
 from intarsia.indexing.file_layout import compose
 from intarsia.io.atomic_replace import check_place, replacing, sync_folder
@@ -36,9 +36,9 @@ from intarsia.scan.parquet_file import open_file
 from intarsia.scan.request import without_rows
 from intarsia.writer.arrow_writer import ArrowWriter
 from intarsia.writer.checkpoints import OF_ONE_WRITER, CheckpointWriter
-from intarsia.writer.defaults import PAGE_ROWS, USUAL_ROW_GROUP
+from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS, PAGE_ROWS
 from intarsia.writer.dictionary_choice import dictionary_settings, says_encodings
-from intarsia.writer.sampled_dictionaries import FittedWriter
+from intarsia.writer.sampled_dictionaries import SampledDictionaryWriter
 
 DEFAULTS: dict[str, Any] = {
     "compression": "zstd",
@@ -107,7 +107,7 @@ def write_table(
     _check_columns(table)
     table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
     row_group_size = options.pop("row_group_size", None)
-    first = table.slice(0, row_group_size or USUAL_ROW_GROUP)
+    first = table.slice(0, row_group_size or DEFAULT_ROW_GROUP_ROWS)
     file = partial(empty_file, table.schema, str(where), dict(options))
     page_rows = options.get("max_rows_per_page") or PAGE_ROWS
     options |= dictionary_settings(first, file, page_rows, options)
@@ -199,7 +199,9 @@ class ParquetWriter:
             keep_unfinished=keep_unfinished,
             **options,
         )
-        self._writer: pq.ParquetWriter | FittedWriter | CheckpointWriter = self._block.__enter__()
+        self._writer: pq.ParquetWriter | SampledDictionaryWriter | CheckpointWriter = (
+            self._block.__enter__()
+        )
         self.is_open = True
 
     def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
@@ -280,7 +282,7 @@ def open_writer(
     keep_unfinished: bool = False,
     annotations: Mapping[int, Mapping[str, Any]] | None = None,
     **options: Any,
-) -> Iterator[pq.ParquetWriter | FittedWriter | CheckpointWriter]:
+) -> Iterator[pq.ParquetWriter | SampledDictionaryWriter | CheckpointWriter]:
     """Yields a writer like ``pyarrow.parquet.ParquetWriter``.
 
     Its file appears at the end, with ``indexes``. ``annotations`` are fields of schema elements, by
@@ -299,7 +301,7 @@ def open_writer(
     if "row_group_size" in options:
         raise TypeError("'row_group_size' is an option of write_table, not of ParquetWriter")
     schema = without_pointer(schema)
-    kinds = kinds_of(indexes)
+    kinds = parse_indexes(indexes)
     settings = DEFAULTS | options
     page_rows = settings["max_rows_per_page"]
     if page_rows is not None and page_rows < 1:
@@ -370,7 +372,7 @@ def _writer_of(
     every: int | None,
     settings: Mapping[str, Any],
     options: Mapping[str, Any],
-) -> Iterator[pq.ParquetWriter | FittedWriter | CheckpointWriter]:
+) -> Iterator[pq.ParquetWriter | SampledDictionaryWriter | CheckpointWriter]:
     """Yields a writer to ``out``, a local file, which is closed at the end.
 
     ``settings`` are all keywords of pyarrow. ``options`` are those that the caller gave.
@@ -385,9 +387,11 @@ def _writer_of(
             return
     with pa.OSFile(out.name, "wb") as sink:
         if says_encodings(options) or any(options.get(name) is not None for name in OF_ONE_WRITER):
-            arrow_writer: ArrowWriter | FittedWriter = ArrowWriter(sink, schema, **settings)
+            arrow_writer: ArrowWriter | SampledDictionaryWriter = ArrowWriter(
+                sink, schema, **settings
+            )
         else:
-            arrow_writer = FittedWriter(
+            arrow_writer = SampledDictionaryWriter(
                 sink, schema, empty_file(schema, out.name, settings), settings
             )
         with arrow_writer as writer:

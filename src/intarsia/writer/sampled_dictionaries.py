@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from intarsia.file.open_file import OpenedFile
 from intarsia.writer.arrow_writer import ArrowWriter
-from intarsia.writer.defaults import USUAL_ROW_GROUP
+from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS
 from intarsia.writer.dictionary_choice import with_dictionary_settings
 
 
-class FittedWriter:
+class SampledDictionaryWriter:
     """An ``ArrowWriter`` with dictionaries that pay in the rows that are written first.
 
     The file is begun with these rows. Tables without rows before them make no row group.
@@ -38,7 +38,7 @@ class FittedWriter:
             if not table.num_rows:
                 return
             has_size = row_group_size is not None and row_group_size > 0
-            first = table.slice(0, row_group_size if has_size else USUAL_ROW_GROUP)
+            first = table.slice(0, row_group_size if has_size else DEFAULT_ROW_GROUP_ROWS)
             writer = self._begin(with_dictionary_settings(first, self._file, self._settings))
         writer.write_table(table, row_group_size)
 
@@ -57,7 +57,7 @@ class FittedWriter:
         """Finishes the file."""
         (self._writer or self._begin(self._settings)).close()
 
-    def __enter__(self) -> FittedWriter:
+    def __enter__(self) -> SampledDictionaryWriter:
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -122,7 +122,7 @@ def agreed(
     return agreed_annotations
 
 
-def agreed_alone(
+def agreed_where_possible(
     files: Sequence[tuple[pa.Schema, Annotations]], schema: pa.Schema
 ) -> dict[str, Mapping[Place, Annotation]]:
     """Returns the same as ``agreed``, without columns that raise there or that ``schema`` lacks."""

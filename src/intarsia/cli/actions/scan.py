@@ -10,7 +10,7 @@ from intarsia.cli.output.json_document import json_text
 from intarsia.dataset.discovery import dataset
 from intarsia.dataset.request_builder import check_columns
 from intarsia.file.corrupt_rows import OnCorrupt
-from intarsia.report.query_page import SHOWN_FILES
+from intarsia.report.query_page import MAX_SHOWN_FILES
 from intarsia.report.render import query_html
 from intarsia.sql.where_clause import parse_where
 from intarsia.tables.data_files import TableFormatOption
@@ -84,7 +84,7 @@ def explain(
         sidecar=sidecar_folder,
         table_format=table_format,
     )
-    maps = 0 if html is None else SHOWN_FILES
+    maps = 0 if html is None else MAX_SHOWN_FILES
     explanation = source.explain(
         column_names(source.schema, columns), where, analyze=analyze, maps=maps
     )

@@ -22,7 +22,7 @@ from intarsia.file.corrupt_rows import OnCorrupt
 from intarsia.indexing.add import IndexReport, list_indexes
 from intarsia.memory import share
 from intarsia.tables.data_files import TableFormatOption
-from intarsia.writer.defaults import USUAL_ROW_GROUP
+from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS
 from intarsia.writer.parquet_writer import ParquetWriter
 from intarsia.writer.row_buffer import ROW_GROUP_BYTES, Rows
 from intarsia.writer.type_annotations import placed
@@ -109,7 +109,7 @@ def write(
     check_is_other(source, form, rows.files, out)
     order = None if sort_by is None else column_names(rows.schema, sort_by)
     check_order(rows.schema, order or ())
-    size = row_group_size or USUAL_ROW_GROUP
+    size = row_group_size or DEFAULT_ROW_GROUP_ROWS
     name = os.path.basename(out)
     said = placed(rows.annotations, rows.schema, {})
     with ParquetWriter(

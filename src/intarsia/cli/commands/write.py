@@ -21,7 +21,7 @@ from intarsia.cli.options import (
     union_by_name_option,
     where_option,
 )
-from intarsia.writer.defaults import PAGE_ROWS, USUAL_ROW_GROUP
+from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS, PAGE_ROWS
 
 _MOST_ROWS = 2**31 - 1
 _CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
@@ -64,7 +64,7 @@ def _types(_: Any, __: Any, given: Sequence[str]) -> Any:
     "--row-group-size",
     type=click.IntRange(1, _MOST_ROWS),
     metavar="ROWS",
-    help=f"Rows of a row group; by default {USUAL_ROW_GROUP:,}, or fewer that take 256 MB.",
+    help=f"Rows of a row group; by default {DEFAULT_ROW_GROUP_ROWS:,}, or fewer that take 256 MB.",
 )
 @click.option(
     "--max-rows-per-page",

@@ -24,7 +24,7 @@ import pyarrow.ipc as paipc
 import pyarrow.json as pajson
 
 from intarsia.dataset.partitioning import folder_of, hive_types
-from intarsia.errors import FormatError, name_of_several, unknown_column
+from intarsia.errors import FormatError, first_duplicate, unknown_column
 from intarsia.io.storage import resolve
 from intarsia.tables.data_files import TableFormatOption, data_files
 from intarsia.writer.type_annotations import Annotations
@@ -270,7 +270,7 @@ def _check_names(schema: pa.Schema) -> None:
     names = schema.names
     if not names:
         raise pa.ArrowInvalid("there is no column")
-    twice = name_of_several(names)
+    twice = first_duplicate(names)
     if twice is not None:
         raise pa.ArrowInvalid(f"two columns are called {twice}")
 

@@ -19,7 +19,7 @@ from intarsia.cli.input.other_formats import Incoming
 from intarsia.cli.output import terminal
 from intarsia.dataset.discovery import dataset
 from intarsia.dataset.request_builder import check_columns, confuses_pyarrow, fields_at, paths_of
-from intarsia.errors import PathError, PredicateError, name_of_several, unknown_column
+from intarsia.errors import PathError, PredicateError, first_duplicate, unknown_column
 from intarsia.expr.evaluate import evaluate
 from intarsia.expr.filterable_types import filterable_schema, filterable_type, restorer_of, taken
 from intarsia.expr.nested_types import without_dictionary
@@ -31,8 +31,8 @@ from intarsia.scan.request import without_rows
 from intarsia.scan.scan import limited
 from intarsia.sql.where_clause import parse_where
 from intarsia.tables.data_files import TableFormatOption
-from intarsia.threads import waited_for
-from intarsia.writer.type_annotations import Annotations, agreed_alone, annotations_of
+from intarsia.threads import run_io_tasks
+from intarsia.writer.type_annotations import Annotations, agreed_where_possible, annotations_of
 
 _AHEAD = {"batch_readahead": 4, "fragment_readahead": 2}
 """Read ahead less than pyarrow's scan does by default, to save memory."""
@@ -70,7 +70,7 @@ def rows_of(
     names = rows.schema.names
     if confuses_pyarrow(rows.schema):
         raise click.UsageError("pyarrow reads no file with a column that is called __filename")
-    twice = name_of_several(names)
+    twice = first_duplicate(names)
     if twice is not None:
         raise click.UsageError(f"two columns are called {twice}: one of them can be written")
     if query.limit is not None:
@@ -115,7 +115,7 @@ def _annotations(source: str, files: Sequence[str], schema: pa.Schema) -> Annota
         opened = open_file(file, on)
         return opened.schema_arrow, annotations_of(opened.schema)
 
-    return agreed_alone([*waited_for(partial(of, file) for file in files)], schema)
+    return agreed_where_possible([*run_io_tasks(partial(of, file) for file in files)], schema)
 
 
 def _of_others(rows: Incoming, query: RowQuery) -> Incoming:

@@ -14,7 +14,7 @@ import pyarrow.csv as pacsv
 
 from intarsia.cli.output.json_document import jsonable
 from intarsia.control_characters import shown_in_json
-from intarsia.errors import name_of_several
+from intarsia.errors import first_duplicate
 from intarsia.expr.casts import is_uuid
 from intarsia.expr.constants import DECIMALS
 from intarsia.expr.nested_types import without_dictionary
@@ -59,7 +59,7 @@ def json_lines(schema: pa.Schema, paths: Sequence[str]) -> Print:
     Columns of one name are printed by their ``paths``. Raises ``UsageError`` if these are equal.
     """
     names = schema.names if len(set(schema.names)) == len(schema) else list(paths)
-    twice = name_of_several(names)
+    twice = first_duplicate(names)
     if twice is not None:
         raise click.UsageError(f"two columns are called {twice}: --format csv can print them")
     encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode

@@ -10,7 +10,7 @@ import pyarrow.dataset as pads
 from intarsia.dataset.row_numbers import parts_at
 from intarsia.engines.duckdb.scan_dataset import WatchedDataset
 from intarsia.row_ranges import RowRanges
-from intarsia.sql.query.limit_pushdown import UNTOLD, Need
+from intarsia.sql.query.limit_pushdown import UNKNOWN_LIMIT, Need
 from intarsia.sql.query.scans import Query
 
 _MIN_OFFSET_ROWS = 64 * 1024
@@ -30,7 +30,7 @@ def from_offset(
         table, need = tables[scan.table], scan.need
         if need is None or need.offset < _MIN_OFFSET_ROWS or scan.filter is not None:
             continue
-        if need.limit is None or need.limit > UNTOLD:
+        if need.limit is None or need.limit > UNKNOWN_LIMIT:
             continue
         if not isinstance(table, WatchedDataset) or not _are_all_rows(table):
             continue

@@ -11,7 +11,7 @@ import pyarrow.dataset as pads
 
 from intarsia.dataset.dataset import Dataset
 from intarsia.dataset.request_builder import Columns
-from intarsia.deadline import Stop, Stopped, active, current, each_active
+from intarsia.deadline import Stop, Stopped, active, current, iterate_active
 from intarsia.errors import IntarsiaError, guarded_items
 from intarsia.expr.nested_types import Path
 from intarsia.expr.tree import field_paths, read_expression
@@ -109,7 +109,7 @@ class WatchedDataset(Dataset):
 
     def _watched(self, tables: Iterable[pa.Table]) -> Generator[pa.Table]:
         try:
-            yield from guarded_items(each_active(self.stop, tables))
+            yield from guarded_items(iterate_active(self.stop, tables))
         except (IntarsiaError, KeyboardInterrupt, Stopped) as error:
             self.errors.append(error)
             raise

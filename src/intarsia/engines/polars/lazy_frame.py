@@ -17,7 +17,7 @@ from intarsia.engines.polars.native_scan import (
     KnownScans,
     NotReadError,
     frames_of,
-    handed_over,
+    polars_hand_over,
     whole_scan,
 )
 from intarsia.errors import UnsupportedError, check_version, optional, public
@@ -125,7 +125,7 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
             return rows.select(polars.selectors.by_name(names_out) if names_out else polars.len())
 
         num_given = 0
-        handed = handed_over(data, scan_columns, schema, pushed_filter, limit)
+        handed = polars_hand_over(data, scan_columns, schema, pushed_filter, limit)
         if handed is not None:
             try:
                 in_parts = in_batches and limit is None

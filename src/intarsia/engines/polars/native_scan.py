@@ -54,7 +54,7 @@ def whole_scan(data: Dataset, schema: polars.Schema) -> polars.LazyFrame | None:
                 return None
         except (IntarsiaError, OSError):  # the scan reports it
             return None
-    handed = handed_over(data, data.schema.names, schema)
+    handed = polars_hand_over(data, data.schema.names, schema)
     return None if handed is None else scan_of(handed, schema)
 
 
@@ -146,7 +146,7 @@ def _share_with_a_value(bounds: Bounds) -> float:
     return float(np.mean(hits) + unknown) / len(bounds)
 
 
-def handed_over(
+def polars_hand_over(
     data: Dataset,
     columns: Sequence[str],
     schema: polars.Schema,
@@ -173,7 +173,7 @@ def _has_types(file: OpenedFile, names: Sequence[str], schema: polars.Schema) ->
     """True if Polars gives columns ``names`` of a file the types that they have in ``schema``."""
     import polars
 
-    types = file.shape.kept("polars", lambda: polars.read_parquet_schema(file.name))
+    types = file.shape.cached("polars", lambda: polars.read_parquet_schema(file.name))
     return all(types.get(name) == schema[name] for name in names)
 
 

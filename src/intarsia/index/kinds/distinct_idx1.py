@@ -186,7 +186,7 @@ def _values(data: memoryview) -> pa.Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ListedValues:
     """A list that a file's footer points at: its offset and length in bytes, and its values."""
 
     place: ByteRange
@@ -195,7 +195,7 @@ class Found:
 
 def found_in(
     metadata: FileMetaData, source: Source, end: int, taken: Sequence[ByteRange]
-) -> Found | None:
+) -> ListedValues | None:
     """Returns the list that a file's footer points at, or None if it points at none.
 
     ``end`` is the offset of the footer. ``taken`` holds the known parts of the file before it. A
@@ -216,7 +216,7 @@ def found_in(
     if any(start < offset + length and offset < start + size for start, size in taken):
         raise FormatError(f"{KEY} points into other parts of the file: it was rewritten since")
     data = source.read([(offset, length)])[0]
-    return Found((offset, length), _values(data[_HEADER.size :]))
+    return ListedValues((offset, length), _values(data[_HEADER.size :]))
 
 
 def contradiction(values: pa.Array, statistics: Sequence[Statistics | None]) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from intarsia.expr.functions import compares, held_constants
+from intarsia.expr.functions import compares, representable_constants
 from intarsia.index.base import Inverted, Positions, Reads, Subject, fingerprints
 from intarsia.index.key_formula import Every, FingerprintArray, Formula, Keys
 from intarsia.pruning.predicates import How, Match, Predicate
@@ -66,7 +66,7 @@ class Elements(Inverted):
         assert isinstance(predicate, Match)
         if not compares(of.type, predicate.values.type):
             return None
-        values, all_fit = held_constants(predicate.values, of.type)
+        values, all_fit = representable_constants(predicate.values, of.type)
         keys = np.unique(fingerprints(_hashable(values)))
         if predicate.how is not How.LIST_ALL:
             return Keys(keys)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from intarsia.expr.casts import is_text
 from intarsia.expr.comparison_operators import Op
-from intarsia.expr.functions import compares, held_constants
+from intarsia.expr.functions import compares, representable_constants
 from intarsia.index.base import Inverted, Positions, Reads, Subject, as_bytes, fingerprints
 from intarsia.index.indexed_type import order_of_type
 from intarsia.index.key_formula import FingerprintArray, Formula, Keys
@@ -85,7 +85,7 @@ class Entries(Inverted):
         search_keys = predicate.values if predicate.key is None else pa.repeat(predicate.key, 1)
         if not compares(key_type, search_keys.type):
             return None
-        keys = as_bytes(held_constants(search_keys, key_type)[0])
+        keys = as_bytes(representable_constants(search_keys, key_type)[0])
         if predicate.how is How.MAP_ANY or not len(keys):
             return Keys(np.unique(fingerprints(keys)))
         test = Test(of.term, Op.IN, predicate.values)

@@ -32,7 +32,7 @@ from intarsia.strings.code_points import (
     END,
     Pairs,
     characters_of,
-    flat_texts,
+    flat_strings,
     is_bytes,
     parts,
     present,
@@ -61,7 +61,7 @@ SymbolArray = NDArray[np.uint8]
 N = TypeVar("N", np.uint32, np.uint64)
 
 
-def keys_of_texts(values: pa.Array, positions: Int64Array) -> tuple[FingerprintArray, Int64Array]:
+def keys_of_strings(values: pa.Array, positions: Int64Array) -> tuple[FingerprintArray, Int64Array]:
     """Returns the distinct (key, position) pairs of ``n`` strings or bytes, in any order.
 
     ``positions`` holds the row or granule of each value, ascending. Shape ``(n,)``. NULLs have no
@@ -73,13 +73,13 @@ def keys_of_texts(values: pa.Array, positions: Int64Array) -> tuple[FingerprintA
     values, valid = present(values)
     positions = positions if valid is None else positions[valid]
     latin, pairs = is_bytes(values.type), Pairs()
-    for part in parts(*flat_texts(values), latin=latin, ahead=LEAST):
+    for part in parts(*flat_strings(values), latin=latin, ahead=LEAST):
         mapped = part.characters.mapped(_symbol_table())
         symbols = np.concatenate((mapped, np.zeros(_PAD, np.uint8)))
         slice_positions = positions[part.first_value : part.stop_value]
         own = slice(part.begin, part.stop)
         pairs.add(*_keys_of_symbols(symbols, part.characters.ends, slice_positions, own))
-    return pairs.found()
+    return pairs.collected()
 
 
 def keys_needed(required: Required | None) -> Formula | None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from intarsia.expr.comparison_operators import Op
 from intarsia.index.base import Positions, Subject
 from intarsia.index.key_formula import FingerprintArray, Formula
-from intarsia.index.kinds.gram_keys import GRAMS_VERSION, keys_needed, keys_of_texts
+from intarsia.index.kinds.gram_keys import GRAMS_VERSION, keys_needed, keys_of_strings
 from intarsia.index.kinds.regex_literals import required_by_regex
 from intarsia.index.kinds.required_substrings import (
     Required,
@@ -69,10 +69,10 @@ class NGram(TextIndex):
     kind_version = GRAMS_VERSION
     serves = frozenset({*PATTERNS, Op.EQ, Op.IN})
 
-    def keys_of_texts(
+    def keys_of_strings(
         self, values: pa.Array, positions: Positions
     ) -> tuple[FingerprintArray, Positions]:
-        return keys_of_texts(values, positions)
+        return keys_of_strings(values, positions)
 
     def keys_for(self, predicate: Predicate, of: Subject) -> Formula | None:
         return keys_needed(_required(predicate, latin=is_bytes(of.type)))

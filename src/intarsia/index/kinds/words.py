@@ -11,7 +11,7 @@ from intarsia.index.key_formula import Every, FingerprintArray, Formula, Keys
 from intarsia.index.kinds.text_base import TextIndex
 from intarsia.pruning.predicates import How, Match, Predicate
 from intarsia.strings.code_points import as_column
-from intarsia.strings.tokenizer import WORDS_VERSION, keys_of_texts, keys_of_words
+from intarsia.strings.tokenizer import WORDS_VERSION, keys_of_strings, keys_of_words
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,10 @@ class Words(TextIndex):
     kind_version = WORDS_VERSION
     serves = frozenset({How.WORDS})
 
-    def keys_of_texts(
+    def keys_of_strings(
         self, values: pa.Array, positions: Positions
     ) -> tuple[FingerprintArray, Positions]:
-        return keys_of_texts(values, positions)
+        return keys_of_strings(values, positions)
 
     def keys_for(self, predicate: Predicate, of: Subject) -> Formula | None:
         assert isinstance(predicate, Match)

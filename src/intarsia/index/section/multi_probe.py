@@ -14,7 +14,7 @@ from intarsia.index.key_formula import FingerprintArray
 from intarsia.index.section.probe import InvertedSection, pages_with_keys
 
 
-def are_held(probes: Sequence[tuple[InvertedSection, FingerprintArray]]) -> list[bool]:
+def have_any_key(probes: Sequence[tuple[InvertedSection, FingerprintArray]]) -> list[bool]:
     """Returns, for each section of fingerprints, whether it contains any of its keys.
 
     ``probes`` holds sections and their keys, which are distinct and sorted. Raises ``FormatError``

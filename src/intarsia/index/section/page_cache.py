@@ -24,7 +24,7 @@ class Entries(NamedTuple):
         return self.keys.nbytes + self.granules.nbytes
 
 
-class HeldPages(SharedState):
+class PageCache(SharedState):
     """A cache of pages by section and page number, safe to share between threads.
 
     A section is any object that identifies its bytes as they were when it was opened.
@@ -65,5 +65,5 @@ class HeldPages(SharedState):
                 self._num_bytes -= evicted.num_bytes
 
 
-HELD_PAGES = HeldPages(16 * 1024 * 1024)
+PAGE_CACHE = PageCache(16 * 1024 * 1024)
 """The cache of this process, at most 16 MiB."""

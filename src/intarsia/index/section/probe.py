@@ -23,9 +23,9 @@ from intarsia.index.key_formula import (
     leaves_of,
 )
 from intarsia.index.kinds.distinct_idx1 import DistinctIDX1, IDX1Section
-from intarsia.index.probe_budget import Costs, Purse
+from intarsia.index.probe_budget import Costs, ProbeBudget
 from intarsia.index.section.granule_blocks import Blocks
-from intarsia.index.section.page_cache import HELD_PAGES, Entries
+from intarsia.index.section.page_cache import PAGE_CACHE, Entries
 from intarsia.index.section.reader import Section
 from intarsia.index.section.writer import (
     CELL_SCHEMA,
@@ -119,7 +119,7 @@ class InvertedSection(Section):
 
         Returns None if no part is.
         """
-        budget = Purse(self._costs, most_bytes)
+        budget = ProbeBudget(self._costs, most_bytes)
         first, rest = budget.first(formula)
         if first is None:
             return None
@@ -161,7 +161,7 @@ class InvertedSection(Section):
             stored = self._check_sorted(*self._read_stored(pages))
             return [self._select_keys(stored, keys, self.starts_of(pages))]
         numbers = pages.tolist()
-        cached = HELD_PAGES.get(self._cache_key, numbers)
+        cached = PAGE_CACHE.get(self._cache_key, numbers)
         missing = np.array([page for page in numbers if page not in cached], dtype=np.int64)
         if len(missing):
             stored_keys, granules = self._read_stored(missing)
@@ -173,7 +173,7 @@ class InvertedSection(Section):
                     stored_keys[rows].copy(), granules[rows].copy()
                 )
                 start = stop
-            HELD_PAGES.put(self._cache_key, new_pages)
+            PAGE_CACHE.put(self._cache_key, new_pages)
             cached.update(new_pages)
         return [self._select_keys(cached[page], keys) for page in numbers]
 

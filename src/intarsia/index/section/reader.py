@@ -30,11 +30,11 @@ from intarsia.decode.page_size_limit import check_limit
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_roots
 from intarsia.decode.synthetic_footer import RootTemplate, SchemaTemplates
 from intarsia.errors import FormatError
-from intarsia.index.section.writer import INFO_KEY, LENGTH_BYTES, MOST_GRANULES
+from intarsia.index.section.writer import INFO_KEY, LENGTH_BYTES, MAX_GRANULES
 from intarsia.io.source import Source
 from intarsia.limits import MAX_SECTION_METADATA_BYTES, check_claim
 from intarsia.parquet.column_order import order_of
-from intarsia.parquet.footer_cache import Shape, decode_footer
+from intarsia.parquet.footer_cache import FooterLayout, decode_footer
 from intarsia.parquet.metadata import ColumnMetaData, FileMetaData
 from intarsia.parquet.page_header import read_page_header
 from intarsia.parquet.page_index import read_column_index, read_offset_index
@@ -100,7 +100,7 @@ class Section:
         self._source = source
         self._groups = [group.num_rows for group in metadata.row_groups if group.num_rows]
         self.num_entries = sum(self._groups)
-        self._templates = shape.kept("section", lambda: SchemaTemplates(metadata, raw))
+        self._templates = shape.cached("section", lambda: SchemaTemplates(metadata, raw))
         self._load(metadata, shape, meta, start)
 
     @property
@@ -111,8 +111,10 @@ class Section:
     def num_pages(self) -> int:
         return len(self._page_groups)
 
-    def _load(self, metadata: FileMetaData, shape: Shape, meta: memoryview, start: int) -> None:
-        schema = shape.kept("schema", lambda: read_schema(metadata.schema))
+    def _load(
+        self, metadata: FileMetaData, shape: FooterLayout, meta: memoryview, start: int
+    ) -> None:
+        schema = shape.cached("schema", lambda: read_schema(metadata.schema))
         is_flat = bool(schema.leaves) and all(leaf.is_flat for leaf in schema.leaves)
         if not is_flat or min(self._groups, default=1) < 0:
             raise FormatError("a section is a table of flat columns")
@@ -253,7 +255,7 @@ def _concatenate(parts: Sequence[Bounds | None]) -> Bounds | None:
 
 def _unpack_starts(text: str, num_rows: int) -> Int64Array:
     """Returns the granule starts. There can be at most one more than rows."""
-    limit = (min(num_rows, MOST_GRANULES) + 2) * 8
+    limit = (min(num_rows, MAX_GRANULES) + 2) * 8
     try:
         unpack = zlib.decompressobj()
         raw = unpack.decompress(base64.b64decode(text, validate=True), limit)

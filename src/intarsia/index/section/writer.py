@@ -48,7 +48,7 @@ CELL_SCHEMA = pa.schema([("key", pa.uint32()), ("cell", pa.uint32())])
 """Entries with steps between cells. The section states how many granules a block has."""
 LENGTH_BYTES = 4
 """Bytes of the footer's length."""
-MOST_GRANULES = 1 << 24
+MAX_GRANULES = 1 << 24
 """Most granules per index. A few compressed kilobytes could otherwise claim a thousandfold."""
 
 

@@ -28,7 +28,7 @@ from intarsia.parquet.schema import Root
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.scan.schema_adapter import as_type
 from intarsia.scan.units import decoded_bytes
-from intarsia.threads import in_order, may_divide
+from intarsia.threads import in_order, may_use_threads
 
 T = TypeVar("T")
 
@@ -56,12 +56,12 @@ def of_portions(
     if template is None:
         return
     portions = _Portions(files, roots)
-    ahead = pa.cpu_count() if may_divide() and portions.mean_size >= _THREADED_BYTES else 0
+    ahead = pa.cpu_count() if may_use_threads() and portions.mean_size >= _THREADED_BYTES else 0
 
     def decode_portion(positions: range) -> T:
         groups = [group for i in positions for group in _row_groups(files[i], roots)]
         verifies_checksums = files[0].options.page_checksum_verification
-        table = decode_roots(template, groups, verifies_checksums, not ahead and may_divide())
+        table = decode_roots(template, groups, verifies_checksums, not ahead and may_use_threads())
         portions.record_size(positions, table.nbytes)
         return act(positions, table.rename_columns([root.name for root in roots]))
 

@@ -16,9 +16,14 @@ import pyarrow.fs as pafs
 from intarsia.catalog.catalog import Catalog
 from intarsia.errors import FormatError, PathError
 from intarsia.file.health import Health
-from intarsia.file.open_file import Lease, OpenedFile, lease_of, until_whole
+from intarsia.file.open_file import (
+    OpenedFile,
+    VersionedFile,
+    as_current_version,
+    retry_while_replaced,
+)
 from intarsia.file.read_options import DEFAULTS, ReadOptions
-from intarsia.file.scan_profile import UNWATCHED, Unwatched
+from intarsia.file.scan_profile import NO_PROFILE, NoProfile
 from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.io.file_handle import Version, version_of
 from intarsia.io.storage import FileSource
@@ -27,7 +32,7 @@ from intarsia.process_state import ForkLock, SharedState
 from intarsia.scan.parquet_file import open_source
 from intarsia.threads import begin, result_of
 
-KEPT_BYTES = 256 * 1024 * 1024
+CACHE_BYTES = 256 * 1024 * 1024
 """Default estimated memory of the files in a cache."""
 
 
@@ -44,8 +49,9 @@ class _CachedFile:
 class FileCache(SharedState):
     """The most recently used files of one file system, as many as fit in ``kept_bytes``.
 
-    The files that were opened last, ``most_open()`` of them, keep their handles and tails. The
-    others are opened again if more than their footers is needed. ``gap`` is that of ``FileSource``.
+    The files that were opened last, ``max_open_local_files()`` of them, keep their handles and
+    tails. The others are opened again if more than their footers is needed. ``gap`` is that of
+    ``FileSource``.
     """
 
     def __init__(
@@ -53,7 +59,7 @@ class FileCache(SharedState):
         filesystem: pafs.FileSystem,
         options: ReadOptions = DEFAULTS,
         gap: int | None = None,
-        kept_bytes: int = KEPT_BYTES,
+        kept_bytes: int = CACHE_BYTES,
         places: Sidecars | None = None,
         health: Health | None = None,
     ) -> None:
@@ -125,17 +131,17 @@ class FileCache(SharedState):
         cached = self._find(path)
         return self._open(path) if cached is None else cached.file
 
-    def lease(self, path: str) -> Lease:
+    def lease(self, path: str) -> VersionedFile:
         """Returns a handle of the file at ``path`` that checks later whether it was replaced."""
         cached = self._find(path)
-        if cached is None or cached.file.sections.is_unsure:
-            return lease_of(self._open(path))
+        if cached is None or cached.file.sections.is_retry_due:
+            return as_current_version(self._open(path))
         if self.is_local:
-            return lease_of(cached.file if self._is_current(cached) else self._open(path))
+            return as_current_version(cached.file if self._is_current(cached) else self._open(path))
         check = begin(partial(self._is_current, cached))
         is_current = partial(self._confirmed, cached, check)
         cached.source.confirm(is_current)
-        return Lease(cached.file, is_current)
+        return VersionedFile(cached.file, is_current)
 
     def _find(self, path: str) -> _CachedFile | None:
         with self._lock:
@@ -170,13 +176,13 @@ class FileCache(SharedState):
             self._num_bytes -= cached.num_bytes
 
     def open_unshared(
-        self, path: str, profile: Unwatched = UNWATCHED
+        self, path: str, profile: NoProfile = NO_PROFILE
     ) -> tuple[FileSource, OpenedFile]:
         """Opens a file outside of the cache. Also returns its source, which counts reads."""
         source = FileSource(self._filesystem, path, self._gap)
         return source, self._opened(source, profile)
 
-    def _opened(self, source: FileSource, profile: Unwatched = UNWATCHED) -> OpenedFile:
+    def _opened(self, source: FileSource, profile: NoProfile = NO_PROFILE) -> OpenedFile:
         places, health = self.places, self.health
         opened = partial(open_source, source, self._options, profile, places=places, health=health)
         tail = None if self.catalog is None else self.catalog.tail(source)
@@ -186,7 +192,7 @@ class FileCache(SharedState):
         return opened()
 
     def _open(self, path: str) -> OpenedFile:
-        return until_whole(path, partial(self._open_now, path))
+        return retry_while_replaced(path, partial(self._open_now, path))
 
     def _open_now(self, path: str) -> OpenedFile:
         source = FileSource(self._filesystem, path, self._gap)
@@ -204,8 +210,8 @@ class FileCache(SharedState):
             cached = self._files[path] = _CachedFile(path, version, source, file)
             self._weigh(cached)
             self._shrink()
-        source.opened_again = partial(_changed, weakref.ref(self), path, is_rested=False)
-        source.was_rested = partial(_changed, weakref.ref(self), path, is_rested=True)
+        source.on_reopen = partial(_changed, weakref.ref(self), path, is_rested=False)
+        source.on_rest = partial(_changed, weakref.ref(self), path, is_rested=True)
         return file
 
     def _is_current(self, cached: _CachedFile) -> bool:

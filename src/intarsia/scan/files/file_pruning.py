@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from intarsia.errors import IntarsiaError
-from intarsia.file.open_file import READ_ERRORS, Lease, OpenedFile
+from intarsia.file.open_file import READ_ERRORS, OpenedFile, VersionedFile
 from intarsia.pruning.bounds_comparison import rows_might_match
 from intarsia.pruning.partition_pruning import Constants, constants_might_match
 from intarsia.pruning.predicate_tree import Never, Pruning, tests_of
@@ -31,7 +31,7 @@ from intarsia.scan.files.small_file_filter import LEAST_FILES, matching_rows
 from intarsia.scan.files.small_file_reader import readers
 from intarsia.scan.request import Request
 from intarsia.scan.scan import Matching, Part
-from intarsia.threads import waited_for
+from intarsia.threads import run_io_tasks
 
 T = TypeVar("T")
 BoolArray = NDArray[np.bool_]
@@ -50,16 +50,16 @@ class File(NamedTuple):
     constants: Constants
 
 
-class Kept(NamedTuple):
+class CandidateFile(NamedTuple):
     """A file that might hold matching rows, and its part of the scan."""
 
     file: File
     part: Part
 
 
-def files_left(
+def prune_files(
     cache: FileCache, files: Sequence[File], request: Request, *, by_footer: bool = False
-) -> Iterator[Kept]:
+) -> Iterator[CandidateFile]:
     """Yields the ``files`` that might hold matching rows, in order.
 
     ``by_footer`` uses only footers, and finds no matching rows. Files whose partition values cannot
@@ -68,10 +68,10 @@ def files_left(
     """
     if request.filter is None or len(files) < LEAST_FILES or cache.options.looks_for_damage:
         for file in in_folders(files, request.pruning):
-            yield Kept(file, Part(partial(cache.lease, file.path), file.constants))
+            yield CandidateFile(file, Part(partial(cache.lease, file.path), file.constants))
         return
     candidates, candidates_again = itertools.tee(prune_unopened(cache, files, request))
-    leases = each_of(cache, (partial(_lease, cache, file.path) for file in candidates_again))
+    leases = run_file_tasks(cache, (partial(_lease, cache, file.path) for file in candidates_again))
     try:
         size = _FIRST_BATCH_FILES
         while batch := list(itertools.islice(zip(candidates, leases, strict=False), size)):
@@ -104,12 +104,12 @@ def in_folders(files: Iterable[File], pruning: Pruning) -> Iterator[File]:
             yield file
 
 
-def each_of(cache: FileCache, tasks: Iterable[Callable[[], T]]) -> Generator[T]:
+def run_file_tasks(cache: FileCache, tasks: Iterable[Callable[[], T]]) -> Generator[T]:
     """Yields the results of tasks in order. On remote storage threads run them ahead."""
-    return (task() for task in tasks) if cache.is_local else waited_for(tasks)
+    return (task() for task in tasks) if cache.is_local else run_io_tasks(tasks)
 
 
-def _lease(cache: FileCache, path: str) -> Lease | None:
+def _lease(cache: FileCache, path: str) -> VersionedFile | None:
     """Returns the file's handle; None on failure, because reading the file raises the error."""
     try:
         return cache.lease(path)
@@ -119,29 +119,29 @@ def _lease(cache: FileCache, path: str) -> Lease | None:
 
 def _candidates(
     cache: FileCache,
-    batch: Sequence[tuple[File, Lease | None]],
+    batch: Sequence[tuple[File, VersionedFile | None]],
     request: Request,
     by_footer: bool,
-) -> Iterator[Kept]:
+) -> Iterator[CandidateFile]:
     opened = [(file, lease) for file, lease in batch if lease is not None]
     verdicts = iter(_might_match(opened, request, by_footer))
     for file, lease in batch:
         again = partial(cache.lease, file.path)
         might_match, matching = (True, None) if lease is None else next(verdicts)
         if lease is not None and might_match:
-            yield Kept(file, Part(_first(lease, again), file.constants, matching=matching))
+            yield CandidateFile(file, Part(_first(lease, again), file.constants, matching=matching))
         elif lease is None or not lease.is_current():
-            yield Kept(file, Part(again, file.constants))
+            yield CandidateFile(file, Part(again, file.constants))
 
 
-def _first(lease: Lease, again: Callable[[], Lease]) -> Callable[[], Lease]:
+def _first(lease: VersionedFile, again: Callable[[], VersionedFile]) -> Callable[[], VersionedFile]:
     """Returns a function that returns ``lease`` once, and calls ``again`` after that."""
     leases = [lease]
     return lambda: leases.pop() if leases else again()
 
 
 def _might_match(
-    opened: Sequence[tuple[File, Lease]], request: Request, by_footer: bool
+    opened: Sequence[tuple[File, VersionedFile]], request: Request, by_footer: bool
 ) -> list[tuple[bool, Matching | None]]:
     """Returns for each file whether it might match, and its matching rows if they are known.
 

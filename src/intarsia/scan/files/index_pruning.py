@@ -24,7 +24,7 @@ from intarsia.file.embedded_indexes import Embedded
 from intarsia.file.open_file import READ_ERRORS, OpenedFile
 from intarsia.index.base import Inverted
 from intarsia.index.key_formula import FingerprintArray, Keys
-from intarsia.index.section.multi_probe import are_held
+from intarsia.index.section.multi_probe import have_any_key
 from intarsia.index.section.probe import InvertedSection
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.pruning.predicate_tree import Pruning, tests_of
@@ -92,7 +92,7 @@ def _hold_keys(
         section = None if keys is None else file.sections.section(index)
         if keys is not None and isinstance(section, InvertedSection):
             probes.append(_Probe(position, section, keys))
-    is_found = are_held([(probe.section, probe.keys) for probe in probes])
+    is_found = have_any_key([(probe.section, probe.keys) for probe in probes])
     might_match[[probe.position for probe in probes]] = is_found
     return might_match
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from intarsia.decode.page_data import check_size
 from intarsia.errors import FormatError
 from intarsia.file.open_file import OpenedFile
-from intarsia.io.source import AheadSource
+from intarsia.io.source import PrefetchSource
 from intarsia.parquet.metadata import (
     DICTIONARY_ENCODINGS,
     CompressionCodec,
@@ -90,7 +90,7 @@ class PageTextFilter:
         self._leaf = root.leaves[0] if root is not None and is_used else None
         self._file_counts, self._scan_counts = SearchCounts(), scan_counts
 
-    def rows_left(self, rows: RowRanges, source: AheadSource) -> RowRanges:
+    def rows_left(self, rows: RowRanges, source: PrefetchSource) -> RowRanges:
         """Returns ``rows`` without the rows of pages that do not hold the string.
 
         A page that contradicts its index is not skipped; the decoder reports it. ``source`` caches
@@ -105,7 +105,7 @@ class PageTextFilter:
         return RowRanges.union(parts)
 
     def _matching_in(
-        self, group: int, leaf: int, rows: RowRanges, source: AheadSource
+        self, group: int, leaf: int, rows: RowRanges, source: PrefetchSource
     ) -> RowRanges:
         first, stop = self._file.row_group_starts[group : group + 2].tolist()
         rows_in_group = rows.clip(first, stop)

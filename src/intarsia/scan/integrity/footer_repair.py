@@ -69,13 +69,13 @@ def repair_footer(file: OpenedFile, row_group: int, leaf: int) -> bool:
     """
     if not file.options.skips_corrupt or file.trusts_bounds:
         return False
-    if (row_group, leaf) in file.unmendable:
+    if (row_group, leaf) in file.unrepairable_chunks:
         return False
     try:
         chunk = file.chunk(row_group, leaf)
     except FormatError:
         return False
-    file.unmendable.add((row_group, leaf))
+    file.unrepairable_chunks.add((row_group, leaf))
     for start, stop in dict.fromkeys(_candidate_ranges(file, row_group, leaf, chunk)):
         if not file.layout.is_free(row_group, leaf, start, stop):
             continue
@@ -87,7 +87,7 @@ def repair_footer(file: OpenedFile, row_group: int, leaf: int) -> bool:
             name for name in _REPAIRABLE_FIELDS if getattr(proven, name) != getattr(chunk, name)
         ]
         if wrong:
-            file.mend_chunk(row_group, leaf, proven, wrong)
+            file.repair_chunk(row_group, leaf, proven, wrong)
         return bool(wrong)
     return False
 

@@ -20,7 +20,7 @@ from intarsia.decode.page_size_limit import (
 from intarsia.errors import FormatError, OutOfMemoryError, Where
 from intarsia.file.chunk_reader import Chunk
 from intarsia.file.open_file import OpenedFile
-from intarsia.memory import Room, memory_limit
+from intarsia.memory import AllocationBudget, memory_limit
 from intarsia.parquet.metadata import ColumnMetaData
 from intarsia.parquet.schema import Leaf
 from intarsia.plan.page_ranges import ChunkSelection
@@ -61,7 +61,7 @@ def check_pages(
 
 
 def reserve_page_memory(
-    room: Room,
+    room: AllocationBudget,
     file: OpenedFile,
     group: int,
     leaf: int,

@@ -37,13 +37,17 @@ def check_places(file: OpenedFile, selections: Iterable[tuple[int, int, ChunkSel
     for group, leaf, selection in selections:
         if not selection.parts or file.chunk(group, leaf).num_values == 0:
             continue
-        rivals = file.layout.rivals(group, leaf, _MAX_RIVALS)
-        if file.layout.is_within(group, leaf) and not rivals:
+        overlapping_chunks = file.layout.overlapping_chunks(group, leaf, _MAX_RIVALS)
+        if file.layout.is_within(group, leaf) and not overlapping_chunks:
             continue
         needs_new_plan = True  # planning again once for all chunks keeps the time linear
-        if any(repair_footer(file, *id_) for id_ in [(group, leaf), *rivals]):
+        if any(repair_footer(file, *id_) for id_ in [(group, leaf), *overlapping_chunks]):
             continue
-        problem = "another chunk claims its bytes" if rivals else "its chunk is not within the file"
+        problem = (
+            "another chunk claims its bytes"
+            if overlapping_chunks
+            else "its chunk is not within the file"
+        )
         _record_lost(file, group, leaf, selection, [all_lost(file, group, leaf, problem)], problem)
     if needs_new_plan:
         raise PageIndexMistrust

@@ -26,9 +26,9 @@ import pyarrow as pa
 from intarsia.catalog.build import (
     CatalogReport,
     Known,
-    each_fact,
-    generation_of,
+    new_generation,
     published,
+    read_facts,
     read_known_files,
 )
 from intarsia.catalog.catalog import Identity
@@ -45,7 +45,7 @@ from intarsia.io.storage import FileSource, PathLike
 from intarsia.row_ranges import UInt64Array
 from intarsia.scan.parquet_file import open_source
 from intarsia.spark.session import parallelism_of, require_pyspark
-from intarsia.spark.task_error import as_told
+from intarsia.spark.task_error import raising_task_errors
 from intarsia.tables.data_files import TableFormatOption
 
 if TYPE_CHECKING:
@@ -130,14 +130,14 @@ def build_catalog(
     rebuild = partial(build_catalog, spark, path, filesystem=filesystem, table_format=table_format)
     target = Target.of(path, filesystem)
     known = read_known_files(target, refresh=refresh, table_format=table_format)
-    with generation_of(target) as generation:
+    with new_generation(target) as generation:
         kept_segments = known.reusable_segments
         if known.is_worn:
             try:
                 kept_segments = [_merged_segment(target, known, generation)]
             except (IntarsiaError, OSError):
                 return rebuild()
-        with as_told():
+        with raising_task_errors():
             num_files, segment = _new_segment(spark, target, known, generation)
         segments = [*kept_segments, segment] if num_files or not kept_segments else kept_segments
         report = published(target, known, generation, segments, num_files)
@@ -240,7 +240,9 @@ def _facts_of_task(
     target: Target, generation: str, files: dict[str, Identity]
 ) -> tuple[Table | None, list[_File]]:
     with quiet():
-        facts = [f for f in each_fact(target, list(files), files, with_keys=False) if f is not None]
+        facts = [
+            f for f in read_facts(target, list(files), files, with_keys=False) if f is not None
+        ]
     if not facts:
         return None, []
     rows = pa.table([pa.array([f.tail for f in facts], pa.binary())], schema=TAILS)

@@ -34,9 +34,9 @@ from intarsia.dataset.commit_journal import (
     SUCCESS,
     Journal,
     StreamBatch,
-    journals_at,
+    dataset_root,
     listed_with_commits,
-    root_at,
+    unfinished_commits,
 )
 from intarsia.errors import FormatError, PathError, warn
 from intarsia.file.sidecar_discovery import Sidecars
@@ -304,14 +304,14 @@ def end_job(place: Place, job: str) -> None:
 
 def journals(place: Place) -> list[Journal]:
     """Returns the logs of commits that are under way or were interrupted."""
-    return journals_at(place.filesystem, place.root)
+    return unfinished_commits(place.filesystem, place.root)
 
 
 def root_of(path: PathLike, filesystem: Any = None) -> Place:
     """Returns the data set's folder for a path, which may be a file or a Hive folder in it."""
     place = Place.of(path, filesystem)
     is_folder = place.filesystem.get_file_info(place.root).type == pafs.FileType.Directory
-    return replace(place, root=root_at(place.root, is_folder=is_folder))
+    return replace(place, root=dataset_root(place.root, is_folder=is_folder))
 
 
 def settle(place: Place) -> None:

@@ -221,7 +221,7 @@ class Writer(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is not typ
 
     job: Job
     overwrites: bool
-    only_touched: bool
+    only_new_folders: bool
     made: tuple[str, ...]
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
@@ -232,7 +232,7 @@ class Writer(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is not typ
         """Publishes, on the driver, the files that the tasks have written."""
         files = [file for message in messages if message for file in message.files]
         files = files or empty_file(self.job)
-        folders = replaced_folders(files, self.overwrites, self.only_touched)
+        folders = replaced_folders(files, self.overwrites, self.only_new_folders)
         paths = [file.path for file in files]
         publish(self.job.place, self.job.name, paths, overwrites=folders)
         self.job.place.remove_tree(TEMPORARY + self.job.name)
@@ -257,7 +257,7 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspar
 
     job: Job
     overwrites: bool
-    only_touched: bool
+    only_new_folders: bool
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Writes, in a task, its rows under temporary names."""
@@ -278,7 +278,7 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspar
             files = [file for message in written for file in message.files]
             if not files and (self.overwrites or not has_data(job.place)):
                 files = empty_file(job)
-            folders = replaced_folders(files, self.overwrites, self.only_touched)
+            folders = replaced_folders(files, self.overwrites, self.only_new_folders)
             publish_batch(job.place, job.name, [file.path for file in files], folders, batch)
 
     def abort(self, messages: Sequence[Written | None], batchId: int) -> None:  # noqa: N803 # Spark's name

@@ -26,7 +26,7 @@ import pyarrow.fs as pafs
 from intarsia.dataset.commit_journal import visible
 from intarsia.errors import IndexSpecError, PathError, quiet, warn
 from intarsia.file.sidecar_discovery import Sidecars
-from intarsia.index.registry import IndexSpec, kinds_of
+from intarsia.index.registry import IndexSpec, parse_indexes
 from intarsia.indexing.drop import asked_of
 from intarsia.indexing.partial_build import cut
 from intarsia.indexing.rewrite import check_changeable
@@ -46,7 +46,7 @@ from intarsia.spark.indexing.task import (
     FileReport,
     IndexAction,
     Merge,
-    OneOf,
+    SectionMerge,
     Split,
     drop_from_file,
     file_id_of,
@@ -57,7 +57,7 @@ from intarsia.spark.indexing.task import (
     size_of,
 )
 from intarsia.spark.session import parallelism_of, require_pyspark
-from intarsia.spark.task_error import as_told
+from intarsia.spark.task_error import raising_task_errors
 from intarsia.spark.write.job_spec import bytes_of, check_count
 from intarsia.tables.data_files import TableFormatOption
 
@@ -164,7 +164,7 @@ def add_indexes(
         report = ias.add_indexes(spark, "lake/logs", ["request_id:lookup"])
         report.where("status = 'failed'").show()
     """
-    index_objects = kinds_of(indexes)
+    index_objects = parse_indexes(indexes)
     if not index_objects:
         raise IndexSpecError("no index was asked for")
     if sidecar is not False:
@@ -190,17 +190,17 @@ def add_indexes(
         divided = {merge.split.path for merge in merges} | {report.path for report in reports}
         undivided = [file for file in files if file not in divided]
         size_of_file = dict(zip(files, sizes, strict=True))
-        work: list[str | Merge | OneOf] = []
+        work: list[str | Merge | SectionMerge] = []
         work_bytes = []
         for merge in merges:
-            ones = [OneOf(merge, number) for number in merge.sections]
+            ones = [SectionMerge(merge, number) for number in merge.sections]
             work += ones or [merge]
             work_bytes += [size_of_file[merge.split.path] // max(len(ones), 1)] * max(len(ones), 1)
         work += undivided
         work_bytes += [size_of_file[path] for path in undivided]
 
-        def work_on(item: str | Merge | OneOf) -> FileReport:
-            if isinstance(item, OneOf):
+        def work_on(item: str | Merge | SectionMerge) -> FileReport:
+            if isinstance(item, SectionMerge):
                 return merge_section(item, action, place)
             if isinstance(item, Merge):
                 return merge_file(item, action, place)
@@ -385,7 +385,7 @@ def _gathered(
                 yield pa.RecordBatch.from_pylist([row], schema=_PART_SCHEMA)
 
     ids = spark.range(len(tasks), numPartitions=len(tasks))
-    with as_told():
+    with raising_task_errors():
         rows = ids.mapInArrow(gather, _PART_DDL).collect()
     rows.sort(key=lambda row: (row.split, row.part))
     merges, reports = [], []
@@ -419,7 +419,7 @@ def _run(
         return []
     ids = spark.range(len(tasks), numPartitions=len(tasks))
     names = REPORT.names
-    with as_told():
+    with raising_task_errors():
         rows = ids.mapInArrow(run, _FULL_REPORT).collect()
     return [FileReport(**{name: row[name] for name in names}) for row in rows]
 

@@ -22,9 +22,9 @@ from intarsia.file.open_file import OpenedFile
 from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.parquet_indexes import Standard
 from intarsia.index.registry import IndexSpec, spec_name
-from intarsia.indexing.add import add_to
+from intarsia.indexing.add import add_to_file
 from intarsia.indexing.build import Builder, new_file_id
-from intarsia.indexing.drop import drop_from, held_names, name_of, own_names
+from intarsia.indexing.drop import added_index_names, drop_from, name_of, parquet_index_names
 from intarsia.indexing.missing_indexes import Choice, choose
 from intarsia.indexing.partial_build import FromParts, FromSections, gather_part
 from intarsia.indexing.rewrite import check_changeable
@@ -137,7 +137,7 @@ class Merge:
 
 
 @dataclass(frozen=True, slots=True)
-class OneOf:
+class SectionMerge:
     """One section of a large file."""
 
     merge: Merge
@@ -177,7 +177,7 @@ def merge_file(merge: Merge, action: IndexAction, place: Place) -> FileReport:
     return _report_on(split.path, action, act)
 
 
-def merge_section(section: OneOf, action: IndexAction, place: Place) -> FileReport:
+def merge_section(section: SectionMerge, action: IndexAction, place: Place) -> FileReport:
     """Makes one section of a large file from its parts, and adds all sections once they exist.
 
     Each task writes a small marker file that names its section, and only then looks for the markers
@@ -249,12 +249,12 @@ def drop_from_file(path: str, action: IndexAction) -> FileReport:
     """Removes from a file those of the indexes that were added to it."""
 
     def act(file: OpenedFile, version: Version, places: Sidecars | None) -> _Outcome:
-        added_names = held_names(file, places)
+        added_names = added_index_names(file, places)
         requested = [_named(index, added_names, file) for index in action.indexes or ()]
         if action.indexes is None:
             requested = sorted(added_names)
         dropped = [name for name in requested if name in added_names]
-        written_names = set() if places is not None else own_names(file)
+        written_names = set() if places is not None else parquet_index_names(file)
         written_requested = [name for name in requested if name in written_names - added_names]
         unfit = [name for name in requested if name not in added_names | written_names]
         if dropped:
@@ -284,7 +284,7 @@ def _add(
     if choice.due:
         if places is None:
             check_changeable(file)
-        add_to(file, choice.due, action.filesystem, version, places, builder=builder)
+        add_to_file(file, choice.due, action.filesystem, version, places, builder=builder)
     return _Outcome([spec_name(index) for index in choice.due], choice.why, tuple(choice.unfit))
 
 

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from intarsia.dataset.commit_journal import visible
 from intarsia.errors import FormatError, PathError, Where
 from intarsia.file.sidecar_discovery import Sidecars
-from intarsia.index.registry import IndexSpec, kinds_of
+from intarsia.index.registry import IndexSpec, parse_indexes
 from intarsia.io.storage import PathLike
 from intarsia.spark.column_names import map_in_arrow
 from intarsia.spark.commit.commit import TEMPORARY, journals, publish, root_of, settle
@@ -38,7 +38,7 @@ from intarsia.spark.optimize.rewrite_plan import (
 )
 from intarsia.spark.optimize.rewrite_task import Part, carried_schema, merger, parts_of, reader
 from intarsia.spark.session import parallelism_of, require_pyspark
-from intarsia.spark.task_error import as_told
+from intarsia.spark.task_error import raising_task_errors
 from intarsia.spark.types import spark_schema
 from intarsia.spark.write.clustering import in_layout_order
 from intarsia.spark.write.job_spec import (
@@ -52,7 +52,7 @@ from intarsia.spark.write.job_spec import (
 )
 from intarsia.spark.write.row_sorting import FOLDER
 from intarsia.spark.write.task import WrittenFile
-from intarsia.spark.write.write import MANIFEST, file_writer, make_job_folder, told_of
+from intarsia.spark.write.write import MANIFEST, collect_written_files, file_writer, make_job_folder
 from intarsia.writer.defaults import PAGE_ROWS
 from intarsia.writer.parquet_writer import check_fit
 
@@ -166,7 +166,7 @@ def optimize(
         raise ValueError("target_file_size is bytes, or text such as '128 MB', not None")
     place = root_of(path, filesystem)
     check_place(place)
-    index_objects = None if indexes is None else kinds_of(indexes)
+    index_objects = None if indexes is None else parse_indexes(indexes)
     layout = Layout(
         partition_by=(FOLDER,),
         cluster_by=names_of(cluster_by),
@@ -250,7 +250,7 @@ def _rewrite_folders(
         make_job_folder(_job(place, name, folders[0].form, layout))
         try:
             try:
-                with as_told():
+                with raising_task_errors():
                     written = rewrite(place, name, folders)
             except Exception:  # any error of Spark may come from a removed file
                 changes = {folder.name: changed_since(place, folder.files) for folder in folders}
@@ -365,7 +365,7 @@ def _merge_runs(
             parts = [Part(folder.name, file, tuple(range(len(file.group_bytes)))) for file in run]
             runs.append((job, folder.form, parts))
     ids = spark.range(len(runs), numPartitions=len(runs))
-    return told_of(ids.mapInArrow(merger(runs), MANIFEST))
+    return collect_written_files(ids.mapInArrow(merger(runs), MANIFEST))
 
 
 def _sort_rows(
@@ -383,4 +383,6 @@ def _sort_rows(
     ids = spark.range(len(tasks), numPartitions=len(tasks))
     rows = ids.mapInArrow(reader(place, form, tasks, carried), spark_schema(carried))
     job = _job(place, name, form, layout)
-    return told_of(map_in_arrow(in_layout_order(rows, layout, job), file_writer(job), MANIFEST))
+    return collect_written_files(
+        map_in_arrow(in_layout_order(rows, layout, job), file_writer(job), MANIFEST)
+    )

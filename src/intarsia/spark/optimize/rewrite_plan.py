@@ -18,7 +18,12 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from intarsia.dataset.partitioning import hive_types
-from intarsia.dataset.schema_unification import UNLIKE, first_unlike, stays_itself, united
+from intarsia.dataset.schema_unification import (
+    UNIFICATION_ERRORS,
+    first_incompatible,
+    keeps_meaning,
+    united,
+)
 from intarsia.errors import FormatError, IndexSpecError, PredicateError, UnsupportedError, Where
 from intarsia.expr.evaluate import unused
 from intarsia.expr.nested_types import nullable
@@ -28,7 +33,7 @@ from intarsia.index.directory import FOOTER_KEY
 from intarsia.index.kinds.distinct_idx1 import KEY
 from intarsia.index.parquet_indexes import Bloom
 from intarsia.index.registry import IndexSpec, make, spec_name
-from intarsia.indexing.add import standard_of
+from intarsia.indexing.add import parquet_index_reports
 from intarsia.io.file_handle import Version, version_of
 from intarsia.io.storage import FileSource
 from intarsia.parquet.footer import check_editable
@@ -45,7 +50,7 @@ from intarsia.spark.read.spark_footer import (
 from intarsia.spark.types import leaves
 from intarsia.spark.write.row_sorting import FOLDER
 from intarsia.sql.where_clause import parse_where
-from intarsia.threads import waited_for
+from intarsia.threads import run_io_tasks
 from intarsia.writer.type_annotations import Annotations, agreed, annotations_of, placed
 
 _CODECS = {
@@ -189,7 +194,7 @@ def opened_folder(
     paths = [path for run in runs for path in run]
     tasks = (partial(_opened, place, path, places) for path in paths)
     is_local = isinstance(place.filesystem, pafs.LocalFileSystem)
-    opened_files = [task() for task in tasks] if is_local else waited_for(tasks)
+    opened_files = [task() for task in tasks] if is_local else run_io_tasks(tasks)
     old_files = {}
     forms = []
     for path, (version, file) in zip(paths, opened_files, strict=True):
@@ -226,7 +231,7 @@ def changed_since(place: Place, files: Sequence[OldFile]) -> str | None:
     """Returns a message about the first of ``files`` that was removed or replaced, or None."""
     tasks = [partial(version_of, place.path(file.path), place.filesystem) for file in files]
     is_local = isinstance(place.filesystem, pafs.LocalFileSystem)
-    versions = [task() for task in tasks] if is_local else list(waited_for(tasks))
+    versions = [task() for task in tasks] if is_local else list(run_io_tasks(tasks))
     for file, version in zip(files, versions, strict=True):
         if version is None or version != file.version:
             return f"{file.path} was {'changed' if version else 'removed'} meanwhile"
@@ -303,7 +308,7 @@ def _indexes_of(file: OpenedFile) -> dict[str, IndexSpec]:
                 f"{file.name}: index {entry.name} cannot be built again; pass the indexes of new "
                 f"files as indexes=: {error}"
             ) from error
-    for report in standard_of(file):
+    for report in parquet_index_reports(file):
         column, _, kind = report.name.rpartition(":")
         if kind == Bloom.kind:
             indexes[report.name] = Bloom(column)
@@ -349,9 +354,9 @@ def _unified_schema(files: Sequence[_FileForm]) -> pa.Schema:
     """Returns all columns of all files; columns that some files lack become nullable."""
     schemas = [file.schema.remove_metadata() for file in files]
     try:
-        common = united(schemas, stays_itself)
-    except UNLIKE as error:
-        unlike = files[first_unlike(schemas, stays_itself)]
+        common = united(schemas, keeps_meaning)
+    except UNIFICATION_ERRORS as error:
+        unlike = files[first_incompatible(schemas, keeps_meaning)]
         problem = f"types of its columns differ from those of the files before it: {error}"
         raise UnsupportedError(problem, Where(unlike.path)) from error
     return pa.schema([f if all(_has(s, f) for s in schemas) else nullable(f) for f in common])

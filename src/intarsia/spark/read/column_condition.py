@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError
-from intarsia.expr.date_ranges import without_periods
+from intarsia.expr.date_ranges import periods_as_ranges
 from intarsia.expr.nested_types import without_dictionary
 from intarsia.expr.tree import Call, FieldRef, Literal, Node, read_expression
 
@@ -57,7 +57,7 @@ def spark_condition(where: pc.Expression, schema: pa.Schema) -> Column:
     ``PredicateError`` if Spark might evaluate the condition differently.
     """
     try:
-        _, plain = without_periods(where, read_expression(where), schema)
+        _, plain = periods_as_ranges(where, read_expression(where), schema)
         return _Translator(schema).condition(plain)
     except RecursionError as error:
         raise PredicateError("the condition nests too deeply") from error

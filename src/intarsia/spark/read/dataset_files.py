@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from intarsia.dataset.dataset import Dataset
-from intarsia.file.open_file import Lease, OpenedFile
+from intarsia.file.open_file import OpenedFile, VersionedFile
 from intarsia.process_state import cached_property
 
 
@@ -30,7 +30,7 @@ class Source:
         """Returns one of the data set's files, opened at most once."""
         return self.data.scan_source.cache.get(path)
 
-    def lease(self, path: str) -> Lease:
+    def lease(self, path: str) -> VersionedFile:
         """Returns a file like ``opened``, without first checking whether it was replaced."""
         return self.data.scan_source.cache.lease(path)
 

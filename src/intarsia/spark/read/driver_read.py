@@ -23,7 +23,7 @@ from intarsia.spark.read.variant_type import as_output, check_whole
 
 MOST_ROWS = 1024 * 1024
 """Maximum candidate rows that the driver reads. Few bytes can hold many repeated rows."""
-MOST_FOUND = 256 * 1024
+MAX_DRIVER_BYTES = 256 * 1024
 """Maximum bytes of Arrow memory that the driver passes to Spark.
 
 Above it, a grouped query is slower with rows from the driver than with rows from a task. Queries
@@ -37,7 +37,7 @@ def _is_small_plan(plan: Plan) -> bool:
     return num_bytes <= SPLIT_BYTES and sum(f.rows.num_rows for f in plan.files) <= MOST_ROWS
 
 
-def rows_of_little(source: Source, query: Query, plan: Plan) -> pa.Table | None:
+def read_on_driver(source: Source, query: Query, plan: Plan) -> pa.Table | None:
     """Returns the rows of a query in Spark's types, or None if tasks are to read them.
 
     Returns None if there is much to read, if the rows take much memory, or if reading fails. A job
@@ -54,7 +54,7 @@ def rows_of_little(source: Source, query: Query, plan: Plan) -> pa.Table | None:
         ):
             tables.append(as_output(table, query.output))
             num_bytes += table.nbytes
-            if num_bytes > MOST_FOUND:
+            if num_bytes > MAX_DRIVER_BYTES:
                 return None
     except (IntarsiaError, pa.ArrowException, OSError):
         return None

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
 from intarsia.dataset.dataset import Dataset
-from intarsia.errors import check_several, unknown_column
+from intarsia.errors import check_is_list, unknown_column
 from intarsia.expr.nested_types import nullable
 from intarsia.expr.tree import field_paths, read_expression
 from intarsia.file.corrupt_rows import OnCorrupt
@@ -54,7 +54,7 @@ def query_of(
     ``columns`` is by default all columns, or those of the schema ``stated`` by the user. Raises
     ``PredicateError`` as ``read`` does.
     """
-    check_several(columns=columns)
+    check_is_list(columns=columns)
     if where is not None and not isinstance(where, str | pc.Expression):
         raise TypeError(
             f"where is SQL text or an Expression of pyarrow, not {type(where).__name__}"

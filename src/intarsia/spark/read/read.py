@@ -24,7 +24,7 @@ from intarsia.dataset.commit_journal import visible
 from intarsia.dataset.dataset import Dataset
 from intarsia.dataset.discovery import open_dataset
 from intarsia.dataset.partitioning import folder_of, hive_partitioning
-from intarsia.dataset.schema_unification import united_schema
+from intarsia.dataset.schema_unification import unified_schema
 from intarsia.decode.page_size_limit import check_page_size_limit
 from intarsia.errors import FormatError, Where
 from intarsia.expr.nested_types import nullable
@@ -273,7 +273,7 @@ def opened(
     cache.places = places_of(storage, sidecar)
     plain = _as_in_spark(data.schema, partial(cache.as_opened, files[0]))
     if merge_schema:
-        united = united_schema(cache, files, lambda f: _as_in_spark(f.schema_arrow, lambda: f))
+        united = unified_schema(cache, files, lambda f: _as_in_spark(f.schema_arrow, lambda: f))
         plain = pa.schema([*united, *(field for field in plain if field.name not in united.names)])
     if stated is not None:
         plain = with_user_types(plain, stated)

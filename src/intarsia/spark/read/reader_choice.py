@@ -10,7 +10,7 @@ import pyarrow as pa
 from intarsia.errors import UnsupportedError
 from intarsia.plan.plan import Amount, Plan
 from intarsia.spark.read.dataset_files import Source
-from intarsia.spark.read.driver_read import rows_of_little
+from intarsia.spark.read.driver_read import read_on_driver
 from intarsia.spark.read.native_reader import HandOver, hand_over
 from intarsia.spark.read.query import Query
 
@@ -62,7 +62,7 @@ def choose(spark: SparkSession, source: Source, query: Query, reader: str) -> Re
     if plan is not None and not files:
         return ReaderChoice(plan, None, "no row is left", query.output.empty_table())
     if reader == "auto" and plan is not None:
-        rows, amount = rows_of_little(source, query, plan), _selected_bytes(plan)
+        rows, amount = read_on_driver(source, query, plan), _selected_bytes(plan)
         if rows is not None or amount.selected < WIDE * amount.total:
             return ReaderChoice(plan, None, _share_to_read(plan), rows)
     if query.where is not None and _is_on(spark, _RECORD_FILTER):

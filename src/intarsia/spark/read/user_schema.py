@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from intarsia.dataset.schema_unification import can_be_read, common_type
+from intarsia.dataset.schema_unification import common_type, is_readable_as
 from intarsia.errors import PredicateError, UnsupportedError, Where
 from intarsia.expr.nested_types import nullable
 from intarsia.spark.read.spark_footer import collations_of
@@ -108,7 +108,7 @@ def _widened(file_field: pa.Field, stated: pa.DataType) -> pa.DataType:
     """
     if arrow_schema(spark_schema(pa.schema([file_field])))[0].type != stated:
         return stated
-    return common_type([file_field.type, stated], can_be_read) or file_field.type
+    return common_type([file_field.type, stated], is_readable_as) or file_field.type
 
 
 def check_keys(folders: pa.Schema) -> None:

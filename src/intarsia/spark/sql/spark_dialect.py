@@ -66,7 +66,7 @@ def is_as_written(spark: SparkSession, query: str) -> bool:
     )
 
 
-def seen_by(spark: SparkSession, query: str) -> Seen:
+def condition_translator(spark: SparkSession, query: str) -> Seen:
     """Returns a function that gives a condition of ``query`` in DuckDB's meaning, or None.
 
     The function returns None if ``spark``, with its settings of now, may evaluate the condition

@@ -19,7 +19,7 @@ from intarsia.spark.read.dataset_files import Source
 from intarsia.spark.read.query import query_of
 from intarsia.spark.read.read import frame_of, opened
 from intarsia.spark.session import require_pyspark
-from intarsia.spark.sql.spark_dialect import is_as_written, seen_by
+from intarsia.spark.sql.spark_dialect import condition_translator, is_as_written
 from intarsia.spark.types import arrow_schema
 from intarsia.sql.query.scans import Query, Scan, scans_of
 
@@ -78,7 +78,7 @@ def sql(spark: SparkSession, query: str, /, **tables: DataFrame | PathLike) -> D
         name: _schema(table) if (source := sources[name]) is None else source.data.schema
         for name, table in tables.items()
     }
-    rewritten = scans_of(query, schemas, "spark", seen_by(spark, query))
+    rewritten = scans_of(query, schemas, "spark", condition_translator(spark, query))
     if not is_as_written(spark, query):  # the table names have been checked nevertheless
         rewritten = Query(query, (), tuple(schemas))
     frames = {scan.name: _frame_of_scan(spark, scan, tables, sources) for scan in rewritten.scans}

@@ -15,7 +15,7 @@ import pyarrow.fs as pafs
 from intarsia.errors import IndexSpecError, PathError, PredicateError, unknown_column
 from intarsia.expr.nested_types import nullable, without_dictionary
 from intarsia.index.parquet_indexes import PageIndex
-from intarsia.index.registry import IndexSpec, kinds_of, spec_name
+from intarsia.index.registry import IndexSpec, parse_indexes, spec_name
 from intarsia.io.glob import HIDDEN, is_glob
 from intarsia.spark.commit.storage import Place
 from intarsia.spark.read.spark_footer import collations_of
@@ -121,7 +121,7 @@ def job_of(
         raise PredicateError("every column is in partition_by; nothing is left to write")
     if layout.curve is not None:
         check_curve(layout.curve, schema, cluster_columns)
-    kinds = kinds_of(layout.indexes)
+    kinds = parse_indexes(layout.indexes)
     for index in kinds:
         columns = index.columns or () if isinstance(index, PageIndex) else (index.on,)
         if not set(columns).isdisjoint(partition_columns):

@@ -27,7 +27,7 @@ from intarsia.spark.column_names import Act, map_in_arrow
 from intarsia.spark.commit.commit import TEMPORARY, has_data, keep_job, publish, settle
 from intarsia.spark.commit.storage import Place
 from intarsia.spark.session import require_pyspark
-from intarsia.spark.task_error import as_told
+from intarsia.spark.task_error import raising_task_errors
 from intarsia.spark.write.clustering import in_layout_order
 from intarsia.spark.write.job_spec import Job, Layout, check_place, job_of
 from intarsia.spark.write.schema_check import check_existing
@@ -178,9 +178,9 @@ def write(
     settle(place)
     made_folders = make_job_folder(job)
     try:
-        with as_told():
+        with raising_task_errors():
             tasks = map_in_arrow(in_layout_order(df, layout, job), file_writer(job), MANIFEST)
-            files = told_of(tasks) or empty_file(job)
+            files = collect_written_files(tasks) or empty_file(job)
         folders = replaced_folders(files, mode == "overwrite", is_dynamic)
         publish(place, job.name, [file.path for file in files], overwrites=folders)
     except BaseException as error:
@@ -231,10 +231,10 @@ def clear_job(job: Job, made: Sequence[str], error: BaseException | None = None)
 
 
 def replaced_folders(
-    files: Sequence[WrittenFile], overwrites: bool, only_touched: bool
+    files: Sequence[WrittenFile], overwrites: bool, only_new_folders: bool
 ) -> list[str]:
     """Returns the folders whose old files are replaced by ``files``."""
-    if not overwrites or not only_touched:
+    if not overwrites or not only_new_folders:
         return [""] if overwrites else []
     return sorted({str(PurePosixPath(file.path).parent) for file in files})
 
@@ -265,6 +265,6 @@ def manifest(files: Sequence[WrittenFile]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist([asdict(file) for file in files])
 
 
-def told_of(tasks: DataFrame) -> list[WrittenFile]:
+def collect_written_files(tasks: DataFrame) -> list[WrittenFile]:
     """Runs the tasks and returns the files that they report."""
     return [WrittenFile(row.path, row.rows, row.bytes) for row in tasks.collect()]

@@ -50,7 +50,7 @@ _VALUE_NODES = (
     exp.Var,
 )
 """Nodes that give the same result for the same values, however many rows hold them."""
-UNTOLD = 2**63 - 1
+UNKNOWN_LIMIT = 2**63 - 1
 """The limit if only the engine knows which rows it needs, and how many; it stops reading early."""
 
 

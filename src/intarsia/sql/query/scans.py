@@ -27,7 +27,7 @@ from intarsia.sql.constant_folding import Now, fold_constants
 from intarsia.sql.engine_condition import exact_condition
 from intarsia.sql.intervals import clear_intervals, partial_interval
 from intarsia.sql.query.join_keys import keys_in
-from intarsia.sql.query.limit_pushdown import UNTOLD, Need, need_of
+from intarsia.sql.query.limit_pushdown import UNKNOWN_LIMIT, Need, need_of
 from intarsia.sql.query.parameters import Parameters, numbered, substitute_parameters
 from intarsia.sql.query.predicate_pushdown import conditions_of, unqualified
 from intarsia.sql.query.projection_pushdown import paths_used
@@ -292,7 +292,7 @@ def _need_of_table(
     if need is None:
         return None
     if not all(one in conditions and _is_exact(one, exact) for one in lone.conditions):
-        return None if need.limit is None else Need(limit=UNTOLD)
+        return None if need.limit is None else Need(limit=UNKNOWN_LIMIT)
     firsts = [(first, _name_in_schema(first.column, schema)) for first in need.firsts]
     known_firsts = [replace(first, column=name) for first, name in firsts if name is not None]
     return replace(need, firsts=tuple(known_firsts)) if len(known_firsts) == len(firsts) else None
