@@ -1,9 +1,14 @@
-"""Conditions on attributes: the values of a map's keys, with an index of its entries and without.
+"""Compares filters on the values of a map's keys, with and without an index of map entries.
 
-``python benchmarks/attributes.py`` prints medians of alternating runs, in milliseconds, over files
-of 1,000,000 spans with 8 attributes each, of which hardly a row has ``error.type``, and what the
-index takes. All read by all cores; data sets are open. Every peer is beside its own door: pyarrow
-and ``Dataset``, DuckDB and ``ia.sql``; ratios are ours to theirs.
+The data is a file of 1,000,000 spans with 8 attributes each. About 1 span in 50,000 has the
+attribute ``error.type`` too. A copy of the file has the index ``attrs:entries``.
+
+``python benchmarks/attributes.py`` prints a line for each condition: the number of matching rows,
+then the median wall time in milliseconds of each reader. The readers run in a random order in
+each of 9 rounds, after one round that is not counted. The ratios are our time divided by the
+peer's: ``Dataset`` is compared with pyarrow, ``ia.sql`` with DuckDB. All readers use all cores,
+and data sets are opened beforehand. The last line has the sizes of file and index in MB, and the
+processor time of the build in seconds.
 """
 
 import statistics
@@ -19,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
-from queries import ratio_of, rounds
+from queries import median_ratio, time_rounds
 
 import intarsia as ia
 
@@ -29,7 +34,7 @@ OTHERS = ("http.route", "http.method", "net.peer", "sdk.version")
 
 
 def value(key: str) -> pc.Expression:
-    """The value of a key."""
+    """Returns the expression for the value of a key."""
     return pc.map_lookup(pc.field("attrs"), key, "first")
 
 
@@ -44,61 +49,61 @@ CONDITIONS = {
 
 
 def write(path: Path) -> None:
-    """The file."""
+    """Writes the file of spans, without an index."""
     rng = np.random.default_rng(0)
 
-    def drawn(texts: list[str]) -> pa.Array:
-        return pa.array(texts).take(pa.array(rng.integers(0, len(texts), ROWS)))
+    def draw(choices: list[str]) -> pa.Array:
+        return pa.array(choices).take(pa.array(rng.integers(0, len(choices), ROWS)))
 
     failed = rng.random(ROWS) < 1 / 50_000
-    error = drawn(["timeout", "refused", "reset"]).filter(pa.array(failed))
+    error = draw(["timeout", "refused", "reset"]).filter(pa.array(failed))
     columns = {
-        HOST: drawn([f"host {n}" for n in range(50)]),
-        USER: drawn([f"u{n}" for n in range(300_000)]),
-        POD: drawn([f"pod-{n:x}" for n in range(5_000)]),
-        OTHERS[0]: drawn([f"/api/v1/route{n}" for n in range(300)]),
-        OTHERS[1]: drawn(["GET", "POST", "PUT"]),
-        OTHERS[2]: drawn([f"10.0.{n // 256}.{n % 256}" for n in range(65_536)]),
-        OTHERS[3]: drawn(["1.27.0"]),
+        HOST: draw([f"host {n}" for n in range(50)]),
+        USER: draw([f"u{n}" for n in range(300_000)]),
+        POD: draw([f"pod-{n:x}" for n in range(5_000)]),
+        OTHERS[0]: draw([f"/api/v1/route{n}" for n in range(300)]),
+        OTHERS[1]: draw(["GET", "POST", "PUT"]),
+        OTHERS[2]: draw([f"10.0.{n // 256}.{n % 256}" for n in range(65_536)]),
+        OTHERS[3]: draw(["1.27.0"]),
     }
     lengths = len(columns) + failed
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     keys = pa.array([*columns, ERROR])
-    which = np.full(offsets[-1], len(columns))
-    source = np.full(offsets[-1], -1)
+    key_numbers = np.full(offsets[-1], len(columns))
+    value_rows = np.full(offsets[-1], -1)
     for number in range(len(columns)):
-        which[offsets[:-1] + number] = number
-        source[offsets[:-1] + number] = number * ROWS + np.arange(ROWS)
-    source[which == len(columns)] = len(columns) * ROWS + np.arange(len(error))
-    values = pa.concat_arrays([*columns.values(), error]).take(pa.array(source))
+        key_numbers[offsets[:-1] + number] = number
+        value_rows[offsets[:-1] + number] = number * ROWS + np.arange(ROWS)
+    value_rows[key_numbers == len(columns)] = len(columns) * ROWS + np.arange(len(error))
+    values = pa.concat_arrays([*columns.values(), error]).take(pa.array(value_rows))
     maps = pa.MapArray.from_arrays(
-        pa.array(offsets, pa.int32()), keys.take(pa.array(which)), values
+        pa.array(offsets, pa.int32()), keys.take(pa.array(key_numbers)), values
     )
     table = pa.table({"id": range(ROWS), "duration": rng.gamma(2, 30, ROWS), "attrs": maps})
     ia.write_table(table, path, row_group_size=250_000)
 
 
-def compared(name: str, runs: dict[str, Callable[[], Any]]) -> str:
-    """Medians of everyone's times, after a round that warms up, and ratios to their peers'."""
-    found = rounds(runs, RUNS)
-    cells = [f"{statistics.median(times):.1f}" for times in found.values()]
+def compare(name: str, runs: dict[str, Callable[[], Any]]) -> str:
+    """Returns a line of the table: median wall times in ms, then the ratios to the peers."""
+    times = time_rounds(runs, RUNS)
+    cells = [f"{statistics.median(one):.1f}" for one in times.values()]
     pairs = (
         ("ours", "pyarrow"),
         ("ia.sql", "DuckDB"),
         ("index", "pyarrow"),
         ("sql index", "DuckDB"),
     )
-    cells += [f"{ratio_of(found[own], found[peer]):.2f}" for own, peer in pairs]
+    cells += [f"{median_ratio(times[own], times[peer]):.2f}" for own, peer in pairs]
     return f"| {name} | {' | '.join(cells)} |"
 
 
-def answer(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
-    """DuckDB's answer."""
+def run_duckdb(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
+    """Runs a query in DuckDB."""
     return connection.sql(query).to_arrow_table()
 
 
 def main() -> None:
-    """Print a table of conditions, and what the index takes."""
+    """Prints the table of conditions, then the size and the build time of the index."""
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
         path, indexed = Path(folder, "spans.parquet"), Path(folder, "indexed.parquet")
         write(path)
@@ -106,7 +111,11 @@ def main() -> None:
         start = time.process_time()
         ia.add_indexes(indexed, "attrs:entries")
         seconds = time.process_time() - start
-        peer, own, ours = pads.dataset(path), ia.dataset(path), ia.dataset(indexed)
+        pyarrow_data, plain_data, indexed_data = (
+            pads.dataset(path),
+            ia.dataset(path),
+            ia.dataset(indexed),
+        )
         print("| ms | rows | pyarrow | `Dataset` | DuckDB | `ia.sql` | `Dataset`, index | ", end="")
         print("`ia.sql`, index | to pyarrow | to DuckDB | index to pyarrow | index to DuckDB |")
         print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
@@ -114,17 +123,17 @@ def main() -> None:
         for condition, filter_ in CONDITIONS.items():
             query = f"SELECT id, duration FROM {{}} WHERE {condition}"
             runs: dict[str, Callable[[], Any]] = {
-                "pyarrow": partial(peer.to_table, columns, filter_),
-                "ours": partial(own.to_table, columns, filter_),
-                "DuckDB": partial(answer, connection, query.format(f"read_parquet('{path}')")),
-                "ia.sql": partial(ia.sql, query.format("t"), t=own),
-                "index": partial(ours.to_table, columns, filter_),
-                "sql index": partial(ia.sql, query.format("t"), t=ours),
+                "pyarrow": partial(pyarrow_data.to_table, columns, filter_),
+                "ours": partial(plain_data.to_table, columns, filter_),
+                "DuckDB": partial(run_duckdb, connection, query.format(f"read_parquet('{path}')")),
+                "ia.sql": partial(ia.sql, query.format("t"), t=plain_data),
+                "index": partial(indexed_data.to_table, columns, filter_),
+                "sql index": partial(ia.sql, query.format("t"), t=indexed_data),
             }
             (count,) = {run().num_rows for run in runs.values()}
-            print(compared(f"`{condition}` | {count:,}", runs))
-        size, grown = path.stat().st_size, indexed.stat().st_size - path.stat().st_size
-        print(f"\n{size / 1e6:.1f} MB, index {grown / 1e6:.1f} MB, made in {seconds:.1f} s of CPU")
+            print(compare(f"`{condition}` | {count:,}", runs))
+        size, added = path.stat().st_size, indexed.stat().st_size - path.stat().st_size
+        print(f"\n{size / 1e6:.1f} MB, index {added / 1e6:.1f} MB, made in {seconds:.1f} s of CPU")
 
 
 if __name__ == "__main__":

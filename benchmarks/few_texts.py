@@ -1,10 +1,14 @@
-"""Conditions on texts that are few, without an index, and queries of structs' fields.
+"""Compares filters on columns of few distinct strings, and SQL on the fields of a struct.
 
-``python benchmarks/few_texts.py`` prints medians of alternating runs, in milliseconds, over a file
-of 4,000,000 rows in row groups of 1,000,000: ``level`` of 4 texts, ``service`` of 40, ``path`` of
-2,000, a struct ``user`` of ``country``, of 100, ``id`` and ``agent``, and ``latency``. All read by
-all cores. Every peer is beside its own door: ``pyarrow.dataset`` and ``Dataset``, DuckDB and
-``ia.sql``, Polars and ``ia.polars.scan``. Data sets are open; ratios are ours to theirs.
+The data is a file of 4,000,000 rows in row groups of 1,000,000, without an index. ``level`` has
+4 distinct strings, ``service`` 40 and ``path`` 2,000. The struct ``user`` has the fields
+``country`` (100 distinct strings), ``id`` and ``agent``. ``latency`` is a float.
+
+``python benchmarks/few_texts.py`` prints two tables, of conditions and of SQL queries. Cells are
+median wall times in milliseconds. The readers run in a random order in each of 9 rounds, after
+one round that is not counted. ``Dataset`` is compared with pyarrow.dataset, ``ia.sql`` with
+DuckDB, ``ia.polars.scan`` with Polars. Behind each pair is the ratio of our time to the peer's.
+All readers use all cores, and data sets are opened beforehand.
 """
 
 import statistics
@@ -20,7 +24,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
-from queries import ratio_of, rounds
+from queries import median_ratio, time_rounds
 
 import intarsia as ia
 
@@ -50,23 +54,23 @@ QUERIES = [
 
 
 def write(path: Path) -> None:
-    """The file."""
+    """Writes the file of log rows."""
     rng = np.random.default_rng(0)
 
-    def drawn(texts: list[str], weights: list[float] | None = None) -> pa.Array:
-        return pa.array(texts).take(pa.array(rng.choice(len(texts), ROWS, p=weights)))
+    def draw(choices: list[str], weights: list[float] | None = None) -> pa.Array:
+        return pa.array(choices).take(pa.array(rng.choice(len(choices), ROWS, p=weights)))
 
     user = {
-        "country": drawn([f"c{n}" for n in range(100)]),
+        "country": draw([f"c{n}" for n in range(100)]),
         "id": pa.array(rng.integers(0, 1 << 40, ROWS)),
-        "agent": drawn([f"agent {n} " * 5 for n in range(5_000)]),
+        "agent": draw([f"agent {n} " * 5 for n in range(5_000)]),
     }
     levels = ["DEBUG", "INFO", "WARN", "ERROR"]
     table = pa.table(
         {
-            "level": drawn(levels, [0.3, 0.6, 0.095, 0.005]),
-            "service": drawn([f"s{n}" for n in range(40)]),
-            "path": drawn([f"/{'api' if n % 2 else 'static'}/{n}" for n in range(2_000)]),
+            "level": draw(levels, [0.3, 0.6, 0.095, 0.005]),
+            "service": draw([f"s{n}" for n in range(40)]),
+            "path": draw([f"/{'api' if n % 2 else 'static'}/{n}" for n in range(2_000)]),
             "user": pa.StructArray.from_arrays([*user.values()], [*user]),
             "latency": rng.gamma(2, 30, ROWS),
         }
@@ -74,68 +78,73 @@ def write(path: Path) -> None:
     ia.write_table(table, path, row_group_size=1_000_000)
 
 
-def compared(name: str, *pairs: tuple[Callable[[], Any], Callable[[], Any]]) -> str:
-    """Medians of everyone's times, after a round that warms up; of each pair, the second is ours.
+def compare(name: str, *pairs: tuple[Callable[[], Any], Callable[[], Any]]) -> str:
+    """Returns a line of the table: for each pair, both median wall times in ms and their ratio.
 
-    Behind each pair is the ratio of ours to theirs.
+    The second callable of each pair is ours; the ratio is our time to the peer's.
     """
     runs = [run for pair in pairs for run in pair]
-    times = [*rounds({str(at): run for at, run in enumerate(runs)}, RUNS).values()]
+    times = [*time_rounds({str(at): run for at, run in enumerate(runs)}, RUNS).values()]
     cells = []
     for theirs, ours in zip(times[::2], times[1::2], strict=True):
         cells += [f"{statistics.median(one):.1f}" for one in (theirs, ours)]
-        cells.append(f"{ratio_of(ours, theirs):.2f}")
+        cells.append(f"{median_ratio(ours, theirs):.2f}")
     return f"| {name} | {' | '.join(cells)} |"
 
 
-def answer(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
-    """DuckDB's answer."""
+def run_duckdb(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
+    """Runs a query in DuckDB."""
     return connection.sql(query).to_arrow_table()
 
 
-def frames_of(path: Path, condition: pl.Expr) -> tuple[pl.LazyFrame, pl.LazyFrame]:
-    """The rows that match, as scanned by Polars and by us."""
+def lazy_frames(path: Path, condition: pl.Expr) -> tuple[pl.LazyFrame, pl.LazyFrame]:
+    """Returns the filtered scans by Polars and by ``ia.polars.scan``."""
     return pl.scan_parquet(path).filter(condition), ia.polars.scan(path).filter(condition)
 
 
 def main() -> None:
-    """Print two tables, of conditions and of SQL."""
+    """Prints the table of conditions, then the table of SQL queries."""
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
         path = Path(folder, "logs.parquet")
         write(path)
-        peer, own = pads.dataset(path), ia.dataset(path)
+        pyarrow_data, data = pads.dataset(path), ia.dataset(path)
         view = f"FROM read_parquet('{path}') AS t"
-        doors = "pyarrow | ours | ratio | DuckDB | `ia.sql` | ratio | Polars | `ia.polars` | ratio"
-        print(f"| ms | {doors} |")
+        readers = (
+            "pyarrow | ours | ratio | DuckDB | `ia.sql` | ratio | Polars | `ia.polars` | ratio"
+        )
+        print(f"| ms | {readers} |")
         print("|---|" + "---:|" * 9)
 
-        def in_sql(query: str) -> tuple[Callable[[], Any], Callable[[], Any]]:
-            theirs = partial(answer, connection, query.replace("FROM t", view))
-            return theirs, partial(ia.sql, query, t=own)
+        def sql_pair(query: str) -> tuple[Callable[[], Any], Callable[[], Any]]:
+            theirs = partial(run_duckdb, connection, query.replace("FROM t", view))
+            return theirs, partial(ia.sql, query, t=data)
 
         for condition, (arrow, polars) in CONDITIONS.items():
-            frames = frames_of(path, polars)
+            frames = lazy_frames(path, polars)
             counts = (
-                (partial(peer.count_rows, filter=arrow), partial(own.count_rows, arrow)),
-                in_sql(f"SELECT count(*) FROM t WHERE {condition}"),
+                (partial(pyarrow_data.count_rows, filter=arrow), partial(data.count_rows, arrow)),
+                sql_pair(f"SELECT count(*) FROM t WHERE {condition}"),
                 tuple(frame.select(pl.len()).collect for frame in frames),
             )
             (count, *_), (table, *_), (frame, *_) = counts
             assert count() == table()[0][0].as_py() == frame().item()
-            print(compared(f"`count(*) … WHERE {condition}`", *counts))
+            print(compare(f"`count(*) … WHERE {condition}`", *counts))
             names = ["latency", "service"]
             tables = (
-                (partial(peer.to_table, names, arrow), partial(own.to_table, names, arrow)),
-                in_sql(f"SELECT latency, service FROM t WHERE {condition}"),
+                (
+                    partial(pyarrow_data.to_table, names, arrow),
+                    partial(data.to_table, names, arrow),
+                ),
+                sql_pair(f"SELECT latency, service FROM t WHERE {condition}"),
                 tuple(frame.select(names).collect for frame in frames),
             )
-            print(compared(f"`latency, service … WHERE {condition}`", *tables))
+            print(compare(f"`latency, service … WHERE {condition}`", *tables))
         print("\n| ms | DuckDB | `ia.sql` | ratio |")
         print("|---|---:|---:|---:|")
         for query in QUERIES:
-            theirs, ours = in_sql(query)
+            theirs, ours = sql_pair(query)
             assert theirs().num_rows == ours().num_rows
-            print(compared(f"`{query}`", (theirs, ours)))
+            print(compare(f"`{query}`", (theirs, ours)))
 
 
 if __name__ == "__main__":

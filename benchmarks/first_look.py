@@ -1,8 +1,11 @@
-"""Conditions that only DuckDB can compute, and subqueries of one value: ten million rows.
+"""Compares SQL with conditions that only DuckDB can compute, and SQL with scalar subqueries.
 
-``python benchmarks/first_look.py`` asks ``ia.sql`` and DuckDB of the table of ``logs.py``, without
-its lookup indexes, and prints medians of alternating rounds. Beside them stands ``ia.sql`` where
-subqueries are left to DuckDB. All answers are compared before.
+The data is the table of ``logs.py``, 10,000,000 rows by default, without its lookup indexes.
+
+``python benchmarks/first_look.py`` prints a line for each query: the number of rows, then median
+wall times in milliseconds over rounds in random order, and DuckDB's time divided by ours.
+"subqueries left" is ``ia.sql`` that leaves subqueries to DuckDB. The answers of all three are
+compared before the clock starts.
 """
 
 from __future__ import annotations
@@ -14,9 +17,9 @@ from pathlib import Path
 from unittest import mock
 
 import pyarrow as pa
-from logs import logs, options_of, without_indexes
+from logs import log_file, options_of, without_indexes
 from peers import OURS, duckdb_of, leave
-from queries import ratio_of, rounds
+from queries import median_ratio, time_rounds
 
 import intarsia as ia
 
@@ -32,37 +35,37 @@ QUERIES = (
 
 
 def engines(path: Path) -> dict[str, Callable[[str], pa.Table]]:
-    """What each is asked with."""
+    """Returns the function of each engine that runs a SQL query."""
     data = ia.dataset(path)
 
-    def whole(query: str) -> pa.Table:
+    def run_with_subqueries(query: str) -> pa.Table:
         with mock.patch("intarsia.engines.duckdb.sql.with_values", lambda query, *_: query):
             return ia.sql(query, logs=data)
 
     return {
         OURS: lambda query: ia.sql(query, logs=data),
-        "subqueries left": whole,
+        "subqueries left": run_with_subqueries,
         "DuckDB": duckdb_of(path),
     }
 
 
 def main() -> None:
-    """Print a line for each query."""
+    """Prints a line for each query."""
     options = options_of(__doc__.split("\n")[0])
-    everyone = engines(without_indexes(logs(options.rows, options.data)))
-    print(f"| ms | rows | {' | '.join(everyone)} | DuckDB / ours |")
-    print(f"|---|---:|{'---:|' * (len(everyone) + 1)}")
+    runners = engines(without_indexes(log_file(options.rows, options.data)))
+    print(f"| ms | rows | {' | '.join(runners)} | DuckDB / ours |")
+    print(f"|---|---:|{'---:|' * (len(runners) + 1)}")
     for query in QUERIES:
-        answers = [ask(query) for ask in everyone.values()]
+        answers = [run(query) for run in runners.values()]
         counts = {answer.num_rows for answer in answers}
         sums = [answer.column("user_id").to_numpy().sum() for answer in answers]
         is_any = "LIMIT" in query
         if len(counts) > 1 or not (is_any or len(set(sums)) == 1):
             raise SystemExit(f"{query}: {answers}")
-        actions = {name: partial(ask, query) for name, ask in everyone.items()}
-        times = rounds(actions, options.runs)
-        cells = [f"{statistics.median(found):,.1f}" for found in times.values()]
-        ratio = ratio_of(times["DuckDB"], times[OURS])
+        actions = {name: partial(run, query) for name, run in runners.items()}
+        times = time_rounds(actions, options.runs)
+        cells = [f"{statistics.median(milliseconds):,.1f}" for milliseconds in times.values()]
+        ratio = median_ratio(times["DuckDB"], times[OURS])
         print(f"| `{query}` | {counts.pop():,} | {' | '.join(cells)} | {ratio:.2g} |", flush=True)
     leave()
 

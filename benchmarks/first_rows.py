@@ -1,8 +1,11 @@
-"""Some rows, the first ones, or how many: SQL that needs little of ten million rows.
+"""Compares SQL that needs few of ten million rows: LIMIT, ORDER BY, min, max and count.
 
-``python benchmarks/first_rows.py`` asks ``ia.sql``, DuckDB, Polars and DataFusion of the table of
-``logs.py``, without its lookup indexes, and prints medians of alternating rounds. What is open, and
-whose settings, is as in ``peers.py``; all answers are compared before.
+The data is the table of ``logs.py``, 10,000,000 rows by default, without its lookup indexes.
+
+``python benchmarks/first_rows.py`` runs each query with ``ia.sql``, DuckDB, Polars and
+DataFusion. A line has median wall times in milliseconds over rounds in random order, and the
+best peer's time divided by ours. Files are opened beforehand, with the settings of ``peers.py``.
+All answers are compared before the clock starts.
 """
 
 from __future__ import annotations
@@ -15,9 +18,9 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
-from logs import logs, options_of, without_indexes
+from logs import log_file, options_of, without_indexes
 from peers import OURS, datafusion_of, duckdb_of, leave
-from queries import ratio_of, rounds
+from queries import median_ratio, time_rounds
 
 import intarsia as ia
 
@@ -36,7 +39,7 @@ QUERIES = (
 
 
 def engines(path: Path) -> dict[str, Callable[[str], Any]]:
-    """What each is asked with."""
+    """Returns the function of each engine that runs a SQL query."""
     data = ia.dataset(path)
     frames = pl.SQLContext(logs=pl.scan_parquet(path))
     return {
@@ -48,7 +51,7 @@ def engines(path: Path) -> dict[str, Callable[[str], Any]]:
 
 
 def rows_of(answer: Any) -> list[tuple[Any, ...]]:
-    """An answer's rows."""
+    """Returns the rows of an engine's answer."""
     if isinstance(answer, list):
         answer = pa.Table.from_batches(answer)
     if isinstance(answer, pl.DataFrame):
@@ -57,22 +60,22 @@ def rows_of(answer: Any) -> list[tuple[Any, ...]]:
 
 
 def main() -> None:
-    """Print a line for each query."""
+    """Prints a line for each query."""
     options = options_of(__doc__.split("\n")[0])
-    everyone = engines(without_indexes(logs(options.rows, options.data)))
-    print(f"| ms | {' | '.join(everyone)} | best peer / ours |")
-    print(f"|---|{'---:|' * (len(everyone) + 1)}")
+    runners = engines(without_indexes(log_file(options.rows, options.data)))
+    print(f"| ms | {' | '.join(runners)} | best peer / ours |")
+    print(f"|---|{'---:|' * (len(runners) + 1)}")
     for query in QUERIES:
-        answers = [rows_of(ask(query)) for ask in everyone.values()]
+        answers = [rows_of(run(query)) for run in runners.values()]
         is_any = "ORDER" not in query and "LIMIT" in query
         if any(len(a) != len(answers[0]) or not (is_any or a == answers[0]) for a in answers):
             raise SystemExit(f"{query}: {answers}")
-        actions = {name: partial(ask, query) for name, ask in everyone.items()}
-        times = rounds(actions, options.runs)
+        actions = {name: partial(run, query) for name, run in runners.items()}
+        times = time_rounds(actions, options.runs)
         ours, *peers = times.values()
         best = min(peers, key=statistics.median)
-        cells = [f"{statistics.median(found):,.1f}" for found in times.values()]
-        print(f"| `{query}` | {' | '.join(cells)} | {ratio_of(best, ours):.2g} |", flush=True)
+        cells = [f"{statistics.median(milliseconds):,.1f}" for milliseconds in times.values()]
+        print(f"| `{query}` | {' | '.join(cells)} | {median_ratio(best, ours):.2g} |", flush=True)
     leave()
 
 

@@ -1,7 +1,10 @@
-"""What a page-precise read cannot go below: the pages that must be decoded, their time and bytes.
+"""Measures the floor of a query: the time and the bytes of the pages that must be decoded.
 
-Those are the filter's columns wherever rows might match by the plan, and the other columns where
-rows do match. Where pages are is read off the page index here, not asked of what is measured.
+These pages are, in the columns of the filter, all pages of planned rows, and in the other columns
+the pages of matching rows. The code here finds pages by the page index itself, and does not
+use the reader that is measured. ``queries.py`` and ``indexes.py`` import this module. It
+also counts the bytes that a query reads, and divides its time among pyarrow, storage and
+Intarsia. All times are wall time.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from logs import ROW_GROUP_ROWS
-from peers import Question
+from peers import Query
 
 import intarsia as ia
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, splice
@@ -28,9 +31,10 @@ from intarsia.decode.synthetic_footer import SchemaTemplates
 from intarsia.io.storage import FileSource
 
 _KEY_SLACK = 64 * 1024
+"""Bytes that a query of an index may read above 1.2 times its pages and a page of keys."""
 _PROFILED_SECONDS = 0.5
 _PROFILED_RUNS = (3, 50)
-"""At least and at most."""
+"""Minimum and maximum number of profiled runs."""
 
 
 # --- pages --------------------------------------------------------------------------------------
@@ -38,7 +42,7 @@ _PROFILED_RUNS = (3, 50)
 
 @dataclass(frozen=True)
 class Pages:
-    """Pages of one column chunk: ``(offset, length)`` of each, and how many rows they hold."""
+    """Pages of one column chunk: ``(offset, length)`` of each in bytes, and their row count."""
 
     row_group: int
     dictionary: tuple[int, int] | None
@@ -47,91 +51,101 @@ class Pages:
 
     @property
     def num_bytes(self) -> int:
-        """Dictionary included."""
+        """Bytes of the data pages and the dictionary page."""
         return sum(
             length for _, length in [*([self.dictionary] if self.dictionary else []), *self.data]
         )
 
 
 def pages_at(file: ia.ParquetFile, column: int, rows: ia.RowRanges) -> list[Pages]:
-    """The pages of a flat column that hold any of ``rows``, row group by row group."""
-    found = []
+    """Returns the pages of a flat column that contain any of ``rows``, by row group."""
+    pages = []
     first = 0
     for number, group in enumerate(file.metadata.row_groups):
         index = file.page_index(number, column).offset_index
         starts = index.first_row_index
         stops = np.append(starts[1:], group.num_rows)
-        at = np.flatnonzero(rows.covers(starts + first, stops + first))
+        page_numbers = np.flatnonzero(rows.covers(starts + first, stops + first))
         first += group.num_rows
-        if not len(at):
+        if not len(page_numbers):
             continue
         start, data = group.columns[column].meta_data.start, int(index.offset[0])
-        places = zip(
-            index.offset[at].tolist(), index.compressed_page_size[at].tolist(), strict=True
+        page_places = zip(
+            index.offset[page_numbers].tolist(),
+            index.compressed_page_size[page_numbers].tolist(),
+            strict=True,
         )
         dictionary = (start, data - start) if data > start else None
-        found.append(Pages(number, dictionary, list(places), int((stops - starts)[at].sum())))
-    return found
+        pages.append(
+            Pages(number, dictionary, list(page_places), int((stops - starts)[page_numbers].sum()))
+        )
+    return pages
 
 
 def largest_page(file: ia.ParquetFile, column: int) -> int:
-    """Bytes of a column's largest data page."""
+    """Returns the size of a column's largest data page in bytes."""
     groups = range(len(file.metadata.row_groups))
     indexes = (file.page_index(group, column).offset_index for group in groups)
     return max(int(index.compressed_page_size.max()) for index in indexes)
 
 
-def matching_rows(path: Path, asked: Question) -> ia.RowRanges:
-    """Where the rows are that match, by pyarrow."""
+def matching_rows(path: Path, query: Query) -> ia.RowRanges:
+    """Returns the positions of the matching rows, by pyarrow."""
     file = pq.ParquetFile(path)
-    found, first = [], 0
+    row_numbers, first = [], 0
     for group in range(file.num_row_groups):
-        table = file.read_row_group(group, columns=list(asked.filtered))
+        table = file.read_row_group(group, columns=list(query.filtered))
         numbers = pa.array(np.arange(first, first + len(table)))
         first += len(table)
-        found.append(table.append_column("row", numbers).filter(asked.arrow)["row"].to_numpy())
-    return ia.RowRanges.from_rows(np.concatenate(found))
+        row_numbers.append(
+            table.append_column("row", numbers).filter(query.arrow)["row"].to_numpy()
+        )
+    return ia.RowRanges.from_rows(np.concatenate(row_numbers))
 
 
 # --- time ---------------------------------------------------------------------------------------
 
 
 class Floor:
-    """The pages that answer a question, ready to be decoded."""
+    """The pages that a query has to decode, spliced into files that pyarrow can read."""
 
-    def __init__(self, path: Path, asked: Question) -> None:
+    def __init__(self, path: Path, query: Query) -> None:
         file = ia.ParquetFile(path)
-        matching = matching_rows(path, asked)
-        plan = ia.dataset(path).plan(list(asked.columns), asked.arrow)
+        matching = matching_rows(path, query)
+        plan = ia.dataset(path).plan(list(query.columns), query.arrow)
         planned = ia.RowRanges.union(part.rows for part in plan.files)
         templates = SchemaTemplates(file.metadata, file.footer)
         self._spliced = []
         self.matching_bytes = 0
-        """Of the pages that hold matching rows, in all columns, with their dictionaries."""
-        for name in asked.columns:
+        """Bytes of all columns' pages with matching rows, dictionary pages included."""
+        for name in query.columns:
             root = file.schema.root(name)
             (column,) = root.leaves
-            wanted = pages_at(file, column, planned if name in asked.filtered else matching)
+            pages_of_column = pages_at(
+                file, column, planned if name in query.filtered else matching
+            )
             template = templates.logical(root)
-            for groups in _portions([_read(path, file, column, pages) for pages in wanted]):
+            for groups in _portions(
+                [_read(path, file, column, pages) for pages in pages_of_column]
+            ):
                 self._spliced.append(splice(template, groups))
             self.matching_bytes += sum(p.num_bytes for p in pages_at(file, column, matching))
         self.most_bytes = None
-        """What a warm query of an index may read."""
-        if asked.key is not None:
-            (key,) = file.schema.root(asked.key).leaves
+        """Maximum bytes that a warm query of an index may read; None without an index."""
+        if query.key is not None:
+            (key,) = file.schema.root(query.key).leaves
             most = 1.2 * self.matching_bytes + largest_page(file, key) + _KEY_SLACK
             self.most_bytes = int(most)
 
     def decode(self) -> None:
-        """What pyarrow has to do, and nothing else; what is decoded is let go at once."""
+        """Decodes the pages with pyarrow, in one thread, and drops the result."""
         for buffer in self._spliced:
             file = pq.ParquetFile(pa.BufferReader(buffer), pre_buffer=False)
             file.read(use_threads=False)
 
 
 def _portions(groups: Iterable[RowGroupBytes]) -> Iterator[list[RowGroupBytes]]:
-    """Row groups to decode at once: as many as have the rows of one whole one."""
+    """Yields lists of row groups to decode at once, each list with the rows of a full one."""
     portion: list[RowGroupBytes] = []
     for group in groups:
         if sum(part.num_rows for part in [*portion, group]) > ROW_GROUP_ROWS and portion:
@@ -159,26 +173,26 @@ def _read(path: Path, file: ia.ParquetFile, column: int, pages: Pages) -> RowGro
 
 
 @contextmanager
-def counted() -> Iterator[Callable[[], int]]:
-    """While it lasts: how many bytes Intarsia has asked of storage."""
+def count_bytes() -> Iterator[Callable[[], int]]:
+    """Counts bytes read: in the block, the function returns those that Intarsia has read."""
     before: dict[FileSource, int] = {}
     read = FileSource.read
 
-    def noted(self: FileSource, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
+    def counting_read(self: FileSource, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
         before.setdefault(self, self.count.bytes)
         return read(self, ranges)
 
-    with patch.object(FileSource, "read", noted):
+    with patch.object(FileSource, "read", counting_read):
         yield lambda: sum(source.count.bytes - old for source, old in before.items())
 
 
 _DECODING, _READING = ("splice.py", "_decoded"), ("handle.py", "read_at")
-"""The functions that call pyarrow's reader, and storage."""
+"""The functions (file and name) that call pyarrow's reader, and that read storage."""
 
 
 @dataclass(frozen=True)
 class Shares:
-    """Parts of a query's time, of 1. ``ours`` is what is neither storage nor pyarrow."""
+    """Fractions of a query's wall time. ``ours`` is the time outside storage and pyarrow."""
 
     pyarrow: float
     storage: float
@@ -186,45 +200,45 @@ class Shares:
 
 
 def shares(action: Callable[[], Any]) -> Shares:
-    """Where the time goes, by profile.
+    """Returns how a query's wall time is divided, by a profile.
 
-    A profiler slows Python down, but not the long calls inside pyarrow and the system: those are
-    taken from the profile, and what they leave of the time without a profiler is ours. All three
-    are the least of several runs, so that what else the machine did is nobody's share.
+    A profiler slows Python down, but not the long calls inside pyarrow and the system. The profile
+    gives the times of these calls. The rest of the time without a profiler is ours. Each of the
+    three is the shortest of several runs, which leaves out the load of other processes.
     """
     action()
     start = time.perf_counter()
     action()
     once = time.perf_counter() - start
-    least, most = _PROFILED_RUNS
-    runs = max(least, min(most, int(_PROFILED_SECONDS / once)))
-    plain, theirs, storage = [], [], []
+    min_runs, max_runs = _PROFILED_RUNS
+    runs = max(min_runs, min(max_runs, int(_PROFILED_SECONDS / once)))
+    plain, pyarrow, storage = [], [], []
     for _ in range(runs):
         start = time.perf_counter()
         action()
         plain.append(time.perf_counter() - start)
         profile = cProfile.Profile()
         profile.runcall(action)
-        found = _own_seconds(profile)
-        theirs.append(found["pyarrow"])
-        storage.append(found["storage"])
-    rest = max(min(plain) - min(theirs) - min(storage), 0)
-    whole = rest + min(theirs) + min(storage)
-    return Shares(min(theirs) / whole, min(storage) / whole, rest / whole)
+        totals = _own_seconds(profile)
+        pyarrow.append(totals["pyarrow"])
+        storage.append(totals["storage"])
+    rest = max(min(plain) - min(pyarrow) - min(storage), 0)
+    whole = rest + min(pyarrow) + min(storage)
+    return Shares(min(pyarrow) / whole, min(storage) / whole, rest / whole)
 
 
 def _own_seconds(profile: cProfile.Profile) -> dict[str, float]:
-    """Seconds spent in pyarrow's functions and in reading, what they call left out.
+    """Returns the seconds in pyarrow's functions and in reading, without the functions they call.
 
-    Compiled calls of pyarrow count for the Python function that makes them, mostly its own.
-    Waiting for a thread is taken for waiting for pyarrow.
+    Compiled calls of pyarrow count for the Python function that calls them, mostly pyarrow's own.
+    Waiting for a thread counts as waiting for pyarrow.
     """
-    found = {"pyarrow": 0.0, "storage": 0.0}
+    totals = {"pyarrow": 0.0, "storage": 0.0}
     stats = pstats.Stats(profile).stats  # type: ignore[attr-defined]
     for (file, _, name), (_, _, seconds, _, _) in stats.items():
         place = Path(file).name, name
         if "pyarrow" in Path(file).parts or "'acquire' of '_thread" in name or place == _DECODING:
-            found["pyarrow"] += seconds
+            totals["pyarrow"] += seconds
         elif place == _READING:
-            found["storage"] += seconds
-    return found
+            totals["storage"] += seconds
+    return totals

@@ -1,16 +1,20 @@
-"""Lakes that other tools wrote, beside the readers of DuckDB and of Polars.
+"""Compares queries of folders that other tools wrote, with DuckDB's and Polars' own readers.
 
-``python benchmarks/foreign_lakes.py`` writes the same 2,400,000 rows with DuckDB (25 Hive folders),
-Polars (25 Hive folders), pyarrow (one file), pyarrow again (2,000 files of 500 rows each) and Spark
-(25 Hive folders), none with an index of ours, and a copy of a DuckDB file to which two ``lookup``
-indexes are added. Without pyspark and Java, the lake of Spark is left out.
+``python benchmarks/foreign_lakes.py`` writes the same 2,400,000 rows, without an index, with
 
-For each lake it prints two tables, with medians of alternating runs in milliseconds: processor time
-and wall time of the engine's own reader and of ours over a data set that is open, then their ratio,
-ours to the engine's. The first table has DuckDB over ``read_parquet`` beside ``ia.sql``, the second
-``polars.scan_parquet`` beside ``ia.polars.scan``, both made anew for each run. The lake of Polars
-has a third table, of 32 predicates. All use all cores.
-``python benchmarks/foreign_lakes.py Polars`` runs one lake.
+- DuckDB, Polars and Spark, each in 25 Hive folders (Spark only if pyspark and Java are there)
+- pyarrow in one file
+- pyarrow in 2,000 files, each of 500 rows of the first million
+- DuckDB in one file, to which two ``lookup`` indexes are added.
+
+For each lake it prints two tables. The first compares ``ia.sql`` with DuckDB's ``read_parquet``,
+the second ``ia.polars.scan`` with ``polars.scan_parquet``. A cell is the median of 7 alternating
+runs in milliseconds: the processor times of peer and Intarsia with their ratio, then the wall
+times with theirs. Ratios are our time divided by the peer's. Our data set is opened beforehand;
+both scans are made in each run. All readers use all cores.
+
+The lake of Polars has a third table, of 32 predicates. ``python benchmarks/foreign_lakes.py
+Polars`` runs one lake.
 """
 
 import datetime as dt
@@ -56,8 +60,8 @@ QUERIES = [
 ]
 c = pl.col
 DAY = dt.datetime(2026, 1, 5)
-Question = Callable[[pl.LazyFrame], pl.LazyFrame]
-QUESTIONS: dict[str, Question] = {
+FrameQuery = Callable[[pl.LazyFrame], pl.LazyFrame]
+FRAME_QUERIES: dict[str, FrameQuery] = {
     "count, status = 500": lambda f: f.filter(c("status") == 500).select(pl.len()),
     "mean of lat by svc and zone": lambda f: f.group_by("svc", "zone").agg(c("lat").mean()),
     "u = 777": lambda f: f.filter(c("u") == 777),
@@ -113,7 +117,7 @@ PREDICATES: dict[str, pl.Expr] = {
 
 
 def write_by_spark(rows: Path, folder: Path) -> None:
-    """Writes the rows of a file by Spark as it comes, one file in each of 25 Hive folders.
+    """Writes the rows of a file with Spark's default settings, one file in each of 25 Hive folders.
 
     Raises ``MissingDependencyError`` if pyspark or Java is missing.
     """
@@ -128,7 +132,7 @@ def write_by_spark(rows: Path, folder: Path) -> None:
 
 
 def write_lakes(folder: Path) -> dict[str, tuple[Path, str]]:
-    """Writes the lakes; returns their paths, and DuckDB's pattern of their files, by name."""
+    """Writes the lakes. Returns the path of each, and the pattern of its files, by name."""
     with duckdb.connect() as connection:
         table = connection.sql(ROWS_QUERY).to_arrow_table()
         connection.register("rows_of_lake", table)
@@ -156,50 +160,53 @@ def write_lakes(folder: Path) -> dict[str, tuple[Path, str]]:
         write_by_spark(folder / "one.parquet", folder / "spark")
         lakes["Spark"] = folder / "spark", f"{folder / 'spark'}/{nested}"
     except ia.MissingDependencyError as error:
-        print(f"The lake of Spark is left out: {error}")
+        print(f"The lake of Spark is skipped: {error}")
     return lakes
 
 
-def timed(run: Callable[[], Any]) -> tuple[float, float]:
-    """Processor time and wall time of one run, in milliseconds."""
+def measure(run: Callable[[], Any]) -> tuple[float, float]:
+    """Returns processor time and wall time of one run, in milliseconds."""
     processor, wall = time.process_time(), time.perf_counter()
     run()
     return (time.process_time() - processor) * 1e3, (time.perf_counter() - wall) * 1e3
 
 
-def compared(theirs: Callable[[], Any], ours: Callable[[], Any]) -> list[float]:
-    """Medians: processor times of both and their ratio, then wall times and their ratio."""
+def compare(theirs: Callable[[], Any], ours: Callable[[], Any]) -> list[float]:
+    """Returns medians: both processor times in ms and their ratio, then the same of wall times."""
     theirs(), ours()
-    pairs = [(timed(theirs), timed(ours)) for _ in range(RUNS)]
+    pairs = [(measure(theirs), measure(ours)) for _ in range(RUNS)]
     cells = []
     for at in (0, 1):
-        both = [statistics.median(pair[who][at] for pair in pairs) for who in (0, 1)]
+        medians = [statistics.median(pair[side][at] for pair in pairs) for side in (0, 1)]
         ratios = [pair[1][at] / pair[0][at] for pair in pairs]
-        cells += [*both, statistics.median(ratios)]
+        cells += [*medians, statistics.median(ratios)]
     return cells
 
 
 def main() -> None:
-    """Print the tables of each lake."""
+    """Prints the tables of each lake."""
     with tempfile.TemporaryDirectory() as scratch:
         for name, (path, pattern) in write_lakes(Path(scratch)).items():
             if name in (sys.argv[1:] or [name]):
                 print_duckdb(name, path, pattern)
-                print_polars(name, path, pattern, QUESTIONS)
+                print_polars(name, path, pattern, FRAME_QUERIES)
                 if name == "Polars":
-                    where = {text: partial(rows_of, asked) for text, asked in PREDICATES.items()}
-                    print_polars(f"{name}, filtered", path, pattern, where)
+                    filters = {
+                        text: partial(filter_rows, predicate)
+                        for text, predicate in PREDICATES.items()
+                    }
+                    print_polars(f"{name}, filtered", path, pattern, filters)
 
 
-def rows_of(predicate: pl.Expr, frame: pl.LazyFrame) -> pl.LazyFrame:
-    """All columns of the rows that pass a predicate."""
+def filter_rows(predicate: pl.Expr, frame: pl.LazyFrame) -> pl.LazyFrame:
+    """Returns all columns of the rows that pass a predicate."""
     return frame.filter(predicate)
 
 
 def print_duckdb(name: str, path: Path, pattern: str) -> None:
-    """Print DuckDB's times on one lake beside those of ``ia.sql``."""
+    """Prints a table of DuckDB and ``ia.sql`` on one lake."""
     print_header(name, "DuckDB")
-    own = ia.dataset(path)
+    data = ia.dataset(path)
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute(
@@ -210,40 +217,40 @@ def print_duckdb(name: str, path: Path, pattern: str) -> None:
             return connection.sql(query).to_arrow_table()
 
         for query in QUERIES:
-            ours = partial(ia.sql, query, t=own)
+            ours = partial(ia.sql, query, t=data)
             assert theirs(query).num_rows == ours().num_rows
             print_line(query.removeprefix("SELECT "), partial(theirs, query), ours)
 
 
-def print_polars(name: str, path: Path, pattern: str, questions: dict[str, Question]) -> None:
-    """Print Polars' times on one lake beside those of ``ia.polars.scan``."""
+def print_polars(name: str, path: Path, pattern: str, queries: dict[str, FrameQuery]) -> None:
+    """Prints a table of Polars and ``ia.polars.scan`` on one lake."""
     print_header(name, "Polars")
-    own, is_hive = ia.dataset(path), "**" in pattern
+    data, is_hive = ia.dataset(path), "**" in pattern
 
-    def theirs(ask: Question) -> pl.DataFrame:
-        return ask(pl.scan_parquet(pattern, hive_partitioning=is_hive)).collect()
+    def theirs(query: FrameQuery) -> pl.DataFrame:
+        return query(pl.scan_parquet(pattern, hive_partitioning=is_hive)).collect()
 
-    def ours(ask: Question) -> pl.DataFrame:
-        return ask(ia.polars.scan(own)).collect()
+    def ours(query: FrameQuery) -> pl.DataFrame:
+        return query(ia.polars.scan(data)).collect()
 
-    for text, ask in questions.items():
-        assert theirs(ask).height == ours(ask).height
-        print_line(text, partial(theirs, ask), partial(ours, ask))
+    for text, query in queries.items():
+        assert theirs(query).height == ours(query).height
+        print_line(text, partial(theirs, query), partial(ours, query))
 
 
 def print_header(name: str, peer: str) -> None:
-    """Print the header of a table."""
+    """Prints the header of a table."""
     print(f"\n| {name} | CPU: {peer} | ours | ratio | wall: {peer} | ours | ratio |")
     print("|---|---:|---:|---:|---:|---:|---:|")
 
 
 def print_line(text: str, theirs: Callable[[], Any], ours: Callable[[], Any]) -> None:
-    """Time both and print a line of a table."""
-    cells = compared(theirs, ours)
-    shown = " | ".join(
+    """Measures both callables and prints a line of a table."""
+    cells = compare(theirs, ours)
+    line = " | ".join(
         f"{cell:.2f}" if at % 3 == 2 else f"{cell:.1f}" for at, cell in enumerate(cells)
     )
-    print(f"| `{text}` | {shown} |", flush=True)
+    print(f"| `{text}` | {line} |", flush=True)
 
 
 if __name__ == "__main__":

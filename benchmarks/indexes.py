@@ -1,9 +1,15 @@
-"""What indexes take, and what they give: ``python benchmarks/indexes.py``.
+"""Measures the cost and the benefit of indexes on the table of ``make bench``.
 
-On the table of ``make bench``: the size of each index and the time it takes to build, beside
-pyarrow writing the same column; what a probe reads and how long it takes; ``IN`` of a thousand
-values beside the peers; and questions that no index makes quicker, which it must not make slower.
-Times are medians over rounds in which everything takes its turn; ratios are taken within rounds.
+The data is the table of ``logs.py``, 10,000,000 rows by default.
+``python benchmarks/indexes.py`` prints four tables:
+
+- the size of each index in bits a row, and its build time in seconds of processor time. The
+  build is compared with pyarrow writing the same column.
+- the wall time of planning by an index in milliseconds, and the bytes that it reads
+- the wall time of ``IN`` with a thousand values in milliseconds, in Intarsia and its peers
+- the ratio of wall times with and without an index, for queries that the index cannot speed up
+
+Times are medians over rounds in random order. Ratios are medians of the rounds' own ratios.
 """
 
 from __future__ import annotations
@@ -22,10 +28,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from floor import counted
-from logs import PAGE_ROWS, ROW_GROUP_ROWS, facts_of, logs, without_indexes
-from peers import ENGINES, OURS, Question, fingerprint, leave
-from queries import DATA, rounds
+from floor import count_bytes
+from logs import PAGE_ROWS, ROW_GROUP_ROWS, facts_of, log_file, without_indexes
+from peers import ENGINES, OURS, Query, fingerprint, leave
+from queries import DATA, time_rounds
 
 import intarsia as ia
 from intarsia.index.section.page_cache import PAGE_CACHE
@@ -34,34 +40,34 @@ from intarsia.scan.request import Filter
 
 COLUMNS = ("user_id", "ts")
 IN_VALUES = 1_000
-READ_ANEW = "`trace_id = …`, lookup"
+UNCACHED_PROBE = "`trace_id = …`, lookup"
 BUILT = (ia.Lookup("trace_id"), ia.Lookup("user_id"), ia.Distinct("status"), ia.MinMax("latency"))
 
 
-def sizes(plain: Path, indexes: tuple[Any, ...], scratch: Path) -> None:
-    """Bits a row, and seconds to build beside seconds to write the column."""
+def print_sizes(plain: Path, indexes: tuple[Any, ...], scratch: Path) -> None:
+    """Prints bits a row, and the build's processor time next to that of writing the column."""
     print("| index | bits a row | share of the column | build | write the column | build / write |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
     for index in indexes:
-        (stored,) = {c for c in pq.read_schema(plain).names if c == index.on}
-        taken, written = [], []
+        (name,) = {c for c in pq.read_schema(plain).names if c == index.on}
+        builds, writes = [], []
         for _ in range(3):
             shutil.copyfile(plain, scratch)
-            taken.append(_seconds(lambda index=index: ia.add_indexes(scratch, [index])))
+            builds.append(_seconds(lambda index=index: ia.add_indexes(scratch, [index])))
             copied = _seconds(lambda: shutil.copyfile(plain, scratch))
-            taken[-1] -= copied
-            written.append(_seconds(lambda stored=stored: _write_column(plain, stored)))
+            builds[-1] -= copied
+            writes.append(_seconds(lambda name=name: _write_column(plain, name)))
         ia.add_indexes(scratch, [index])
         (report,) = ia.list_indexes(scratch)
         (entry,) = report.indexes
         metadata = pq.read_metadata(plain)
-        column = metadata.schema.names.index(stored)
+        column = metadata.schema.names.index(name)
         groups = range(metadata.num_row_groups)
         size = sum(metadata.row_group(g).column(column).total_compressed_size for g in groups)
-        ratio = statistics.median(a / b for a, b in zip(taken, written, strict=True))
+        ratio = statistics.median(a / b for a, b in zip(builds, writes, strict=True))
         print(
             f"| `{entry.name}` | {8 * entry.length / report.rows:.1f} | {entry.length / size:.1%} "
-            f"| {statistics.median(taken):.1f} s | {statistics.median(written):.1f} s "
+            f"| {statistics.median(builds):.1f} s | {statistics.median(writes):.1f} s "
             f"| {ratio:.2f} |"
         )
 
@@ -73,7 +79,7 @@ def _seconds(action: Callable[[], Any]) -> float:
 
 
 def _write_column(path: Path, name: str) -> None:
-    """Read a column, as building an index does, and write it once more."""
+    """Reads a column, as an index build does, and writes it again."""
     file = pq.ParquetFile(path)
     schema = pa.schema([file.schema_arrow.field(name)])
     writer = pq.ParquetWriter(
@@ -90,44 +96,44 @@ def _write_column(path: Path, name: str) -> None:
             writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
 
 
-def probes(path: Path, runs: int) -> None:
-    """What a warm lookup plans in, and reads to do so; and what a filter without an index costs."""
+def print_planning(path: Path, runs: int) -> None:
+    """Prints the wall time and the bytes of warm planning, with and without an index."""
     facts = facts_of(path)
     print("\n| planning, warm | ms | bytes read |\n| --- | ---: | ---: |")
-    for what, wanted in (
-        (READ_ANEW, pc.field("trace_id") == facts.trace_id),
+    for label, filter_ in (
+        (UNCACHED_PROBE, pc.field("trace_id") == facts.trace_id),
         ("`trace_id = …`, lookup, its page held", pc.field("trace_id") == facts.trace_id),
         ("`trace_id = …`, absent", pc.field("trace_id") == "0" * 32),
         ("`latency > …`, no index", pc.field("latency") > 1e9),
         ("`msg LIKE …`, no index", pc.match_like(pc.field("msg"), "%x y z%")),
     ):
         data = ia.dataset(path)
-        data.count_rows(filter=wanted)
-        cache = data.scan_source.cache.get(str(path))  # planning alone has no public name
+        data.count_rows(filter=filter_)
+        file_cache = data.scan_source.cache.get(str(path))  # planning alone has no public name
 
         def plan(
-            wanted: pc.Expression = wanted,
+            filter_: pc.Expression = filter_,
             data: Any = data,
-            opened: Any = cache,
-            is_anew: bool = what == READ_ANEW,
+            cache: Any = file_cache,
+            is_anew: bool = label == UNCACHED_PROBE,
         ) -> Any:
             if is_anew:
                 PAGE_CACHE.clear()
-            return plan_rows(opened, Filter.of(wanted, data.schema).pruning, {}, data.schema)
+            return plan_rows(cache, Filter.of(filter_, data.schema).pruning, {}, data.schema)
 
         plan()
-        with counted() as total:
+        with count_bytes() as total:
             plan()
             read = total()
-        ms = statistics.median(rounds({"plan": plan}, 5 * runs)["plan"])
-        print(f"| {what} | {ms:.2f} | {read:,} |")
+        ms = statistics.median(time_rounds({"plan": plan}, 5 * runs)["plan"])
+        print(f"| {label} | {ms:.2f} | {read:,} |")
 
 
-def many_values(path: Path, runs: int, engines: list[str]) -> None:
-    """``user_id IN`` of a thousand values, beside the peers."""
+def print_in_list(path: Path, runs: int, engines: list[str]) -> None:
+    """Prints the wall times of ``user_id IN`` a thousand values in all engines."""
     users = facts_of(path).users
     values = sorted(random.Random(1).sample(range(users), IN_VALUES))
-    asked = Question(
+    query = Query(
         "in",
         f"`user_id IN` {IN_VALUES:,} values, lookup",
         rows=0,
@@ -138,54 +144,56 @@ def many_values(path: Path, runs: int, engines: list[str]) -> None:
         columns=COLUMNS,
         filtered=("user_id",),
     )
-    answers = {name: ENGINES[name](path) for name in engines}
-    found = {name: fingerprint(answer(asked), COLUMNS) for name, answer in answers.items()}
-    if len(set(found.values())) != 1:
-        raise AssertionError(f"{asked.text}: {found}")
-    actions = {name: (lambda answer=answer: answer(asked)) for name, answer in answers.items()}
-    times = rounds(actions, runs)
-    print(f"\n{asked.text}: {found[OURS][0]:,} rows, ms")
-    for name, of in times.items():
-        ratio = statistics.median(a / b for a, b in zip(of, times[OURS], strict=True))
-        print(f"  {name:12} {statistics.median(of):8.1f}  {ratio:5.2f} × ours")
+    runners = {name: ENGINES[name](path) for name in engines}
+    fingerprints = {name: fingerprint(runner(query), COLUMNS) for name, runner in runners.items()}
+    if len(set(fingerprints.values())) != 1:
+        raise AssertionError(f"{query.text}: {fingerprints}")
+    actions = {name: (lambda runner=runner: runner(query)) for name, runner in runners.items()}
+    times = time_rounds(actions, runs)
+    print(f"\n{query.text}: {fingerprints[OURS][0]:,} rows, ms")
+    for name, milliseconds in times.items():
+        ratio = statistics.median(a / b for a, b in zip(milliseconds, times[OURS], strict=True))
+        print(f"  {name:12} {statistics.median(milliseconds):8.1f}  {ratio:5.2f} × ours")
 
 
-def no_slower(plain: Path, scratch: Path, runs: int) -> None:
-    """Questions that an index cannot help, with it and without."""
+def print_unhelped(plain: Path, scratch: Path, runs: int) -> None:
+    """Prints ratios of queries that an index cannot speed up, with it and without."""
     shutil.copyfile(plain, scratch)
     ia.add_indexes(scratch, [ia.Distinct("status"), ia.MinMax("latency")])
     print("\n| with an index that does not help | with / without |\n| --- | ---: |")
-    for what, wanted in (
+    for label, filter_ in (
         ("`status = 500`, `Distinct`", pc.field("status") == 500),
         ("`status = 200`, `Distinct`", pc.field("status") == 200),
         ("`latency > 10`, `MinMax`", pc.field("latency") > 10),
     ):
-        opened = {"with": ia.dataset(scratch), "without": ia.dataset(plain)}
+        data_sets = {"with": ia.dataset(scratch), "without": ia.dataset(plain)}
         actions = {
-            name: (lambda data=data, wanted=wanted: data.to_table(["ts"], filter=wanted))
-            for name, data in opened.items()
+            name: (lambda data=data, filter_=filter_: data.to_table(["ts"], filter=filter_))
+            for name, data in data_sets.items()
         }
-        times = rounds(actions, runs)
+        times = time_rounds(actions, runs)
         pairs = zip(times["with"], times["without"], strict=True)
-        print(f"| {what} | {statistics.median(a / b for a, b in pairs):.2f} |")
+        print(f"| {label} | {statistics.median(a / b for a, b in pairs):.2f} |")
 
 
 def main() -> None:
-    """Print all tables."""
+    """Prints all tables."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--data", type=Path, default=DATA, help="folder that keeps the table")
+    parser.add_argument(
+        "--data", type=Path, default=DATA, help="folder of the table, which is made once"
+    )
     parser.add_argument("--engines", default=",".join(ENGINES))
     options = parser.parse_args()
-    path = logs(options.rows, options.data)
+    path = log_file(options.rows, options.data)
     plain = without_indexes(path)
     scratch = plain.with_suffix(".scratch")
     try:
-        sizes(plain, BUILT, scratch)
-        probes(path, options.runs)
-        many_values(path, options.runs, options.engines.split(","))
-        no_slower(plain, scratch, options.runs)
+        print_sizes(plain, BUILT, scratch)
+        print_planning(path, options.runs)
+        print_in_list(path, options.runs, options.engines.split(","))
+        print_unhelped(plain, scratch, options.runs)
     finally:
         scratch.unlink(missing_ok=True)
 

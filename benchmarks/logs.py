@@ -1,14 +1,14 @@
-"""The log table that is asked: made up, the same for the same number of rows, kept on disk.
+"""Makes the log table of several benchmarks, which depends only on the number of rows.
 
 ::
 
     ts        timestamp, ascending    trace_id  32 random hex digits     user_id  one of rows / 2
     status    200, 201, 404 or 500    latency   milliseconds, to 0.001   msg      six words
 
-Ten row groups of ten million rows, pages of 20,000, zstd, page indexes; a dictionary for ``status``
-alone, since every page read takes its chunk's dictionary along. Row groups are made and written one
-by one, so that memory does not grow with the table (building the lookup indexes takes some 24 bytes
-a row for a while).
+A table of ten million rows has ten row groups, pages of 20,000 rows, zstd and page indexes. Only
+``status`` has a dictionary, because every read of a page also reads its chunk's dictionary. Row
+groups are made and written one by one, so memory does not grow with the table. Only the build of
+the lookup indexes takes about 24 bytes a row. The file stays in the folder ``bench-data``.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ import intarsia as ia
 
 SEED = 20
 VERSION = 1
-"""Part of the file's name: to be raised when the table changes."""
+"""Part of the file's name. Increase it when the table changes."""
 ROW_GROUP_ROWS = 1_000_000
 ROW_GROUPS = 10
-"""At least; a smaller table has smaller row groups."""
+"""Minimum number. A smaller table has smaller row groups."""
 PAGE_ROWS = 20_000
 RANGE_ROWS = 500
 SLOW_MS = 150
 RARE = "overheat"
-"""A part of a word that a few messages hold."""
+"""A part of a word that only ``RARE_ROWS`` messages contain."""
 RARE_ROWS = 5
 SCHEMA = pa.schema(
     [
@@ -65,7 +65,7 @@ _FACTS = "facts"
 
 @dataclass(frozen=True)
 class Facts:
-    """What there is to be found in one table. ``ts`` are microseconds, both ends included."""
+    """Values to search for in one table. ``ts`` is in microseconds, both ends included."""
 
     rows: int
     trace_id: str
@@ -78,10 +78,10 @@ class Facts:
         return max(self.rows // 2, 1)
 
 
-def logs(rows: int, folder: Path) -> Path:
-    """The file of ``rows`` rows, with lookup indexes on ``trace_id`` and ``user_id``.
+def log_file(rows: int, folder: Path) -> Path:
+    """Returns the file of ``rows`` rows, with lookup indexes on ``trace_id`` and ``user_id``.
 
-    It is made where it is not in ``folder`` yet.
+    Writes the file if ``folder`` does not have it yet.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"logs-v{VERSION}-{rows}.parquet"
@@ -97,23 +97,23 @@ def logs(rows: int, folder: Path) -> Path:
 
 
 def without_indexes(path: Path) -> Path:
-    """The same file before lookup indexes were added: its first bytes, to the last one the same."""
+    """Returns a copy of the file as it was before the lookup indexes were added."""
     plain = path.with_suffix(".plain.parquet")
     if not plain.exists():
         (pointer,) = [v for k, v in pq.read_metadata(path).metadata.items() if k == b"intarsia"]
-        place = json.loads(pointer)
+        entry = json.loads(pointer)
         with path.open("rb") as file:
-            file.seek(place["offset"])
-            length = json.loads(file.read(place["length"]))["base_length"]
+            file.seek(entry["offset"])
+            length = json.loads(file.read(entry["length"]))["base_length"]
         shutil.copyfile(path, plain)
         os.truncate(plain, length)
     return plain
 
 
 def facts_of(path: Path) -> Facts:
-    """What can be found in a file that ``logs`` made."""
-    found = json.loads(pq.read_metadata(path).metadata[_FACTS.encode()])
-    return Facts(**found | {"ts": tuple(found["ts"])})
+    """Returns the values to search for in a file that ``log_file`` made."""
+    facts = json.loads(pq.read_metadata(path).metadata[_FACTS.encode()])
+    return Facts(**facts | {"ts": tuple(facts["ts"])})
 
 
 def _write(path: Path, rows: int) -> None:
@@ -136,7 +136,7 @@ def _write(path: Path, rows: int) -> None:
 
 
 class _Tables:
-    """Row groups of a table, and in the end what can be found in them."""
+    """The row groups of a table; afterwards the values to search for in them."""
 
     def __init__(self, rows: int) -> None:
         self._rows = rows
@@ -180,12 +180,12 @@ class _Tables:
         self._slow_errors += int(((status == 500) & (latency > SLOW_MS)).sum())
         rare = [row - start for row in self._rare_at if row in here]
         arrays = [pa.array(ts), traces, users, status, latency, _messages(random, count, rare)]
-        typed = [pa.array(v).cast(f.type) for v, f in zip(arrays, SCHEMA, strict=True)]
-        return pa.Table.from_arrays(typed, schema=SCHEMA)
+        columns = [pa.array(v).cast(f.type) for v, f in zip(arrays, SCHEMA, strict=True)]
+        return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
 def _hex(values: np.ndarray) -> pa.Array:
-    """Bytes, shape ``(n, 16)``, as ``n`` strings of 32 digits."""
+    """Converts bytes, shape ``(n, 16)``, to ``n`` strings of 32 digits."""
     digits = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
     text = np.empty((len(values), 32), dtype=np.uint8)
     text[:, 0::2], text[:, 1::2] = digits[values >> 4], digits[values & 15]
@@ -194,7 +194,7 @@ def _hex(values: np.ndarray) -> pa.Array:
 
 
 def _messages(random: np.random.Generator, count: int, rare: list[int]) -> pa.Array:
-    """Six words each; at the positions ``rare``, one of them is a rare one."""
+    """Returns messages of six words; those at the positions ``rare`` contain a rare word."""
     usual = _VOCABULARY.split()
     words = pa.array([*usual, RARE + "ed"])
     drawn = random.integers(0, len(usual), (6, count))
@@ -203,7 +203,10 @@ def _messages(random: np.random.Generator, count: int, rare: list[int]) -> pa.Ar
 
 
 def options_of(description: str) -> argparse.Namespace:
-    """Of a command that asks the table: ``rows``, ``runs``, and the folder ``data`` it is in."""
+    """Parses the options of a benchmark on this table.
+
+    The options are ``rows``, ``runs`` and ``data``, the folder of the table.
+    """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--runs", type=int, default=7)

@@ -1,9 +1,13 @@
-"""Questions asked of thousands of small files, beside pyarrow.dataset and DuckDB.
+"""Compares queries of thousands of small files with pyarrow.dataset and DuckDB.
 
-``python benchmarks/many_files.py --files 2000`` prints medians of alternating rounds, and how many
-times as long as Intarsia each peer took, as the median of the rounds' own ratios. *Cold* opens the
-data set anew, so that no footer is known; *warm* asks the same open one again. Files are in the
-page cache. DuckDB keeps footers where it is told to (``parquet_metadata_cache``), for warm ones.
+The data is a folder of 2,000 files (``--files``) of 500 log rows each (``--rows``), with page
+indexes. The files are in the page cache.
+
+``python benchmarks/many_files.py`` prints a line for each query. Cells are median wall times in
+milliseconds of rounds in which each engine runs once, after one run that is not timed. Then come
+the peers' times divided by ours, as medians of the rounds' own ratios. *Cold* opens the data set
+for each run, so no footer is cached; *warm* reuses an open one. DuckDB caches footers only with
+the setting ``parquet_metadata_cache``, which is on for warm runs.
 """
 
 import argparse
@@ -22,11 +26,11 @@ import pyarrow.parquet as pq
 
 import intarsia as ia
 
-Ask = Callable[[], int]
+Runner = Callable[[], int]
 
 
 def tables(files: int, rows: int) -> Iterator[pa.Table]:
-    """Logs in the order of time: a sorted ``ts``, two random ids, and three more columns."""
+    """Yields tables of logs in time order: a sorted ``ts``, two random ids, three more columns."""
     noise = np.random.default_rng(0)
     for number in range(files):
         yield pa.table(
@@ -42,15 +46,17 @@ def tables(files: int, rows: int) -> Iterator[pa.Table]:
 
 
 def write(folder: Path, files: int, rows: int) -> None:
-    """A file of each of the ``tables``."""
+    """Writes one file for each of the ``tables``."""
     for number, table in enumerate(tables(files, rows)):
         path = folder / f"{number:05}.parquet"
         pq.write_table(table, path, compression="zstd", write_page_index=True)
 
 
-def questions(folder: Path, rows: int, files: int) -> dict[str, tuple[pc.Expression, str]]:
-    """Conditions, for pyarrow and in SQL: one row told by statistics, one by values alone, and a
-    third of the rows of every file.
+def conditions(folder: Path, rows: int, files: int) -> dict[str, tuple[pc.Expression, str]]:
+    """Returns conditions, for pyarrow and in SQL.
+
+    They match one row that statistics can find, one that only values can find, and a third of the
+    rows of each file.
     """
     user = pq.read_table(folder / f"{files // 2:05}.parquet").column("user_id")[rows // 3].as_py()
     ts = files * rows // 3
@@ -61,27 +67,29 @@ def questions(folder: Path, rows: int, files: int) -> dict[str, tuple[pc.Express
     }
 
 
-def asks(folder: Path, expression: pc.Expression, sql: str, count: bool) -> dict[str, list[Ask]]:
-    """For each engine a cold and a warm question."""
+def runners(
+    folder: Path, expression: pc.Expression, sql: str, count: bool
+) -> dict[str, list[Runner]]:
+    """Returns for each engine a cold and a warm run of the query."""
 
-    def of_dataset(open_: Callable[[str], pads.Dataset]) -> list[Ask]:
-        def ask(data: pads.Dataset) -> int:
+    def of_dataset(open_: Callable[[str], pads.Dataset]) -> list[Runner]:
+        def run(data: pads.Dataset) -> int:
             if count:
                 return data.count_rows(filter=expression)
             return data.to_table(filter=expression).num_rows
 
-        known = open_(str(folder))
-        return [lambda: ask(open_(str(folder))), lambda: ask(known)]
+        warm = open_(str(folder))
+        return [lambda: run(open_(str(folder))), lambda: run(warm)]
 
-    def of_duckdb() -> list[Ask]:
-        def ask(connection: duckdb.DuckDBPyConnection) -> int:
-            what = "count(*)" if count else "*"
-            answer = connection.sql(f"SELECT {what} FROM '{folder}/*.parquet' WHERE {sql}")
+    def of_duckdb() -> list[Runner]:
+        def run(connection: duckdb.DuckDBPyConnection) -> int:
+            selection = "count(*)" if count else "*"
+            answer = connection.sql(f"SELECT {selection} FROM '{folder}/*.parquet' WHERE {sql}")
             return answer.fetchall()[0][0] if count else answer.to_arrow_table().num_rows
 
-        known = duckdb.connect()
-        known.execute("SET parquet_metadata_cache = true")
-        return [lambda: ask(duckdb.connect()), lambda: ask(known)]
+        warm = duckdb.connect()
+        warm.execute("SET parquet_metadata_cache = true")
+        return [lambda: run(duckdb.connect()), lambda: run(warm)]
 
     return {
         "Intarsia": of_dataset(ia.dataset),
@@ -90,15 +98,15 @@ def asks(folder: Path, expression: pc.Expression, sql: str, count: bool) -> dict
     }
 
 
-def seconds(ask: Ask) -> float:
-    """What one run takes."""
+def seconds(run: Runner) -> float:
+    """Returns the wall time of one run in seconds."""
     start = time.perf_counter()
-    ask()
+    run()
     return time.perf_counter() - start
 
 
 def main() -> None:
-    """Print a line for each question, cold and warm."""
+    """Prints a line for each query, cold and warm."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--files", type=int, default=2000)
     parser.add_argument("--rows", type=int, default=500, help="of each file")
@@ -109,9 +117,9 @@ def main() -> None:
         write(folder, options.files, options.rows)
         print("| ms | Intarsia | pyarrow | DuckDB | pyarrow / ours | DuckDB / ours |")
         print("|---|---:|---:|---:|---:|---:|")
-        for name, (expression, sql) in questions(folder, options.rows, options.files).items():
+        for name, (expression, sql) in conditions(folder, options.rows, options.files).items():
             for is_count in (False, True):
-                engines = asks(folder, expression, sql, is_count)
+                engines = runners(folder, expression, sql, is_count)
                 for warm in (0, 1):
                     compare(
                         f"{'count of ' if is_count else ''}`{name}`, {'warm' if warm else 'cold'}",
@@ -120,21 +128,21 @@ def main() -> None:
                     )
 
 
-def compare(what: str, engines: dict[str, Ask], rounds: int) -> None:
-    """Ask all of them in turn, first without looking at the clock: they have to agree."""
-    found = {engine: ask() for engine, ask in engines.items()}
-    if len(set(found.values())) > 1 or not all(found.values()):
-        raise SystemExit(f"{what}: {found}")
+def compare(label: str, engines: dict[str, Runner], rounds: int) -> None:
+    """Checks that the engines agree, then measures them in turn and prints a line."""
+    results = {engine: run() for engine, run in engines.items()}
+    if len(set(results.values())) > 1 or not all(results.values()):
+        raise SystemExit(f"{label}: {results}")
     times: dict[str, list[float]] = {engine: [] for engine in engines}
     for _ in range(rounds):
-        for engine, ask in engines.items():
-            times[engine].append(seconds(ask))
-    cells = [f"{statistics.median(found) * 1e3:,.0f}" for found in times.values()]
+        for engine, run in engines.items():
+            times[engine].append(seconds(run))
+    cells = [f"{statistics.median(results) * 1e3:,.0f}" for results in times.values()]
     ours, *peers = times.values()
     for peer in peers:
         ratio = statistics.median(b / a for a, b in zip(ours, peer, strict=True))
         cells.append(f"{ratio:.1f}")
-    print(f"| {what} | {' | '.join(cells)} |", flush=True)
+    print(f"| {label} | {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,12 @@
-"""Filters that most rows pass, counts by them, and aggregates: where there is little to skip.
+"""Compares filters that most rows pass, counts and aggregates, which leave little to skip.
 
-``python benchmarks/most_rows.py`` prints, for a lake of a dozen Hive folders with a file each,
-medians of alternating runs and of their ratios: to ``pyarrow.dataset`` for tables and counts, and
-for SQL to DuckDB, which reads the files itself. All read by all cores; data sets are open.
+The data is twelve Hive folders with a file each, of 500,000 rows with page indexes.
+
+``python benchmarks/most_rows.py`` prints a line for each query: the peer's and our median wall
+time in milliseconds, and the median ratio of our time to the peer's. Both run in random order in
+each of 11 rounds, after one round that is not counted. The peer is pyarrow.dataset for tables
+and counts, and DuckDB on the files for SQL. All readers use all cores, and data sets are opened
+beforehand.
 """
 
 import statistics
@@ -17,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
-from queries import ratio_of, rounds
+from queries import median_ratio, time_rounds
 
 import intarsia as ia
 
@@ -42,7 +46,7 @@ QUERIES = [
 
 
 def write(folder: Path) -> None:
-    """A file a month, in order of time, with page indexes."""
+    """Writes a file for each month, in time order, with page indexes."""
     rng = np.random.default_rng(0)
     for month in range(1, FILES + 1):
         at = folder / f"month={month}" / "a.parquet"
@@ -62,39 +66,39 @@ def write(folder: Path) -> None:
         ia.write_table(table, at)
 
 
-def compared(name: str, theirs: Callable[[], Any], ours: Callable[[], Any]) -> str:
-    """Medians in milliseconds, and of the ratios, after a run that warms up."""
-    found = rounds({"theirs": theirs, "ours": ours}, RUNS)
-    peer, own = map(statistics.median, found.values())
-    ratio = ratio_of(found["ours"], found["theirs"])
+def compare(name: str, theirs: Callable[[], Any], ours: Callable[[], Any]) -> str:
+    """Returns a line: the median wall times of peer and Intarsia in ms, and their ratio."""
+    times = time_rounds({"theirs": theirs, "ours": ours}, RUNS)
+    peer, own = map(statistics.median, times.values())
+    ratio = median_ratio(times["ours"], times["theirs"])
     return f"{name:60} {peer:8.1f} {own:8.1f} {ratio:6.2f}"
 
 
-def answer(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
-    """DuckDB's answer."""
+def run_duckdb(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
+    """Runs a query in DuckDB."""
     return connection.sql(query).to_arrow_table()
 
 
 def main() -> None:
-    """Print a line a question: the peer's time, ours, and the ratio."""
+    """Prints a line for each query: the peer's time, ours, and the ratio."""
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
         write(Path(folder))
-        peer, own = pads.dataset(folder, partitioning="hive"), ia.dataset(folder)
+        pyarrow_data, data = pads.dataset(folder, partitioning="hive"), ia.dataset(folder)
         print(f"{'ms':60} {'pyarrow':>8} {'ours':>8} {'ratio':>6}")
-        for name, wanted in FILTERS.items():
-            assert peer.count_rows(filter=wanted) == own.count_rows(filter=wanted)
+        for name, filter_ in FILTERS.items():
+            assert pyarrow_data.count_rows(filter=filter_) == data.count_rows(filter=filter_)
             for columns in (COLUMNS, None):
-                what = "three columns" if columns else "all columns"
-                theirs, ours = (partial(d.to_table, columns, wanted) for d in (peer, own))
-                print(compared(f"{name}: {what}", theirs, ours))
-            theirs, ours = (partial(d.count_rows, wanted) for d in (peer, own))
-            print(compared(f"{name}: count", theirs, ours))
+                selection = "three columns" if columns else "all columns"
+                theirs, ours = (partial(d.to_table, columns, filter_) for d in (pyarrow_data, data))
+                print(compare(f"{name}: {selection}", theirs, ours))
+            theirs, ours = (partial(d.count_rows, filter_) for d in (pyarrow_data, data))
+            print(compare(f"{name}: count", theirs, ours))
         print(f"{'':60} {'DuckDB':>8}")
         for query in QUERIES:
             view = query.replace("FROM t", f"FROM read_parquet('{folder}/*/*.parquet')")
-            theirs, ours = partial(answer, connection, view), partial(ia.sql, query, t=own)
+            theirs, ours = partial(run_duckdb, connection, view), partial(ia.sql, query, t=data)
             assert theirs().num_rows == ours().num_rows
-            print(compared(query, theirs, ours))
+            print(compare(query, theirs, ours))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,11 @@
-"""What other readers read of a file before and after it gets page indexes and bloom filters.
+"""Measures the bytes that other readers read before and after a file gets standard indexes.
 
-``python benchmarks/other_readers.py`` prints, for one file of 1,000,000 rows, the bytes that each
-reader's own counters report.
+The data is a file of 1,000,000 rows in 10 row groups. A copy has page indexes and a bloom filter
+on ``user``.
+
+``python benchmarks/other_readers.py`` prints a line for each condition and reader: the bytes read
+of both files, and their ratio. The bytes are those of the counters of DataFusion, DuckDB and
+Spark. No time is measured.
 """
 
 import json
@@ -25,7 +29,7 @@ RANGE = "id BETWEEN 500000 AND 500100"
 
 
 def write(path: Path) -> int:
-    """Write the file without page indexes; gives one of its ``user`` values."""
+    """Writes the file without page indexes. Returns one of its ``user`` values."""
     rng = np.random.default_rng(SEED)
     users = rng.integers(0, 2**62, ROWS)
     table = pa.table({"id": np.arange(ROWS), "user": users, "x": rng.random(ROWS)})
@@ -41,18 +45,18 @@ def write(path: Path) -> int:
 
 
 def by_datafusion(path: Path, condition: str) -> int:
-    """Bytes that DataFusion's scan counts, footer and indexes not among them."""
+    """Returns the bytes that DataFusion's scan counts, without footer and indexes."""
     context = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(1))
     context.register_parquet("t", str(path))
     plan = context.sql(f"SELECT * FROM t WHERE {condition}").execution_plan()
     for _ in context.execute(plan, 0):
         pass
-    scans = [found for name, found in plan.collect_metrics() if "DataSourceExec" in name]
+    scans = [metrics for name, metrics in plan.collect_metrics() if "DataSourceExec" in name]
     return int(scans[0].sum_by_name("bytes_scanned"))
 
 
 def by_duckdb(path: Path, condition: str) -> int:
-    """Bytes that DuckDB's profile counts."""
+    """Returns the bytes that DuckDB's profile counts."""
     profile = path.with_suffix(".json")
     with duckdb.connect() as connection:
         connection.execute("PRAGMA enable_profiling = 'json'")
@@ -62,7 +66,7 @@ def by_duckdb(path: Path, condition: str) -> int:
 
 
 class BySpark:
-    """Bytes that Hadoop's file system counts, with Spark's own reader."""
+    """Runs queries in Spark's own reader; returns the bytes that Hadoop's file system counts."""
 
     def __init__(self) -> None:
         self.spark = ias.session()
@@ -70,14 +74,14 @@ class BySpark:
     def __call__(self, path: Path, condition: str) -> int:
         files = self.spark._jvm.org.apache.hadoop.fs.FileSystem
         before = sum(count.getBytesRead() for count in files.getAllStatistics())
-        # Hadoop does not count what is read in many ranges at once.
+        # Hadoop does not count the bytes of vectored reads.
         reader = self.spark.read.option("parquet.hadoop.vectored.io.enabled", "false")
         reader.parquet(str(path)).where(condition).collect()
         return sum(count.getBytesRead() for count in files.getAllStatistics()) - before
 
 
 def main() -> None:
-    """Print a line a reader and condition."""
+    """Prints a line for each reader and condition."""
     readers = {"DataFusion": by_datafusion, "DuckDB": by_duckdb, "Spark": BySpark()}
     with tempfile.TemporaryDirectory() as folder:
         plain, indexed = Path(folder) / "plain.parquet", Path(folder) / "indexed.parquet"

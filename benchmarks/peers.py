@@ -1,17 +1,17 @@
-"""The questions, and those who answer them: one small function an engine.
+"""Defines the queries of ``make bench``, and one small function for each engine that runs them.
 
-What is fair:
+All engines run under the same conditions:
 
-- All read the same file from the page cache. The peers pass over the lookup indexes in it, which no
-  other reader knows; page indexes and statistics are the format's own, and theirs to use.
-- Warm means opened before. pyarrow keeps its data set, Polars its lazy frame, DataFusion its
-  registered table and metadata cache, DuckDB its connection and, as asked here, parsed footers
-  (``parquet_metadata_cache``); Intarsia keeps its data set, which holds footer and indexes.
-- Else every engine is as it comes, with as many threads as it likes. DataFusion runs a second time
+- All read the same file from the page cache. The peers ignore its lookup indexes, which no other
+  reader knows. Page indexes and statistics belong to the format, and all engines may use them.
+- Warm means opened beforehand. pyarrow keeps its data set, Polars its lazy frame, DataFusion its
+  registered table and metadata cache. DuckDB keeps its connection and, by the setting
+  ``parquet_metadata_cache``, footers. Intarsia keeps its data set, with footer and indexes.
+- All other settings are the defaults, the number of threads too. DataFusion runs a second time
   with ``pushdown_filters`` and ``reorder_filters``.
-- An answer is whole, in memory, in the engine's own form: an Arrow table for pyarrow, Intarsia and
-  DuckDB, record batches for DataFusion, a data frame for Polars.
-- Before any clock runs, all answers are found to have the same rows.
+- An answer is complete, in memory, in the engine's own form: an Arrow table for pyarrow, Intarsia
+  and DuckDB, record batches for DataFusion, a data frame for Polars.
+- Before any clock starts, all answers are checked to have the same rows.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ import intarsia as ia
 OURS = "Intarsia"
 PYARROW = "pyarrow"
 DATAFUSION = ("DataFusion", "DataFusion+")
-"""As it comes, and with filters pushed down."""
+"""With default settings, and with filters pushed down."""
 _TS = SCHEMA.field("ts").type
 
 
 @dataclass(frozen=True)
-class Question:
-    """One question in everyone's words, the rows there are to find, and how quick we are to be.
+class Query:
+    """One query in each engine's terms, its number of rows, and the goal for its speed.
 
-    ``against`` are the peers to be compared with, all where it is empty; ``times`` says how many
-    times as quick as the best of them. Without a condition, it is a full read of ``columns``.
+    ``times`` is the goal: the best peer's time divided by ours. ``against`` has the peers that
+    count for the goal, all if it is empty. Without a condition the query reads all of ``columns``.
     """
 
     name: str
@@ -61,21 +61,21 @@ class Question:
     """The columns of the condition."""
     against: tuple[str, ...] = ()
     key: str | None = None
-    """The column whose index answers it: such questions are held to a time and to bytes as well."""
+    """The column whose index answers the query. The goals for floor and bytes apply then."""
 
     @property
     def select(self) -> str:
-        """As SQL about ``logs``."""
+        """The query in SQL on the table ``logs``."""
         names = ", ".join(f'"{name}"' for name in self.columns)
         return f"SELECT {names} FROM logs" + (f" WHERE {self.sql}" if self.sql else "")
 
 
-def questions(facts: Facts) -> list[Question]:
-    """What is asked of a table."""
+def queries_of(facts: Facts) -> list[Query]:
+    """Returns the queries of a table of ``logs.py``."""
     low, high = (_moment(at) for at in facts.ts)
     ts, slow = pc.field("ts"), pc.field("latency") > SLOW_MS
     return [
-        Question(
+        Query(
             "trace_id",
             "`trace_id = …`, lookup index",
             rows=1,
@@ -86,7 +86,7 @@ def questions(facts: Facts) -> list[Question]:
             filtered=("trace_id",),
             key="trace_id",
         ),
-        Question(
+        Query(
             "user_id",
             "`user_id = …`, 3 row groups, lookup index",
             rows=3,
@@ -97,7 +97,7 @@ def questions(facts: Facts) -> list[Question]:
             filtered=("user_id",),
             key="user_id",
         ),
-        Question(
+        Query(
             "ts",
             "`ts` range, page index only",
             rows=RANGE_ROWS,
@@ -109,7 +109,7 @@ def questions(facts: Facts) -> list[Question]:
             against=DATAFUSION,
             key="ts",
         ),
-        Question(
+        Query(
             "status",
             f"`status = 500 AND latency > {SLOW_MS}`, no index",
             rows=facts.slow_errors,
@@ -119,7 +119,7 @@ def questions(facts: Facts) -> list[Question]:
             polars=(pl.col("status") == 500) & (pl.col("latency") > SLOW_MS),
             filtered=("status", "latency"),
         ),
-        Question(
+        Query(
             "msg",
             f"`msg LIKE '%{RARE}%'`, no index",
             rows=RARE_ROWS,
@@ -129,7 +129,7 @@ def questions(facts: Facts) -> list[Question]:
             polars=pl.col("msg").str.contains(RARE, literal=True),
             filtered=("msg",),
         ),
-        Question(
+        Query(
             "full",
             "full read of 3 columns",
             rows=facts.rows,
@@ -147,57 +147,57 @@ def _moment(microseconds: int) -> datetime:
 
 # --- engines ------------------------------------------------------------------------------------
 
-Ask = Callable[[Question], Any]
+Runner = Callable[[Query], Any]
 
 
-def by_intarsia(path: Path) -> Ask:
-    """``ia.dataset``, opened once."""
+def by_intarsia(path: Path) -> Runner:
+    """Returns a runner on ``ia.dataset``, which is opened once."""
     return _by_dataset(ia.dataset(path))
 
 
-def by_pyarrow(path: Path) -> Ask:
-    """``pyarrow.dataset``, opened once."""
+def by_pyarrow(path: Path) -> Runner:
+    """Returns a runner on ``pyarrow.dataset``, which is opened once."""
     return _by_dataset(pads.dataset(path))
 
 
-def _by_dataset(opened: pads.Dataset) -> Ask:
-    return lambda asked: opened.to_table(columns=list(asked.columns), filter=asked.arrow)
+def _by_dataset(data: pads.Dataset) -> Runner:
+    return lambda query: data.to_table(columns=list(query.columns), filter=query.arrow)
 
 
-def by_duckdb(path: Path) -> Ask:
-    """One connection, which keeps footers."""
-    ask = duckdb_of(path)
-    return lambda asked: ask(asked.select)
+def by_duckdb(path: Path) -> Runner:
+    """Returns a runner on one DuckDB connection, which caches footers."""
+    run_sql = duckdb_of(path)
+    return lambda query: run_sql(query.select)
 
 
 def duckdb_of(path: Path) -> Callable[[str], pa.Table]:
-    """What DuckDB answers to SQL about ``logs``."""
+    """Returns the function that runs SQL on ``logs`` in DuckDB."""
     connection = duckdb.connect()
     connection.execute("SET parquet_metadata_cache = true")
     connection.execute(f"CREATE VIEW logs AS SELECT * FROM read_parquet('{path}')")
     return lambda query: connection.sql(query).to_arrow_table()
 
 
-def by_polars(path: Path) -> Ask:
-    """One lazy frame."""
+def by_polars(path: Path) -> Runner:
+    """Returns a runner on one lazy frame."""
     frame = pl.scan_parquet(path)
     frame.collect_schema()
 
-    def ask(asked: Question) -> pl.DataFrame:
-        found = frame if asked.polars is None else frame.filter(asked.polars)
-        return found.select(asked.columns).collect()
+    def run(query: Query) -> pl.DataFrame:
+        rows = frame if query.polars is None else frame.filter(query.polars)
+        return rows.select(query.columns).collect()
 
-    return ask
+    return run
 
 
-def by_datafusion(path: Path, *, pushdown: bool = False) -> Ask:
-    """One context with the file registered."""
-    ask = datafusion_of(path, pushdown=pushdown)
-    return lambda asked: ask(asked.select)
+def by_datafusion(path: Path, *, pushdown: bool = False) -> Runner:
+    """Returns a runner on one DataFusion context, with the file registered."""
+    run_sql = datafusion_of(path, pushdown=pushdown)
+    return lambda query: run_sql(query.select)
 
 
 def datafusion_of(path: Path, *, pushdown: bool) -> Callable[[str], list[pa.RecordBatch]]:
-    """What DataFusion answers to SQL about ``logs``."""
+    """Returns the function that runs SQL on ``logs`` in DataFusion."""
     config = datafusion.SessionConfig()
     for name in ("pushdown_filters", "reorder_filters"):
         config = config.set(f"datafusion.execution.parquet.{name}", str(pushdown).lower())
@@ -206,7 +206,7 @@ def datafusion_of(path: Path, *, pushdown: bool) -> Callable[[str], list[pa.Reco
     return lambda query: context.sql(query).collect()
 
 
-ENGINES: dict[str, Callable[[Path], Ask]] = {
+ENGINES: dict[str, Callable[[Path], Runner]] = {
     OURS: by_intarsia,
     "DuckDB": by_duckdb,
     "Polars": by_polars,
@@ -216,11 +216,14 @@ ENGINES: dict[str, Callable[[Path], Ask]] = {
 }
 
 
-# --- what they answer ---------------------------------------------------------------------------
+# --- answers -----------------------------------------------------------------------------------
 
 
 def fingerprint(answer: Any, columns: tuple[str, ...]) -> tuple[int, int]:
-    """Number of rows, and the sum of their hashes: the same in any order and in any text type."""
+    """Returns the number of rows, and the sum of their hashes.
+
+    The sum is the same for any order of rows and any string type.
+    """
     if isinstance(answer, list):
         answer = pa.Table.from_batches(answer) if answer else _empty(columns)
     frame = answer if isinstance(answer, pl.DataFrame) else pl.from_arrow(answer)
@@ -234,6 +237,6 @@ def _empty(columns: tuple[str, ...]) -> pa.Table:
 
 
 def leave() -> NoReturn:
-    """End the process at once: Polars 2.1 sometimes aborts one that ends in its own time."""
+    """Ends the process at once: Polars 2.1 sometimes aborts a process that ends normally."""
     sys.stdout.flush()
     os._exit(0)

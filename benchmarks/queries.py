@@ -1,11 +1,14 @@
-"""Selective questions asked of ten million rows, beside the peers: ``make bench``.
+"""Compares selective queries of ten million rows in Intarsia and its peers: ``make bench``.
 
-In each of several rounds every engine answers once, in an order drawn for the round, so that none
-always comes after the same one. Medians are over rounds; so are ratios, each taken within one
-round, against whichever peer was quickest in it. Beside them stand Intarsia with the file opened
-anew (``cold``, the page cache still warm) and the floor: pyarrow decoding the pages a page-precise
-read cannot do without.
-``--grow`` asks for one row of ten times as many as well, and of nothing else.
+The data is the table of ``logs.py``, 10,000,000 rows by default, with its lookup indexes.
+Each engine runs once in each of several rounds, in an order drawn for the round. All times are
+wall time in milliseconds, medians over rounds. Ratios are medians of the rounds' own ratios, each
+against the peer that was fastest in the round.
+
+Two more columns are times of Intarsia. ``cold`` opens the file for each query, with its bytes
+still in the page cache. ``floor`` is pyarrow decoding only the pages that must be decoded.
+``python benchmarks/queries.py --grow`` instead compares the lookup of one row in a table with the
+lookup in one ten times as large. ``--json`` and ``--markdown`` choose the format.
 """
 
 from __future__ import annotations
@@ -23,33 +26,33 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from floor import Floor, Shares, counted, shares
-from logs import facts_of, logs, without_indexes
-from peers import ENGINES, OURS, Ask, Question, fingerprint, leave, questions
+from floor import Floor, Shares, count_bytes, shares
+from logs import facts_of, log_file, without_indexes
+from peers import ENGINES, OURS, Query, Runner, fingerprint, leave, queries_of
 
 DATA = Path(__file__).parents[1] / "bench-data"
 PACKAGES = ("duckdb", "polars", "datafusion", "pyarrow")
 FLOOR, COLD = "floor", "cold"
 FLOOR_TIMES, FLOOR_MS = 1.5, 1.0
-"""A question of an index takes at most this many floors, and as many milliseconds on top."""
+"""A query of an index may take this multiple of the floor, and these milliseconds on top."""
 GROWTH = 1.3
-"""Ten times the rows may make a lookup at most so many times slower."""
+"""Maximum ratio of a lookup's time in ten times the rows to its time in the rows."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one question. Times are medians in milliseconds."""
+    """The measurements of one query. Times are medians of wall times in milliseconds."""
 
     name: str
     text: str
     rows: int
     ms: dict[str, float]
     times: float | None
-    """How many times as quick as the quickest of ``against``, or of all where that is empty."""
+    """The fastest peer's time divided by ours. Only the peers in ``against`` count, if any."""
     goal: float
     met: bool | None
     floors: float | None
-    """How many times the floor's time."""
+    """Our time divided by the floor's time."""
     floor_met: bool | None
     bytes_warm: int
     bytes_cold: int
@@ -62,10 +65,10 @@ class Result:
 # --- measuring ----------------------------------------------------------------------------------
 
 
-def rounds(actions: dict[str, Callable[[], Any]], runs: int) -> dict[str, list[float]]:
-    """Milliseconds of each action in each of ``runs`` rounds, after one that does not count."""
+def time_rounds(actions: dict[str, Callable[[], Any]], runs: int) -> dict[str, list[float]]:
+    """Returns each action's wall times in ms, by round, after a round that is not counted."""
     order = random.Random(len(actions))
-    found: dict[str, list[float]] = {name: [] for name in actions}
+    times: dict[str, list[float]] = {name: [] for name in actions}
     for run in range(-1, runs):
         for name in order.sample(list(actions), len(actions)):
             start = time.perf_counter()
@@ -73,129 +76,136 @@ def rounds(actions: dict[str, Callable[[], Any]], runs: int) -> dict[str, list[f
             took = (time.perf_counter() - start) * 1000
             del answer
             if run >= 0:
-                found[name].append(took)
-    return found
+                times[name].append(took)
+    return times
 
 
-def ask(path: Path, asked: Question, engines: dict[str, Ask], runs: int) -> Result:
-    """Put one question to all. Raises ``AssertionError`` where they disagree."""
-    _check_answers(asked, engines)
-    actions = {name: (lambda answer=answer: answer(asked)) for name, answer in engines.items()}
+def measure(path: Path, query: Query, engines: dict[str, Runner], runs: int) -> Result:
+    """Runs one query in all engines.
+
+    Raises ``AssertionError`` if their answers differ.
+    """
+    _check_answers(query, engines)
+    actions = {name: (lambda runner=runner: runner(query)) for name, runner in engines.items()}
 
     def cold() -> Any:
-        return ENGINES[OURS](path)(asked)
+        return ENGINES[OURS](path)(query)
 
-    with counted() as total:
+    with count_bytes() as total:
         cold()
         bytes_cold = total()
-    with counted() as total:
+    with count_bytes() as total:
         actions[OURS]()
         bytes_warm = total()
-    floor = Floor(path, asked) if asked.arrow is not None else None
+    floor = Floor(path, query) if query.arrow is not None else None
     if floor is not None:
         actions |= {COLD: cold, FLOOR: floor.decode}
-    found = rounds(actions, runs)
-    ms = {name: statistics.median(times) for name, times in found.items()}
-    times = _times(asked, engines, found)
-    held = floor is not None and asked.key is not None
+    times_of = time_rounds(actions, runs)
+    ms = {name: statistics.median(times) for name, times in times_of.items()}
+    times = _times(query, engines, times_of)
+    has_goals = floor is not None and query.key is not None
     return Result(
-        asked.name,
-        asked.text,
-        asked.rows,
+        query.name,
+        query.text,
+        query.rows,
         ms,
         times,
-        asked.times,
-        None if times is None else times >= asked.times,
-        floors=ratio_of(found[OURS], found[FLOOR]) if floor else None,
-        floor_met=ms[OURS] <= FLOOR_TIMES * ms[FLOOR] + FLOOR_MS if held else None,
+        query.times,
+        None if times is None else times >= query.times,
+        floors=median_ratio(times_of[OURS], times_of[FLOOR]) if floor else None,
+        floor_met=ms[OURS] <= FLOOR_TIMES * ms[FLOOR] + FLOOR_MS if has_goals else None,
         bytes_warm=bytes_warm,
         bytes_cold=bytes_cold,
         bytes_matching=floor.matching_bytes if floor else None,
         bytes_most=floor.most_bytes if floor else None,
-        bytes_met=bytes_warm <= floor.most_bytes if held else None,
+        bytes_met=bytes_warm <= floor.most_bytes if has_goals else None,
         shares=shares(actions[OURS]) if floor else None,
     )
 
 
-def _check_answers(asked: Question, engines: dict[str, Ask]) -> None:
-    found = {name: fingerprint(answer(asked), asked.columns) for name, answer in engines.items()}
-    if len(set(found.values())) != 1 or found[OURS][0] != asked.rows:
-        raise AssertionError(f"{asked.text}: {asked.rows} rows were expected, found were {found}")
+def _check_answers(query: Query, engines: dict[str, Runner]) -> None:
+    fingerprints = {
+        name: fingerprint(answer(query), query.columns) for name, answer in engines.items()
+    }
+    if len(set(fingerprints.values())) != 1 or fingerprints[OURS][0] != query.rows:
+        raise AssertionError(f"{query.text}: expected {query.rows} rows, not {fingerprints}")
 
 
-def _times(asked: Question, engines: dict[str, Ask], found: dict[str, list[float]]) -> float | None:
-    peers = [n for n in engines if n != OURS and (not asked.against or n in asked.against)]
+def _times(
+    query: Query, engines: dict[str, Runner], times_of: dict[str, list[float]]
+) -> float | None:
+    peers = [n for n in engines if n != OURS and (not query.against or n in query.against)]
     if not peers:
         return None
-    best = [min(times) for times in zip(*(found[name] for name in peers), strict=True)]
-    return ratio_of(best, found[OURS])
+    best = [min(times) for times in zip(*(times_of[name] for name in peers), strict=True)]
+    return median_ratio(best, times_of[OURS])
 
 
-def ratio_of(above: Sequence[float], below: Sequence[float]) -> float:
-    """How many times as long one took as another, as the median of the rounds' own ratios."""
+def median_ratio(above: Sequence[float], below: Sequence[float]) -> float:
+    """Returns how many times as long one took as another: the median of the rounds' ratios."""
     return statistics.median(a / b for a, b in zip(above, below, strict=True))
 
 
 def grow(rows: int, folder: Path, runs: int) -> dict[str, Any]:
-    """The lookup of one row in ``rows`` and in ten times as many, in one file each."""
+    """Compares the lookup of one row in ``rows`` and in ten times as many, in one file each."""
     actions = {}
     for count in (rows, 10 * rows):
-        path = logs(count, folder)
-        asked = questions(facts_of(path))[0]
-        engine = ENGINES[OURS](path)
-        _check_answers(asked, {OURS: engine})
-        actions[f"{count:,}"] = lambda engine=engine, asked=asked: engine(asked)
-    found = rounds(actions, runs)
-    small, large = found.values()
-    ratio = ratio_of(large, small)
-    ms = {name: statistics.median(times) for name, times in found.items()}
+        path = log_file(count, folder)
+        query = queries_of(facts_of(path))[0]
+        runner = ENGINES[OURS](path)
+        _check_answers(query, {OURS: runner})
+        actions[f"{count:,}"] = lambda runner=runner, query=query: runner(query)
+    times_of = time_rounds(actions, runs)
+    small, large = times_of.values()
+    ratio = median_ratio(large, small)
+    ms = {name: statistics.median(times) for name, times in times_of.items()}
     return {"ms": ms, "ratio": ratio, "most": GROWTH, "met": ratio <= GROWTH}
 
 
-# --- telling ------------------------------------------------------------------------------------
+# --- reporting ----------------------------------------------------------------------------------
 
 Table = list[list[str]]
 """Rows of cells; the first has the headings."""
 
 
 def times_table(results: Sequence[Result]) -> Table:
-    """Everyone's medians, and the ratio there is a goal for."""
+    """Returns the table of all median times, and of the ratios with their goals."""
     engines = [name for name in results[0].ms if name not in (FLOOR, COLD)]
     rows = [["all columns, ms", "rows", *engines, "best peer / ours", "goal", "met"]]
-    for found in results:
-        medians = [_milliseconds(found.ms[name]) for name in engines]
-        goal = [_number(found.times), f"{found.goal:.3g}", _verdict(found.met)]
-        rows.append([found.text, f"{found.rows:,}", *medians, *goal])
+    for result in results:
+        medians = [_milliseconds(result.ms[name]) for name in engines]
+        goal = [_number(result.times), f"{result.goal:.3g}", _verdict(result.met)]
+        rows.append([result.text, f"{result.rows:,}", *medians, *goal])
     return rows
 
 
 def floors_table(results: Sequence[Result]) -> Table:
-    """Where our time and bytes go, of questions with a condition."""
+    """Returns the table of how our time and bytes are divided, for queries with a condition."""
     head = ["", "ours", "cold", "floor", "ours / floor", "met"]
     head += ["pyarrow", "storage", "Intarsia", "bytes", "at most", "met", "cold"]
     rows = [head]
-    for found in results:
-        if found.shares is None:
+    for result in results:
+        if result.shares is None:
             continue
-        parts = (found.shares.pyarrow, found.shares.storage, found.shares.ours)
+        parts = (result.shares.pyarrow, result.shares.storage, result.shares.ours)
         rows.append(
             [
-                found.text,
-                *(_milliseconds(found.ms[name]) for name in (OURS, COLD, FLOOR)),
-                _number(found.floors),
-                _verdict(found.floor_met),
+                result.text,
+                *(_milliseconds(result.ms[name]) for name in (OURS, COLD, FLOOR)),
+                _number(result.floors),
+                _verdict(result.floor_met),
                 *(f"{part:.0%}" for part in parts),
-                f"{found.bytes_warm:,}",
-                "" if found.bytes_most is None else f"{found.bytes_most:,}",
-                _verdict(found.bytes_met),
-                f"{found.bytes_cold:,}",
+                f"{result.bytes_warm:,}",
+                "" if result.bytes_most is None else f"{result.bytes_most:,}",
+                _verdict(result.bytes_met),
+                f"{result.bytes_cold:,}",
             ]
         )
     return rows
 
 
 def growth_table(growth: dict[str, Any]) -> Table:
-    """One row of few and of many."""
+    """Returns the table of one lookup in few rows and in many."""
     sizes = [f"{rows} rows, ms" for rows in growth["ms"]]
     medians = [_milliseconds(ms) for ms in growth["ms"].values()]
     verdict = [f"{growth['ratio']:.2f}", f"{growth['most']}", _verdict(growth["met"])]
@@ -203,13 +213,13 @@ def growth_table(growth: dict[str, Any]) -> Table:
 
 
 def markdown(table: Table) -> str:
-    """As it stands in ``docs/performance.md``."""
+    """Formats a table as in ``docs/performance.md``."""
     rule = ["---", *["---:"] * (len(table[0]) - 1)]
     return "\n".join("| " + " | ".join(row) + " |" for row in [table[0], rule, *table[1:]])
 
 
 def padded(table: Table) -> str:
-    """For a terminal."""
+    """Formats a table for a terminal."""
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = []
     for first, *rest in table:
@@ -234,20 +244,20 @@ def _verdict(met: bool | None) -> str:
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Everything that was asked for, as it goes into JSON."""
+    """Runs the benchmark that the options select. Returns the contents of the JSON output."""
     if options.grow:
         return {"growth": grow(options.rows, options.data, options.runs)}
-    path = logs(options.rows, options.data)
-    asked = [
-        q for q in questions(facts_of(path)) if not options.queries or q.name in options.queries
+    path = log_file(options.rows, options.data)
+    selected = [
+        q for q in queries_of(facts_of(path)) if not options.queries or q.name in options.queries
     ]
     names = [n for n in ENGINES if n == OURS or not options.engines or n in options.engines]
     plain = without_indexes(path) if options.plain else path
     engines = {name: ENGINES[name](path if name == OURS else plain) for name in names}
     results = []
-    for question in asked:
-        print(f"asking {question.text}", file=sys.stderr)
-        results.append(ask(path, question, engines, options.runs))
+    for query in selected:
+        print(f"running {query.text}", file=sys.stderr)
+        results.append(measure(path, query, engines, options.runs))
     versions = {name: version(name) for name in PACKAGES}
     return {
         "rows": options.rows,
@@ -259,40 +269,50 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def tell(found: dict[str, Any], show: Callable[[Table], str]) -> str:
-    """What was found, for people."""
-    if "growth" in found:
-        return show(growth_table(found["growth"]))
-    versions = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
-    facts = f"{found['rows']:,} rows, {found['bytes']:,} bytes, {found['runs']} rounds, {versions}"
-    tables = (times_table(found["results"]), floors_table(found["results"]))
+def report_of(output: dict[str, Any], show: Callable[[Table], str]) -> str:
+    """Returns the results as text, with tables formatted by ``show``."""
+    if "growth" in output:
+        return show(growth_table(output["growth"]))
+    versions = ", ".join(f"{name} {number}" for name, number in output["versions"].items())
+    facts = (
+        f"{output['rows']:,} rows, {output['bytes']:,} bytes, {output['runs']} rounds, {versions}"
+    )
+    tables = (times_table(output["results"]), floors_table(output["results"]))
     return "\n\n".join([facts, *(show(table) for table in tables if len(table) > 1)])
 
 
 def names(text: str) -> list[str]:
-    """Names with commas between them."""
+    """Splits names at commas."""
     return [name.strip() for name in text.split(",")]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print what ``arguments`` ask for."""
+    """Prints the results that ``arguments`` select."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--queries", type=names, help="trace_id, user_id, ts, status, msg, full")
     parser.add_argument("--engines", type=names, help=", ".join(ENGINES))
-    parser.add_argument("--data", type=Path, default=DATA, help="folder that keeps the table")
-    parser.add_argument("--plain", action="store_true", help="peers read it without our indexes")
-    parser.add_argument("--grow", action="store_true", help="a lookup, in ten times the rows too")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true")
-    form.add_argument("--markdown", action="store_true")
+    parser.add_argument(
+        "--data", type=Path, default=DATA, help="folder of the table, which is made once"
+    )
+    parser.add_argument(
+        "--plain", action="store_true", help="peers read a copy without lookup indexes"
+    )
+    parser.add_argument(
+        "--grow",
+        action="store_true",
+        help="only compare one lookup in the rows and in ten times as many",
+    )
+    formats = parser.add_mutually_exclusive_group()
+    formats.add_argument("--json", action="store_true")
+    formats.add_argument("--markdown", action="store_true")
     options = parser.parse_args(arguments)
-    found = run(options)
+    results = run(options)
     if options.json:
-        print(json.dumps(found, default=asdict, indent=1))
+        print(json.dumps(results, default=asdict, indent=1))
     else:
-        print(tell(found, markdown if options.markdown else padded))
+        print(report_of(results, markdown if options.markdown else padded))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,12 @@
-"""Filters on files of many small row groups, and of many small columns, beside pyarrow.
+"""Compares filters on files of many small row groups, and of many small columns, with pyarrow.
 
-``python benchmarks/small_groups.py`` prints medians of alternating runs and of their ratios, for
-data sets that are open and for such as are opened anew. Both read by all cores.
+One file has 2,000,000 rows in 800 row groups. The other has one row group of 20,000 rows with
+1,000 columns.
+
+``python benchmarks/small_groups.py`` prints a line for each query: median wall times in
+milliseconds of 11 alternating runs, and the median ratio of our time to pyarrow's. The first
+three columns use data sets that are open; the next three open the data set in each run. Both
+readers use all cores.
 """
 
 import functools
@@ -33,7 +38,7 @@ WIDE: dict[str, Query] = {"all columns but a row": (None, pc.field("c0") > 0)}
 
 
 def write(path: Path) -> None:
-    """Eight hundred row groups, as a writer makes them that is given few rows at a time."""
+    """Writes 800 row groups, as writers make them that receive few rows at a time."""
     rng = np.random.default_rng(1)
     table = pa.table(
         {
@@ -49,46 +54,46 @@ def write(path: Path) -> None:
 
 
 def write_wide(path: Path) -> None:
-    """One row group of many columns."""
+    """Writes one row group of many columns."""
     rng = np.random.default_rng(2)
     numbers = {f"c{i}": rng.integers(0, 10**6, WIDE_ROWS) for i in range(1, WIDE_COLUMNS)}
     ia.write_table(pa.table({"c0": np.arange(WIDE_ROWS), **numbers}), path)
 
 
-def seconds(opened: Callable[[], pads.Dataset], query: Query) -> float:
-    """One run."""
-    columns, wanted = query
+def seconds(open_data: Callable[[], pads.Dataset], query: Query) -> float:
+    """Returns the wall time of one run in seconds."""
+    columns, filter_ = query
     start = time.perf_counter()
-    opened().to_table(columns, wanted)
+    open_data().to_table(columns, filter_)
     return time.perf_counter() - start
 
 
-def compared(
+def compare(
     peer: Callable[[], pads.Dataset], ours: Callable[[], pads.Dataset], query: Query
 ) -> str:
-    """Medians of both in milliseconds, and of the ratios, after a run that warms up."""
-    columns, wanted = query
-    assert peer().to_table(columns, wanted).equals(ours().to_table(columns, wanted))
-    found = [(seconds(peer, query), seconds(ours, query)) for _ in range(RUNS)]
-    medians = (statistics.median(times) * 1000 for times in zip(*found, strict=True))
-    theirs, own = medians
-    ratio = statistics.median(mine / other for other, mine in found)
-    return f"{theirs:8.1f} {own:8.1f} {ratio:6.2f}"
+    """Returns median wall times of both in ms, and their ratio. The answers are compared first."""
+    columns, filter_ = query
+    assert peer().to_table(columns, filter_).equals(ours().to_table(columns, filter_))
+    seconds_of_runs = [(seconds(peer, query), seconds(ours, query)) for _ in range(RUNS)]
+    medians = (statistics.median(times) * 1000 for times in zip(*seconds_of_runs, strict=True))
+    peer_ms, ours_ms = medians
+    ratio = statistics.median(mine / other for other, mine in seconds_of_runs)
+    return f"{peer_ms:8.1f} {ours_ms:8.1f} {ratio:6.2f}"
 
 
 def main() -> None:
-    """Print a line a query: pyarrow's time, ours, and the ratio; then of files opened anew."""
+    """Prints a line for each query: times and ratio on open data sets, then with opening."""
     print(f"{'ms':42} {'pyarrow':>8} {'ours':>8} {'ratio':>6} {'anew':>10}")
     with tempfile.TemporaryDirectory() as folder:
         path, wide = Path(folder, "groups.parquet"), Path(folder, "wide.parquet")
         write(path)
         write_wide(wide)
         for file, queries in ((path, QUERIES), (wide, WIDE)):
-            again = functools.partial(pads.dataset, file), functools.partial(ia.dataset, file)
+            openers = functools.partial(pads.dataset, file), functools.partial(ia.dataset, file)
             peer, ours = pads.dataset(file), ia.dataset(file)
             for name, query in queries.items():
-                kept = compared(lambda held=peer: held, lambda held=ours: held, query)
-                print(f"{name:42} {kept} {compared(*again, query)}")
+                cells = compare(lambda data=peer: data, lambda data=ours: data, query)
+                print(f"{name:42} {cells} {compare(*openers, query)}")
 
 
 if __name__ == "__main__":

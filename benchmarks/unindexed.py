@@ -1,9 +1,12 @@
-"""Few rows of a file without page indexes, which is what most writers make.
+"""Compares reads of few rows of files without page indexes, as most writers write them.
 
-``python benchmarks/unindexed.py`` writes a table as pyarrow does by default, in row groups of a
-million rows and in a single one, adds lookup indexes to a copy, and prints medians of alternating
-rounds in which each opens the file anew. How many rows they find is compared before.
-(pyarrow is not among them: its `head` goes on decoding when it has answered, in others' time.)
+The data is 4,000,000 rows (``--rows``) as pyarrow writes them by default: in row groups of about a
+million rows, and in a single one. A copy of each has lookup indexes on ``id`` and ``user``.
+
+``python benchmarks/unindexed.py`` prints a line for each query: median wall times in milliseconds,
+and the best peer's time divided by ours. The engines run in random order in each round, and each
+run opens the file. The numbers of rows are compared before.
+(pyarrow is left out: its ``head`` goes on decoding after it returns, in the others' time.)
 """
 
 from __future__ import annotations
@@ -21,22 +24,22 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from queries import ratio_of, rounds
+from queries import median_ratio, time_rounds
 
 import intarsia as ia
 
 _SEED = 7
 
 
-def written(rows: int, group: int, folder: Path) -> tuple[Path, Path]:
-    """The file, and its copy with lookup indexes."""
+def write_files(rows: int, group: int, folder: Path) -> tuple[Path, Path]:
+    """Writes the file and its copy with lookup indexes, unless they exist. Returns the paths."""
     folder.mkdir(parents=True, exist_ok=True)
     plain, indexed = (folder / f"unindexed-{rows}-{group}{end}.parquet" for end in ("", "-lookup"))
     if not indexed.exists():
-        draw = np.random.default_rng(_SEED)
-        users = pa.array([f"user-{number:09}" for number in draw.integers(0, rows // 4, rows)])
+        rng = np.random.default_rng(_SEED)
+        users = pa.array([f"user-{number:09}" for number in rng.integers(0, rows // 4, rows)])
         texts = pa.array([f"message {row} of {row * 7919 % 100_003}" for row in range(rows)])
-        numbers = {"id": draw.permutation(rows), "x": draw.random(rows)}
+        numbers = {"id": rng.permutation(rows), "x": rng.random(rows)}
         pq.write_table(
             pa.table({**numbers, "user": users, "msg": texts}), plain, row_group_size=group
         )
@@ -45,8 +48,8 @@ def written(rows: int, group: int, folder: Path) -> tuple[Path, Path]:
     return plain, indexed
 
 
-def asked(plain: Path, indexed: Path) -> dict[str, dict[str, Callable[[], Any]]]:
-    """What is asked of whom."""
+def runners(plain: Path, indexed: Path) -> dict[str, dict[str, Callable[[], Any]]]:
+    """Returns for each query the function of each engine that runs it."""
     half, point = pc.field("x") > 0.5, pc.field("id") == 1234
     user = pq.ParquetFile(plain).read_row_group(0, ["user"])["user"][77].as_py()
 
@@ -78,7 +81,7 @@ def asked(plain: Path, indexed: Path) -> dict[str, dict[str, Callable[[], Any]]]
 
 
 def main() -> None:
-    """Print a line for each question."""
+    """Prints a line for each query."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rows", type=int, default=4_000_000)
     parser.add_argument("--runs", type=int, default=7)
@@ -87,15 +90,15 @@ def main() -> None:
     print("| ms | row groups | Intarsia | Polars | DuckDB | best peer / ours |")
     print("|---|---:|---:|---:|---:|---:|")
     for group in (1 << 20, options.rows):
-        for what, actions in asked(*written(options.rows, group, options.data)).items():
-            counts = {name: len(act()) for name, act in actions.items()}
+        for label, actions in runners(*write_files(options.rows, group, options.data)).items():
+            counts = {name: len(run()) for name, run in actions.items()}
             if len({*counts.values()}) > 1:
-                raise SystemExit(f"{what}: {counts}")
-            ours, *peers = times = list(rounds(actions, options.runs).values())
+                raise SystemExit(f"{label}: {counts}")
+            ours, *peers = times = list(time_rounds(actions, options.runs).values())
             best = min(peers, key=statistics.median)
-            cells = " | ".join(f"{statistics.median(found):,.1f}" for found in times)
+            cells = " | ".join(f"{statistics.median(milliseconds):,.1f}" for milliseconds in times)
             groups = -(-options.rows // group)
-            print(f"| {what} | {groups} | {cells} | {ratio_of(best, ours):.2g} |", flush=True)
+            print(f"| {label} | {groups} | {cells} | {median_ratio(best, ours):.2g} |", flush=True)
 
 
 if __name__ == "__main__":
