@@ -66,7 +66,7 @@ def by_duckdb(path: Path, condition: str) -> int:
 
 
 class BySpark:
-    """Runs queries in Spark's own reader; returns the bytes that Hadoop's file system counts."""
+    """A function that runs a query in Spark and returns the bytes that Hadoop's counters report."""
 
     def __init__(self) -> None:
         self.spark = ias.session()

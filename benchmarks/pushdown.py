@@ -1,7 +1,11 @@
-"""Which predicates reach a data set from each engine, and what the scan then reads.
+"""Shows which predicates reach a data set from each engine, and what the scan then reads.
 
-``python benchmarks/pushdown.py`` prints the tables of ``docs/reference/pushdown.md``. With
-``--write`` it puts them there. The data are made anew each time, from a fixed seed.
+The data is a file of 20,000 rows in pages of 500, made from a fixed seed in each run. Each engine
+runs each query once on ``ia.dataset``.
+
+``python benchmarks/pushdown.py`` prints the tables of ``docs/reference/pushdown.md``; ``--write``
+writes them there. A cell says if a filter reached the data set, then the rows and bytes of the
+pages that the scan reads. No time is measured.
 """
 
 from __future__ import annotations
@@ -35,7 +39,7 @@ c = pl.col
 
 @dataclass(frozen=True)
 class Predicate:
-    """One predicate as SQL and for Polars, and as DataFusion's SQL where that differs."""
+    """One predicate in SQL and for Polars, and in DataFusion's SQL if that differs."""
 
     sql: str
     polars: pl.Expr
@@ -43,33 +47,33 @@ class Predicate:
 
     @property
     def label(self) -> str:
-        """What it is called in the table."""
+        """The predicate's name in the table."""
         return self.sql
 
     def query(self, *, datafusion: bool = False) -> str:
-        """What SQL engines are asked."""
+        """Returns the SQL query."""
         condition = self.datafusion if datafusion and self.datafusion else self.sql
         return f"SELECT payload FROM t WHERE {condition}"
 
     def lazy(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """What Polars is asked."""
+        """Returns the query in Polars."""
         return frame.filter(self.polars).select("payload")
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A query whose condition is about more than a table's rows; its ``label`` says as what."""
+    """A query that filters the result of a join, a union or the like; ``label`` names it."""
 
     label: str
     sql: str
     polars: Callable[[pl.LazyFrame], pl.LazyFrame]
 
     def query(self, *, datafusion: bool = False) -> str:
-        """As ``Predicate.query``."""
+        """Returns the SQL query."""
         return self.sql
 
     def lazy(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """As ``Predicate.lazy``."""
+        """Returns the query in Polars."""
         return self.polars(frame)
 
 
@@ -133,47 +137,47 @@ PREDICATES = (
     Predicate("id + 1 = 7778", c("id") + 1 == 7778),
     Predicate("coalesce(gap, 0) = 7000", c("gap").fill_null(0) == 7000),
 )
-BEGINS = c("s").str.starts_with("k0777")
+STARTS = c("s").str.starts_with("k0777")
 SHAPES = (
     Shape(
         "on a UNION ALL",
         "SELECT payload FROM (SELECT s, payload FROM t UNION ALL SELECT s, payload FROM t) "
         "AS u WHERE s LIKE 'k0777%'",
-        lambda t: pl.concat([t, t]).filter(BEGINS).select("payload"),
+        lambda t: pl.concat([t, t]).filter(STARTS).select("payload"),
     ),
     Shape(
         "on DISTINCT rows",
         "SELECT id FROM (SELECT DISTINCT id, s FROM t) AS u WHERE s LIKE 'k0777%'",
-        lambda t: t.select("id", "s").unique().filter(BEGINS).select("id"),
+        lambda t: t.select("id", "s").unique().filter(STARTS).select("id"),
     ),
     Shape(
         "on a grouping key",
         "SELECT n FROM (SELECT s, count(*) AS n FROM t GROUP BY s) AS u WHERE s LIKE 'k0777%'",
-        lambda t: t.group_by("s").len("n").filter(BEGINS).select("n"),
+        lambda t: t.group_by("s").len("n").filter(STARTS).select("n"),
     ),
     Shape(
         "HAVING on a grouping key",
         "SELECT s, count(*) FROM t GROUP BY s HAVING s LIKE 'k0777%'",
-        lambda t: t.group_by("s").len("n").filter(BEGINS),
+        lambda t: t.group_by("s").len("n").filter(STARTS),
     ),
     Shape(
         "on partitions of a window",
         "SELECT n FROM (SELECT s, row_number() OVER (PARTITION BY s ORDER BY id) AS n "
         "FROM t) AS u WHERE s LIKE 'k0777%'",
-        lambda t: t.select("s", n=c("id").rank().over("s")).filter(BEGINS).select("n"),
+        lambda t: t.select("s", n=c("id").rank().over("s")).filter(STARTS).select("n"),
     ),
     Shape(
         "on each use of a WITH",
         "WITH r AS (SELECT s, payload FROM t) SELECT payload FROM r WHERE s LIKE 'k0777%' "
         "UNION ALL SELECT payload FROM r WHERE s LIKE 'k01%'",
-        lambda t: pl.concat([t.filter(BEGINS), t.filter(c("s").str.starts_with("k01"))]).select(
+        lambda t: pl.concat([t.filter(STARTS), t.filter(c("s").str.starts_with("k01"))]).select(
             "payload"
         ),
     ),
     Shape(
         "on the other side of a join",
         "SELECT o.payload FROM t JOIN t AS o ON t.s = o.s WHERE t.s LIKE 'k0777%'",
-        lambda t: t.join(t, on="s").filter(BEGINS).select("payload_right"),
+        lambda t: t.join(t, on="s").filter(STARTS).select("payload_right"),
     ),
     Shape(
         "keys of the other side of a join",
@@ -191,7 +195,7 @@ SHAPES = (
 
 
 def write(path: Path) -> None:
-    """A file of ``ROWS`` rows in pages of ``PAGE_ROWS``, sorted by most columns."""
+    """Writes ``ROWS`` rows in pages of ``PAGE_ROWS``, sorted by most columns."""
     number = np.arange(ROWS)
     noise = np.random.default_rng(1)
     micros = 1_577_836_800_000_000 + number * 120_000_000
@@ -224,29 +228,29 @@ def write(path: Path) -> None:
     )
 
 
-def _duckdb(data: ia.Dataset, asked: Predicate | Shape) -> int:
+def _duckdb(data: ia.Dataset, case: Predicate | Shape) -> int:
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("t", data)
-        return len(connection.sql(asked.query()).to_arrow_table())
+        return len(connection.sql(case.query()).to_arrow_table())
 
 
-def _sql(data: ia.Dataset, asked: Predicate | Shape) -> int:
-    return len(ia.sql(asked.query(), t=data))
+def _sql(data: ia.Dataset, case: Predicate | Shape) -> int:
+    return len(ia.sql(case.query(), t=data))
 
 
-def _scan(data: ia.Dataset, asked: Predicate | Shape) -> int:
-    return asked.lazy(ia.polars.scan(data)).collect().height
+def _scan(data: ia.Dataset, case: Predicate | Shape) -> int:
+    return case.lazy(ia.polars.scan(data)).collect().height
 
 
-def _polars(data: ia.Dataset, asked: Predicate | Shape) -> int:
-    return asked.lazy(pl.scan_pyarrow_dataset(data)).collect().height
+def _polars(data: ia.Dataset, case: Predicate | Shape) -> int:
+    return case.lazy(pl.scan_pyarrow_dataset(data)).collect().height
 
 
-def _datafusion(data: ia.Dataset, asked: Predicate | Shape) -> int:
+def _datafusion(data: ia.Dataset, case: Predicate | Shape) -> int:
     context = datafusion.SessionContext()
     context.register_dataset("t", data)
-    return len(context.sql(asked.query(datafusion=True)).to_arrow_table())
+    return len(context.sql(case.query(datafusion=True)).to_arrow_table())
 
 
 RUNNERS: dict[str, Callable[[ia.Dataset, Predicate | Shape], int]] = dict(
@@ -256,48 +260,52 @@ RUNNERS: dict[str, Callable[[ia.Dataset, Predicate | Shape], int]] = dict(
 
 @dataclass(frozen=True)
 class Reading:
-    """What one engine asked of the data set, and what that came to."""
+    """The rows and bytes of one engine's scans, and the number of rows in its answer."""
 
-    reached: bool
-    given: int
+    has_filter: bool
+    rows: int
     answer: int
     bytes: int
 
 
 @contextmanager
-def _watched() -> Iterator[list[tuple[Any, Any]]]:
-    """Columns and filter of every scan that is made meanwhile."""
-    found: list[tuple[Any, Any]] = []
-    real = ia.Dataset._scan
+def _record_scans() -> Iterator[list[tuple[Any, Any]]]:
+    """Records columns and filter of each scan that is started in the block."""
+    scans: list[tuple[Any, Any]] = []
+    original_scan = ia.Dataset._scan
 
-    def spy(self: ia.Dataset, columns: Any, filter_: Any, options: Any, **others: Any) -> Any:
-        wanted = self.scan_source.filter_with(filter_)
-        found.append((columns, wanted))
-        return real(self, columns, filter_, options, **others)
+    def recording_scan(
+        self: ia.Dataset, columns: Any, filter_: Any, options: Any, **others: Any
+    ) -> Any:
+        combined_filter = self.scan_source.filter_with(filter_)
+        scans.append((columns, combined_filter))
+        return original_scan(self, columns, filter_, options, **others)
 
-    ia.Dataset._scan = spy
+    ia.Dataset._scan = recording_scan
     try:
-        yield found
+        yield scans
     finally:
-        ia.Dataset._scan = real
+        ia.Dataset._scan = original_scan
 
 
-def read(path: Path, engine: str, asked: Predicate | Shape) -> Reading:
-    """Run what is ``asked`` by ``engine`` and say what it read."""
+def read(path: Path, engine: str, case: Predicate | Shape) -> Reading:
+    """Runs a query in ``engine`` and measures what its scans read."""
     data = ia.dataset(path, filesystem=pafs.LocalFileSystem(), reader="pages")
-    with _watched() as scans:
-        answer = RUNNERS[engine](data, asked)
-    given = total = 0
-    # One method of a data set may be carried out by another: what is asked twice is read once.
-    distinct = {(tuple(columns or ()), str(wanted)): (columns, wanted) for columns, wanted in scans}
-    for columns, wanted in distinct.values():
-        found = data.explain(columns, wanted, analyze=True).read
-        given, total = given + found.rows.selected, total + found.bytes.selected
-    return Reading(any(wanted is not None for _, wanted in scans), given, answer, total)
+    with _record_scans() as scans:
+        answer = RUNNERS[engine](data, case)
+    rows = total = 0
+    # One method of a data set may call another, so equal scans count once.
+    distinct_scans = {
+        (tuple(columns or ()), str(filter_)): (columns, filter_) for columns, filter_ in scans
+    }
+    for columns, filter_ in distinct_scans.values():
+        amounts = data.explain(columns, filter_, analyze=True).read
+        rows, total = rows + amounts.rows.selected, total + amounts.bytes.selected
+    return Reading(any(filter_ is not None for _, filter_ in scans), rows, answer, total)
 
 
 def table(path: Path) -> str:
-    """The tables in Markdown: of predicates, then of shapes."""
+    """Returns both tables in Markdown: predicates, then query shapes."""
     return "\n\n".join([_table(path, "predicate", PREDICATES), _table(path, "condition", SHAPES)])
 
 
@@ -306,31 +314,31 @@ def _table(path: Path, title: str, rows: Sequence[Predicate | Shape]) -> str:
         f"| {title} | " + " | ".join(ENGINES) + " |",
         "|---|" + "---|" * len(ENGINES),
     ]
-    for asked in rows:
-        cells = [_cell(read(path, engine, asked)) for engine in ENGINES]
-        label = asked.label if isinstance(asked, Shape) else f"`{asked.label}`"
+    for case in rows:
+        cells = [_cell(read(path, engine, case)) for engine in ENGINES]
+        label = case.label if isinstance(case, Shape) else f"`{case.label}`"
         lines.append(f"| {label} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
 def _cell(reading: Reading) -> str:
-    return f"{'yes' if reading.reached else 'no'}: {reading.given:,} rows, {reading.bytes:,} B"
+    return f"{'yes' if reading.has_filter else 'no'}: {reading.rows:,} rows, {reading.bytes:,} B"
 
 
 def main() -> None:
-    """Print the table, or write it into the docs."""
+    """Prints the tables, or writes them into the documentation."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help=f"put the table into {DOCS.name}")
+    parser.add_argument("--write", action="store_true", help=f"write the tables into {DOCS.name}")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "t.parquet"
         write(path)
-        found = table(path)
+        tables = table(path)
     if not arguments.write:
-        print(found)
+        print(tables)
         return
     before, rest = DOCS.read_text().split(BEGIN)
-    DOCS.write_text(f"{before}{BEGIN}\n{found}\n{END}{rest.split(END)[1]}")
+    DOCS.write_text(f"{before}{BEGIN}\n{tables}\n{END}{rest.split(END)[1]}")
 
 
 if __name__ == "__main__":

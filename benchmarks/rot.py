@@ -1,10 +1,20 @@
-"""Bytes flipped at random, and what is read of the files with ``on_corrupt="skip"``.
+"""Checks reads with ``on_corrupt="skip"`` of files in which one byte is changed at random.
 
-``python benchmarks/rot.py --flips 1000``: each flip changes one byte of one file; then questions
-are asked of it, with and without filters. What comes back has to be rows that were written, and all
-of them but those of the damaged page: of its row group, where a dictionary is hit, and of a nested
-column of a file without page indexes. Half of the flips hit any byte, half any byte of any part of
-the file, so that small parts have their share.
+The data is small files (2,400 rows) of nine layouts, flat and nested, with and without indexes.
+Each flip changes one byte of one file. Then several queries read the file, with and without
+filters. Returned rows must be rows that were written, and only rows of the damaged page may be
+missing. All rows of a row group may be missing in two cases: a damaged dictionary page, and a
+nested column of a file without page indexes. Half of the flips hit any byte. The other half first
+choose a part of the file, so that small parts are hit too.
+
+``python benchmarks/rot.py --flips 1000`` prints a line for each part of the file:
+
+- the flips, and those noticed by an error or a warning
+- the flips after which a query raised an error ("refused")
+- the rows lost, the rows lost outside the damaged page, and the wrong rows
+
+``--cost ROWS`` instead prints the wall time of a scan in seconds for each kind of check, the best
+of three.
 """
 
 from __future__ import annotations
@@ -44,7 +54,7 @@ PARTS = (
 
 
 def flat() -> pa.Table:
-    """Rows of flat columns; ``n`` is their number."""
+    """Returns a table of flat columns; ``n`` is the row number."""
     numbers = np.arange(ROWS)
     mixed = np.random.default_rng(5).permutation(ROWS)
     return pa.table(
@@ -59,7 +69,7 @@ def flat() -> pa.Table:
 
 
 def nested() -> pa.Table:
-    """Rows of nested columns."""
+    """Returns a table of nested columns; ``n`` is the row number."""
     numbers = [int(n) for n in np.random.default_rng(6).permutation(ROWS)]
     item = pa.struct([("a", pa.int64()), ("b", pa.string())])
     return pa.table(
@@ -76,20 +86,20 @@ def nested() -> pa.Table:
     )
 
 
-def _written(table: pa.Table, **options: object) -> bytes:
-    out = io.BytesIO()
-    written = {
+def _write_plain(table: pa.Table, **options: object) -> bytes:
+    buffer = io.BytesIO()
+    settings = {
         "row_group_size": GROUP_ROWS,
         "max_rows_per_page": PAGE_ROWS,
         "write_batch_size": PAGE_ROWS,
         "write_page_checksum": True,
         **options,
     }
-    pq.write_table(table, out, **written)
-    return out.getvalue()
+    pq.write_table(table, buffer, **settings)
+    return buffer.getvalue()
 
 
-def _indexed(table: pa.Table, **options: object) -> bytes:
+def _write_indexed(table: pa.Table, **options: object) -> bytes:
     kinds = [
         ia.Lookup("id"),
         ia.NGram("text"),
@@ -111,18 +121,21 @@ def _indexed(table: pa.Table, **options: object) -> bytes:
 
 
 SHAPES = {
-    "flat, indexes": lambda: (flat(), _indexed(flat(), use_dictionary=["word"])),
-    "flat V2, indexes": lambda: (flat(), _indexed(flat(), data_page_version="2.0")),
-    "nested, indexes": lambda: (nested(), _indexed(nested())),
-    "nested V2, indexes": lambda: (nested(), _indexed(nested(), data_page_version="2.0")),
-    "pyarrow": lambda: (flat(), _written(flat(), write_page_index=True, use_dictionary=["word"])),
+    "flat, indexes": lambda: (flat(), _write_indexed(flat(), use_dictionary=["word"])),
+    "flat V2, indexes": lambda: (flat(), _write_indexed(flat(), data_page_version="2.0")),
+    "nested, indexes": lambda: (nested(), _write_indexed(nested())),
+    "nested V2, indexes": lambda: (nested(), _write_indexed(nested(), data_page_version="2.0")),
+    "pyarrow": lambda: (
+        flat(),
+        _write_plain(flat(), write_page_index=True, use_dictionary=["word"]),
+    ),
     "pyarrow V2, zstd": lambda: (
         flat(),
-        _written(flat(), write_page_index=True, data_page_version="2.0", compression="zstd"),
+        _write_plain(flat(), write_page_index=True, data_page_version="2.0", compression="zstd"),
     ),
-    "pyarrow, nested": lambda: (nested(), _written(nested(), write_page_index=True)),
-    "pyarrow, no page index": lambda: (flat(), _written(flat(), use_dictionary=["word"])),
-    "pyarrow, nested, no page index": lambda: (nested(), _written(nested(), compression=None)),
+    "pyarrow, nested": lambda: (nested(), _write_plain(nested(), write_page_index=True)),
+    "pyarrow, no page index": lambda: (flat(), _write_plain(flat(), use_dictionary=["word"])),
+    "pyarrow, nested, no page index": lambda: (nested(), _write_plain(nested(), compression=None)),
 }
 
 
@@ -139,7 +152,7 @@ class Place:
 
 @dataclass
 class Subject:
-    """A file, what was written to it, and where everything is."""
+    """A file, the table written to it, and the places of its parts."""
 
     name: str
     table: pa.Table
@@ -148,15 +161,15 @@ class Subject:
 
     @classmethod
     def of(cls, name: str) -> Subject:
-        """The file of that shape."""
+        """Returns the file of that layout."""
         table, data = SHAPES[name]()
-        made = cls(name, table, data)
-        made.places = sorted(made._places(), key=lambda place: place.start)
-        return made
+        subject = cls(name, table, data)
+        subject.places = sorted(subject._places(), key=lambda place: place.start)
+        return subject
 
     @property
     def is_indexed(self) -> bool:
-        """Has it a directory, and so a checksum of its footer?"""
+        """True if the file has a directory, and so a checksum of its footer."""
         return self.name.endswith(", indexes")
 
     def _places(self) -> Iterator[Place]:
@@ -178,16 +191,16 @@ class Subject:
 
     def _pages(self, file: ia.ParquetFile, group: int, leaf: object) -> Iterator[Place]:
         chunk = file.metadata.row_groups[group].columns[leaf.index]
-        whole = (group * GROUP_ROWS, (group + 1) * GROUP_ROWS)
-        is_followed = leaf.max_repetition_level == 0 or chunk.offset_index_offset is not None
+        group_rows = (group * GROUP_ROWS, (group + 1) * GROUP_ROWS)
+        has_row_numbers = leaf.max_repetition_level == 0 or chunk.offset_index_offset is not None
         for page in file.pages(group, leaf.index):
             body = page.offset + page.header_size
             end = body + page.compressed_size
             if page.first_row is None:
-                yield Place("dictionary", page.offset, end, leaf.path[0], whole)
+                yield Place("dictionary", page.offset, end, leaf.path[0], group_rows)
                 continue
-            first = whole[0] + page.first_row
-            rows = (first, first + page.num_rows) if is_followed else whole
+            first = group_rows[0] + page.first_row
+            rows = (first, first + page.num_rows) if has_row_numbers else group_rows
             yield Place("page header", page.offset, body, leaf.path[0], rows)
             yield Place("page body", body, end, leaf.path[0], rows)
         for name in ("offset_index", "column_index"):
@@ -200,21 +213,21 @@ class Subject:
             yield Place("bloom filter", start, start + data.bloom_filter_length)
 
     def place(self, at: int) -> Place:
-        """What the byte at ``at`` is part of."""
-        found = [place for place in self.places if place.start <= at < place.stop]
-        return found[0] if found else Place("other", at, at + 1)
+        """Returns the part that contains the byte at ``at``."""
+        matches = [place for place in self.places if place.start <= at < place.stop]
+        return matches[0] if matches else Place("other", at, at + 1)
 
-    def random_byte(self, chance: random.Random) -> int:
-        """Any byte, or any of any part."""
-        if chance.random() < 0.5:
-            return chance.randrange(len(self.data))
-        part = chance.choice(sorted({place.part for place in self.places}))
-        place = chance.choice([place for place in self.places if place.part == part])
-        return chance.randrange(place.start, place.stop)
+    def random_byte(self, rng: random.Random) -> int:
+        """Returns the offset of any byte, or of a byte of a random part."""
+        if rng.random() < 0.5:
+            return rng.randrange(len(self.data))
+        part = rng.choice(sorted({place.part for place in self.places}))
+        place = rng.choice([place for place in self.places if place.part == part])
+        return rng.randrange(place.start, place.stop)
 
 
-def questions(table: pa.Table) -> list[tuple[list[str], pc.Expression | None]]:
-    """Columns and filters."""
+def queries_of(table: pa.Table) -> list[tuple[list[str], pc.Expression | None]]:
+    """Returns columns and filter of each query."""
     n, id_, x, text = (pc.field(name) for name in ("n", "id", "x", "text"))
     value = table["id"][1234].as_py()
     names = table.column_names
@@ -229,14 +242,14 @@ def questions(table: pa.Table) -> list[tuple[list[str], pc.Expression | None]]:
 
 
 def columns_of(columns: list[str], filter_: pc.Expression | None) -> set[str]:
-    """The columns a question is about."""
+    """Returns the columns that a query returns or filters."""
     used = str(filter_)
     return {*columns, *(name for name in ("n", "id", "x", "text") if name in used)}
 
 
 @dataclass
 class Outcome:
-    """What became of the questions asked of one file."""
+    """The results of the queries of one file."""
 
     noticed: bool = False
     refused: bool = False
@@ -247,29 +260,29 @@ class Outcome:
 
 
 def ask(path: Path, subject: Subject, place: Place, outcome: Outcome) -> None:
-    """Ask all questions of the file at ``path``, of which ``place`` was hit."""
+    """Runs all queries on the file at ``path``, in which a byte of ``place`` is changed."""
     allowed = set(range(*place.rows))
     data = None
-    for columns, filter_ in questions(subject.table):
+    for columns, filter_ in queries_of(subject.table):
         expected = subject.table if filter_ is None else subject.table.filter(filter_)
         expected = expected.select(columns)
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
                 data = ia.dataset(path, on_corrupt="skip") if data is None else data
-                found = data.to_table([*columns, "__row_number"], filter_)
+                answer = data.to_table([*columns, "__row_number"], filter_)
             except (ia.IntarsiaError, OSError, pa.ArrowException):
                 outcome.noticed = outcome.refused = True
                 continue
             finally:
-                outcome.noticed |= bool(said)
+                outcome.noticed |= bool(caught)
         numbers = expected["n"].to_numpy()
-        rows = found["__row_number"].to_numpy()
-        at = np.searchsorted(numbers, rows)
+        rows = answer["__row_number"].to_numpy()
+        positions = np.searchsorted(numbers, rows)
         is_known = len(np.unique(rows)) == len(rows) and np.isin(rows, numbers).all()
-        right = expected.take(pa.array(at)) if is_known else None
-        if right is None or not _same(found.select(columns), right):
-            outcome.wrong += _wrong(found, expected)
+        expected_rows = expected.take(pa.array(positions)) if is_known else None
+        if expected_rows is None or not _same(answer.select(columns), expected_rows):
+            outcome.wrong += _wrong(answer, expected)
             continue
         missing = set(numbers.tolist()) - set(rows.tolist())
         own = allowed if place.column in columns_of(columns, filter_) else set()
@@ -278,21 +291,24 @@ def ask(path: Path, subject: Subject, place: Place, outcome: Outcome) -> None:
         outcome.different |= bool(missing)
 
 
-def _same(found: pa.Table, right: pa.Table) -> bool:
-    return found.schema.equals(right.schema) and found.equals(right)
+def _same(answer: pa.Table, expected: pa.Table) -> bool:
+    return answer.schema.equals(expected.schema) and answer.equals(expected)
 
 
-def _wrong(found: pa.Table, expected: pa.Table) -> int:
-    true = {str(row) for row in expected.to_pylist()}
-    return sum(str(row) not in true for row in found.select(expected.column_names).to_pylist()) or 1
+def _wrong(answer: pa.Table, expected: pa.Table) -> int:
+    written_rows = {str(row) for row in expected.to_pylist()}
+    return (
+        sum(
+            str(row) not in written_rows for row in answer.select(expected.column_names).to_pylist()
+        )
+        or 1
+    )
 
 
-def flip_one(
-    subject: Subject, path: Path, chance: random.Random
-) -> tuple[int, int, Place, Outcome]:
-    """Flip a byte and ask: where, to what, and the outcome."""
-    at = subject.random_byte(chance)
-    new = subject.data[at] ^ chance.choice([1 << chance.randrange(8), chance.randrange(1, 256)])
+def flip_one(subject: Subject, path: Path, rng: random.Random) -> tuple[int, int, Place, Outcome]:
+    """Changes a byte and runs the queries. Returns offset, new byte, place and outcome."""
+    at = subject.random_byte(rng)
+    new = subject.data[at] ^ rng.choice([1 << rng.randrange(8), rng.randrange(1, 256)])
     data = bytearray(subject.data)
     data[at] = new
     path.write_bytes(data)
@@ -310,12 +326,12 @@ def run(
     verbose: bool = False,
     minutes: float = float("inf"),
 ) -> dict[tuple[str, bool], Counter[str]]:
-    """Counts by part, and whether the file has indexes; ``flips`` are divided among the shapes.
+    """Flips bytes, and returns the counts by part and by whether the file has indexes.
 
-    Ends after so many ``minutes``.
+    ``flips`` are divided among the layouts in ``shapes``. The run ends after ``minutes`` minutes.
     """
     counts: dict[tuple[str, bool], Counter[str]] = {}
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     subjects = [Subject.of(name) for name in shapes]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "flipped.parquet"
@@ -324,23 +340,23 @@ def run(
             if time.monotonic() > end:
                 break
             subject = subjects[number % len(subjects)]
-            at, new, place, outcome = flip_one(subject, path, chance)
-            own = counts.setdefault((place.part, subject.is_indexed), Counter())
-            own["flips"] += 1
-            own["noticed"] += outcome.noticed
-            own["refused"] += outcome.refused
-            own["rows lost"] += outcome.lost
-            own["lost elsewhere"] += outcome.lost_elsewhere
-            own["wrong rows"] += outcome.wrong
+            at, new, place, outcome = flip_one(subject, path, rng)
+            count = counts.setdefault((place.part, subject.is_indexed), Counter())
+            count["flips"] += 1
+            count["noticed"] += outcome.noticed
+            count["refused"] += outcome.refused
+            count["rows lost"] += outcome.lost
+            count["lost elsewhere"] += outcome.lost_elsewhere
+            count["wrong rows"] += outcome.wrong
             bad = outcome.wrong or outcome.lost_elsewhere
             if verbose and (bad or (outcome.refused and place.part != "footer")):
-                what = f"byte {at}: {subject.data[at]} -> {new}"
-                print(subject.name, place, what, outcome, flush=True)
+                change = f"byte {at}: {subject.data[at]} -> {new}"
+                print(subject.name, place, change, outcome, flush=True)
     return counts
 
 
 def table_of(counts: dict[tuple[str, bool], Counter[str]]) -> str:
-    """The counts as a table."""
+    """Formats the counts as a table."""
     titles = ("flips", "noticed", "refused", "rows lost", "lost elsewhere", "wrong rows")
     lines = [
         "| part | " + " | ".join(titles) + " |",
@@ -348,24 +364,24 @@ def table_of(counts: dict[tuple[str, bool], Counter[str]]) -> str:
     ]
     for is_indexed in (True, False):
         for part in PARTS:
-            own = counts.get((part, is_indexed))
-            if own is not None:
-                kind = part if is_indexed else f"{part}, file without indexes"
-                lines.append(f"| {kind} | " + " | ".join(f"{own[t]:,}" for t in titles) + " |")
+            count = counts.get((part, is_indexed))
+            if count is not None:
+                label = part if is_indexed else f"{part}, file without indexes"
+                lines.append(f"| {label} | " + " | ".join(f"{count[t]:,}" for t in titles) + " |")
     return "\n".join(lines)
 
 
 def cost(rows: int) -> str:
-    """Seconds of scans of all rows, the best of three, by what is checked."""
-    ways = {"nothing": {}, "checksums": {"page_checksum_verification": True}}
-    ways["pages, on_corrupt"] = {"on_corrupt": "raise"}
+    """Returns a table of wall times in seconds of full scans, the best of three, by check."""
+    checks = {"nothing": {}, "checksums": {"page_checksum_verification": True}}
+    checks["pages, on_corrupt"] = {"on_corrupt": "raise"}
     numbers = np.random.default_rng(1).permutation(rows)
     table = pa.table({"n": numbers, "x": numbers * 0.37, "text": [f"text {n}" for n in numbers]})
     lines = ["| checked | seconds |", "|---|---:|"]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "t.parquet"
         ia.write_table(table, path, indexes=[ia.PageIndex()])
-        for name, options in ways.items():
+        for name, options in checks.items():
             data = ia.dataset(path, **options)
             best = min(_seconds(data) for _ in range(3))
             lines.append(f"| {name} | {best:.3f} |")
@@ -379,14 +395,18 @@ def _seconds(data: ia.Dataset) -> float:
 
 
 def main() -> None:
-    """Flip, ask, count."""
+    """Runs the flips and prints the counts, or the cost of the checks."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--flips", type=int, default=1000)
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="end after so many")
+    parser.add_argument(
+        "--minutes", type=float, default=float("inf"), help="end after this many minutes"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--shapes", nargs="*", default=list(SHAPES), choices=list(SHAPES))
-    parser.add_argument("--verbose", action="store_true", help="say what went wrong, and where")
-    parser.add_argument("--cost", type=int, metavar="ROWS", help="time scans of so many instead")
+    parser.add_argument("--verbose", action="store_true", help="print each error with its place")
+    parser.add_argument(
+        "--cost", type=int, metavar="ROWS", help="only time scans of a file of ROWS rows"
+    )
     options = parser.parse_args()
     if options.cost:
         print(cost(options.cost))

@@ -1,16 +1,19 @@
-"""Questions asked of real text, beside the peers: ``python benchmarks/text.py``.
+"""Compares searches in real text with and without indexes, and with peers.
 
-The changelogs that Debian packages install (or the gzipped texts of ``--glob``), a row a line, are
-written once, zstd, with a page index, in pages of 8,192 rows, which peers read quickest. That is
-their file. Ours has shorter pages (``--page-rows``), ``NGram`` and ``Words``. Each question is put
-to all in alternating rounds, from the page cache, every engine having opened the file before; all
-answers have the same lines, or nothing is printed.
+The data is the changelogs that Debian packages install (or the gzipped files of ``--glob``), one
+line a row. The peers read a zstd file with a page index and pages of 8,192 rows, which they read
+fastest. Our file has shorter pages (``--page-rows``) and the indexes ``NGram`` and ``Words``.
+
+``python benchmarks/text.py`` first prints sizes in MB and the speed of writing and of each index
+build in MB of text a second of processor time. Then comes a line for each query, with median wall
+times in milliseconds. The engines run in turn in each round, on files in the page cache that they
+opened before. All answers must have the same lines, or the run ends with an error.
 
 ::
 
-    times   the best peer's time over ours: the median of the rounds' ratios
-    CPU     the same of the process's CPU seconds, of all threads: they do not change much where
-            other processes want the machine as well
+    times   the best peer's wall time by ours, the median of the rounds' ratios
+    CPU     the same of the process's processor time in all threads, which depends little on the
+            load of other processes
 """
 
 from __future__ import annotations
@@ -34,13 +37,13 @@ import intarsia as ia
 
 OURS = "Intarsia"
 WITHOUT = "without index"
-"""Ours, of the file that the peers read."""
+"""Intarsia on the peers' file."""
 T = pc.field("text")
 
 
 @dataclass(frozen=True)
-class Question:
-    """One question in everyone's words, and how many times as quick as the best peer to be."""
+class Query:
+    """One query in each engine's terms, and the goal for the best peer's time by ours."""
 
     name: str
     ours: pc.Expression
@@ -50,14 +53,14 @@ class Question:
     times: float | None = None
 
 
-def _like(name: str, piece: str, times: float | None) -> Question:
+def _like(name: str, piece: str, times: float | None) -> Query:
     sql = f"text LIKE '%{piece}%'"
-    found = pl.col("text").str.contains(piece, literal=True)
-    return Question(name, pc.match_substring(T, piece), sql, sql, found, times)
+    polars = pl.col("text").str.contains(piece, literal=True)
+    return Query(name, pc.match_substring(T, piece), sql, sql, polars, times)
 
 
-def _regex(name: str, ours: pc.Expression, pattern: str, times: float | None) -> Question:
-    return Question(
+def _regex(name: str, ours: pc.Expression, pattern: str, times: float | None) -> Query:
+    return Query(
         name,
         ours,
         f"regexp_matches(text, '{pattern}')",
@@ -70,7 +73,7 @@ def _regex(name: str, ours: pc.Expression, pattern: str, times: float | None) ->
 _CVE = "CVE-2016-10[0-9]{3}"
 _WORD = r"(?:^|[^\w])(?i:autopkgtest)(?:[^\w]|$)"
 _FIRST = "zlib (1:1.2.11.dfsg-2) unstable; urgency=low"
-QUESTIONS = [
+QUERIES = [
     _like("substring `zlib1g-dev`", "zlib1g-dev", 10),
     _like("substring `hurd-i386`", "hurd-i386", None),
     _like("absent word `xylophone`", "xylophone", 30),
@@ -89,14 +92,14 @@ QUESTIONS = [
     ),
     _regex("word `autopkgtest`, frequent", ia.contains_words("text", "autopkgtest"), _WORD, None),
     _regex(f"regex `{_CVE}`", pc.match_substring_regex(T, _CVE), _CVE, None),
-    Question(
+    Query(
         "ILIKE `%Zlib1G-DEV%`",
         pc.match_substring(T, "Zlib1G-DEV", ignore_case=True),
         "text ILIKE '%Zlib1G-DEV%'",
         "text ILIKE '%Zlib1G-DEV%'",
         pl.col("text").str.to_lowercase().str.contains("zlib1g-dev", literal=True),
     ),
-    Question(
+    Query(
         "`=` a whole line",
         T == _FIRST,
         f"text = '{_FIRST}'",
@@ -105,12 +108,12 @@ QUESTIONS = [
     ),
     _like("substring `closes:`, everywhere", "closes:", None),
 ]
-Ask = Callable[[Question], Any]
+Runner = Callable[[Query], Any]
 
 
-def engines(plain: Path, indexed: Path) -> dict[str, Ask]:
-    """Everyone, having opened the file."""
-    source, bare = ia.dataset(indexed), ia.dataset(plain)
+def engines(plain: Path, indexed: Path) -> dict[str, Runner]:
+    """Opens the files. Returns the function of each engine that runs a query."""
+    indexed_data, plain_data = ia.dataset(indexed), ia.dataset(plain)
     frame = pl.scan_parquet(plain)
     connection = duckdb.connect()
     connection.execute("SET parquet_metadata_cache = true")
@@ -124,15 +127,15 @@ def engines(plain: Path, indexed: Path) -> dict[str, Ask]:
         contexts[name] = datafusion.SessionContext(config)
         contexts[name].register_parquet("lines", str(plain))
     return {
-        OURS: lambda asked: source.to_table(filter=asked.ours),
-        WITHOUT: lambda asked: bare.to_table(filter=asked.ours),
-        "Polars": lambda asked: frame.filter(asked.polars).collect(),
-        "DuckDB": lambda asked: connection.sql(
-            f"SELECT text FROM lines WHERE {asked.sql}"
+        OURS: lambda query: indexed_data.to_table(filter=query.ours),
+        WITHOUT: lambda query: plain_data.to_table(filter=query.ours),
+        "Polars": lambda query: frame.filter(query.polars).collect(),
+        "DuckDB": lambda query: connection.sql(
+            f"SELECT text FROM lines WHERE {query.sql}"
         ).to_arrow_table(),
         **{
-            name: lambda asked, context=context: context.sql(
-                f"SELECT text FROM lines WHERE {asked.datafusion}"
+            name: lambda query, context=context: context.sql(
+                f"SELECT text FROM lines WHERE {query.datafusion}"
             ).collect()
             for name, context in contexts.items()
         },
@@ -140,7 +143,7 @@ def engines(plain: Path, indexed: Path) -> dict[str, Ask]:
 
 
 def lines_of(answer: Any) -> list[str]:
-    """The lines of anyone's answer, sorted."""
+    """Returns the lines of an engine's answer, sorted."""
     if isinstance(answer, pl.DataFrame):
         return sorted(answer["text"].to_list())
     if isinstance(answer, list):
@@ -149,68 +152,70 @@ def lines_of(answer: Any) -> list[str]:
 
 
 def timed(action: Callable[[], Any]) -> tuple[float, float]:
-    """Seconds of the clock, and of the process."""
+    """Returns wall time and processor time in seconds."""
     clock, process = time.perf_counter(), time.process_time()
     action()
     return time.perf_counter() - clock, time.process_time() - process
 
 
-def ask(asked: Question, everyone: dict[str, Ask], runs: int) -> tuple[int, dict[str, list[Any]]]:
-    """How many lines there are, and each engine's times by round.
+def measure(
+    query: Query, runners: dict[str, Runner], runs: int
+) -> tuple[int, dict[str, list[Any]]]:
+    """Returns the number of matching lines, and each engine's times by round.
 
-    Raises ``ValueError`` where two answers differ.
+    Raises ``ValueError`` if two answers differ.
     """
-    answers = {name: lines_of(engine(asked)) for name, engine in everyone.items()}
+    answers = {name: lines_of(run(query)) for name, run in runners.items()}
     for name, answer in answers.items():
         if answer != answers[OURS]:
-            raise ValueError(f"{asked.name}: {name} has {len(answer)} lines, not as {OURS}")
-    found: dict[str, list[Any]] = {name: [] for name in everyone}
+            raise ValueError(f"{query.name}: {name} has {len(answer)} lines, not as {OURS}")
+    times: dict[str, list[Any]] = {name: [] for name in runners}
     for _ in range(runs):
-        for name, engine in everyone.items():
-            found[name].append(timed(lambda engine=engine: engine(asked)))
-    return len(answers[OURS]), found
+        for name, run in runners.items():
+            times[name].append(timed(lambda run=run: run(query)))
+    return len(answers[OURS]), times
 
 
-def told(asked: Question, rows: int, left: str, found: dict[str, list[Any]]) -> str:
-    """A line of the table."""
-    clock = {name: [t[0] * 1e3 for t in times] for name, times in found.items()}
-    cpu = {name: [t[1] * 1e3 for t in times] for name, times in found.items()}
+def line_of(query: Query, rows: int, pages: str, times_of: dict[str, list[Any]]) -> str:
+    """Returns a line of the table."""
+    clock = {name: [t[0] * 1e3 for t in times] for name, times in times_of.items()}
+    cpu = {name: [t[1] * 1e3 for t in times] for name, times in times_of.items()}
     ratios = []
     for times in (clock, cpu):
         peers = zip(*(times[name] for name in times if name not in (OURS, WITHOUT)), strict=True)
         best = [min(round_) for round_ in peers]
         pairs = zip(best, times[OURS], strict=True)
         ratios.append(statistics.median(peer / own for peer, own in pairs))
-    cells = [asked.name, f"{rows:,}", left]
+    cells = [query.name, f"{rows:,}", pages]
     cells += [f"{statistics.median(times):.1f}" for times in clock.values()]
     cells += [f"{ratio:.1f}" for ratio in ratios]
-    cells.append(f"{asked.times:g}" if asked.times else "")
+    cells.append(f"{query.times:g}" if query.times else "")
     return "| " + " | ".join(cells) + " |"
 
 
-def pages_left(indexed: Path, asked: Question, page_rows: int, rows: int) -> str:
-    """What of the pages an index left."""
-    (file,) = ia.dataset(indexed).explain(filter=asked.ours).files
+def candidate_pages(indexed: Path, query: Query, page_rows: int, rows: int) -> str:
+    """Returns how many pages the index left, of how many."""
+    (file,) = ia.dataset(indexed).explain(filter=query.ours).files
     steps = [step.rows for step in file.plan.steps if step.source.startswith("index")]
-    left = -(-steps[-1] // page_rows) if steps else -(-rows // page_rows)
-    return f"{left} of {-(-rows // page_rows)}"
+    count = -(-steps[-1] // page_rows) if steps else -(-rows // page_rows)
+    return f"{count} of {-(-rows // page_rows)}"
 
 
-def stored(path: Path) -> int:
-    """The bytes of the column."""
+def column_bytes(path: Path) -> int:
+    """Returns the compressed size of the column in bytes."""
     metadata = pq.read_metadata(path)
     groups = map(metadata.row_group, range(metadata.num_row_groups))
     return sum(group.column(0).total_compressed_size for group in groups)
 
 
 def build(plain: Path, indexed: Path, page_rows: int) -> None:
-    """Write our file, and print what that and its indexes take."""
+    """Writes our file, and prints the sizes and speeds of writing and of its indexes."""
     table = pq.read_table(plain)
-    size, theirs = table.nbytes, stored(plain)
+    size, peer_size = table.nbytes, column_bytes(plain)
     _, seconds = timed(lambda: write(table, indexed, page_rows))
-    column = stored(indexed)
+    column = column_bytes(indexed)
     print(
-        f"{table.num_rows:,} lines, {size / 1e6:.0f} MB, stored for peers {theirs / 1e6:.1f} MB\n"
+        f"{table.num_rows:,} lines, {size / 1e6:.0f} MB, stored for peers {peer_size / 1e6:.1f} MB\n"
     )
     print("| | MB | of the column | MB/s of CPU |\n|---|---|---|---|")
     print(f"| writing the column | {column / 1e6:.1f} | | {size / seconds / 1e6:.0f} |")
@@ -224,28 +229,28 @@ def build(plain: Path, indexed: Path, page_rows: int) -> None:
 
 
 def main() -> None:
-    """Print what was measured."""
+    """Prints both tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--glob", default="/usr/share/doc/*/changelog*.gz")
-    parser.add_argument("--rows", type=int, help="at most so many lines")
+    parser.add_argument("--rows", type=int, help="maximum number of lines")
     parser.add_argument("--runs", type=int, default=9)
     parser.add_argument("--page-rows", type=int, default=2048, help="rows of our file's pages")
     parser.add_argument("--data", type=Path, default=Path("bench-data"))
-    parser.add_argument("--peers", help="only these, as Polars,DuckDB; all by default")
-    given = parser.parse_args()
-    plain = table_of(given.glob, given.rows, given.data)
+    parser.add_argument("--peers", help="peers to run, for example Polars,DuckDB; all by default")
+    options = parser.parse_args()
+    plain = table_of(options.glob, options.rows, options.data)
     indexed = plain.with_suffix(".indexed.parquet")
-    build(plain, indexed, given.page_rows)
-    everyone = engines(plain, indexed)
-    if given.peers:
-        everyone = {name: everyone[name] for name in (OURS, *given.peers.split(","))}
+    build(plain, indexed, options.page_rows)
+    runners = engines(plain, indexed)
+    if options.peers:
+        runners = {name: runners[name] for name in (OURS, *options.peers.split(","))}
     rows = pq.read_metadata(plain).num_rows
-    head = ["", "lines", "pages", *(f"{name}, ms" for name in everyone), "times", "CPU", "goal"]
+    head = ["", "lines", "pages", *(f"{name}, ms" for name in runners), "times", "CPU", "goal"]
     print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
-    for asked in QUESTIONS:
-        found, times = ask(asked, everyone, given.runs)
-        left = pages_left(indexed, asked, given.page_rows, rows)
-        print(told(asked, found, left, times), flush=True)
+    for query in QUERIES:
+        count, times = measure(query, runners, options.runs)
+        pages = candidate_pages(indexed, query, options.page_rows, rows)
+        print(line_of(query, count, pages, times), flush=True)
 
 
 if __name__ == "__main__":

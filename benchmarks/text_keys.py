@@ -1,9 +1,12 @@
-"""What kinds of keys of texts take, and what they leave: how the grams were chosen.
+"""Compares kinds of search keys for text by size and by candidate granules.
 
-``python benchmarks/text_keys.py`` reads the changelogs that Debian packages install (or the gzipped
-texts of ``--glob``), a row a line, and prints for each kind of keys the pairs of key and granule,
-what they take of the stored column, and how many granules are left of each text looked for. Nothing
-is stored but the table of lines.
+The comparison is why ``NGram`` has its keys. The data is the changelogs that Debian packages
+install (or the gzipped files of ``--glob``), one line a row. Only the table of lines is stored.
+
+``python benchmarks/text_keys.py`` prints a line for each kind of keys: pairs of key and granule in
+millions, their sizes as shares of the compressed column, and the build speed in MB/s of processor
+time. The second table has the mean number of candidate granules for each group of search
+strings, and the number that contain the string ("hold it").
 
 ::
 
@@ -42,7 +45,7 @@ def _hexadecimal(digits: int) -> str:
     return "".join(_RANDOM.choice("0123456789abcdef") for _ in range(digits))
 
 
-WANTED = {
+SEARCHES = {
     "frequent": ["closes:", "debian"],
     "rare": ["zlib1g-dev", "hurd-i386"],
     "3 characters": ["x11", "zq9", "qxj"],
@@ -57,14 +60,14 @@ Keys = Callable[[pa.Array, np.ndarray], Pairs]
 
 
 def lines(pattern: str) -> Iterator[str]:
-    """The lines of all files, in the order of their names."""
+    """Yields the lines of all files, in the order of their names."""
     for name in sorted(glob.glob(pattern)):
         with gzip.open(name, "rt", encoding="utf-8", errors="replace") as file:
             yield from file.read().splitlines()
 
 
 def table_of(pattern: str, rows: int | None, folder: Path) -> Path:
-    """The lines as a Parquet file, made once."""
+    """Returns the Parquet file of the lines, and writes it if it does not exist."""
     path = folder / f"text-{rows or 'all'}.parquet"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -74,7 +77,7 @@ def table_of(pattern: str, rows: int | None, folder: Path) -> Path:
 
 
 def write(table: pa.Table, path: Path, page_rows: int) -> None:
-    """The lines, in pages of so many rows."""
+    """Writes the lines in pages of ``page_rows`` rows."""
     pq.write_table(
         table,
         path,
@@ -85,63 +88,63 @@ def write(table: pa.Table, path: Path, page_rows: int) -> None:
     )
 
 
-def fixed(length: int, bits: int) -> Keys:
-    """Keys of all grams of ``length`` bytes, ASCII without its case, hashed to ``bits``."""
+def fixed_grams(length: int, bits: int) -> Keys:
+    """Returns keys of all ASCII-lowercased grams of ``length`` bytes, hashed to ``bits`` bits."""
     factor = np.uint64(0x9E3779B97F4A7C15)
     mask = np.uint64((1 << 8 * length) - 1)
 
     def keys(values: pa.Array, positions: np.ndarray) -> Pairs:
-        found = []
+        parts = []
         for granule in np.unique(positions):
             first, stop = np.searchsorted(positions, [granule, granule + 1]).tolist()
             part = pc.ascii_lower(values[first:stop])
             text = "\0".join(part.to_pylist()).encode() + bytes(8)
             data = np.frombuffer(text, np.uint8)
             gram_keys = np.ndarray((len(data) - 7,), "<u8", text, strides=(1,)) & mask
-            whole = np.ones(len(gram_keys), dtype=bool)
+            is_whole = np.ones(len(gram_keys), dtype=bool)
             for i in range(length):
-                whole &= data[i : i + len(gram_keys)] != 0
-            mine = np.unique((gram_keys[whole] * factor) >> np.uint64(64 - bits))
-            found.append((mine.astype(np.uint32), np.full(len(mine), granule)))
-        return tuple(np.concatenate(part) for part in zip(*found, strict=True))  # type: ignore
+                is_whole &= data[i : i + len(gram_keys)] != 0
+            granule_keys = np.unique((gram_keys[is_whole] * factor) >> np.uint64(64 - bits))
+            parts.append((granule_keys.astype(np.uint32), np.full(len(granule_keys), granule)))
+        return tuple(np.concatenate(part) for part in zip(*parts, strict=True))  # type: ignore
 
     return keys
 
 
-def fixed_left(keys: Keys, pairs: Pairs, text: str, granules: int) -> int:
-    """How many granules have all keys of ``text``."""
-    mine, _ = keys(pa.array([text]), np.zeros(1, np.int64))
-    left = np.ones(granules, dtype=bool)
-    for key in mine:
-        left &= _having(pairs, np.array([key]), granules)
-    return int(left.sum())
+def count_fixed(keys: Keys, pairs: Pairs, string: str, granules: int) -> int:
+    """Returns the number of granules that have all keys of ``string``."""
+    string_keys, _ = keys(pa.array([string]), np.zeros(1, np.int64))
+    mask = np.ones(granules, dtype=bool)
+    for key in string_keys:
+        mask &= _granules_with(pairs, np.array([key]), granules)
+    return int(mask.sum())
 
 
-def grams_left(pairs: Pairs, text: str, granules: int) -> int:
-    """How many granules a search for ``text`` has to look at."""
-    formula = gram_keys.keys_needed(required_by_literal(text))
+def count_ngram(pairs: Pairs, string: str, granules: int) -> int:
+    """Returns the number of granules in which ``NGram`` has to search for ``string``."""
+    formula = gram_keys.keys_needed(required_by_literal(string))
     if formula is None:
         return granules
-    left = granules_of(formula, lambda leaf: _having(pairs, leaf.keys, granules), granules)
-    return int(left.sum())
+    mask = granules_of(formula, lambda leaf: _granules_with(pairs, leaf.keys, granules), granules)
+    return int(mask.sum())
 
 
-def _having(pairs: Pairs, keys: np.ndarray, granules: int) -> np.ndarray:
-    found = np.zeros(granules, dtype=bool)
+def _granules_with(pairs: Pairs, keys: np.ndarray, granules: int) -> np.ndarray:
+    mask = np.zeros(granules, dtype=bool)
     bounds = np.searchsorted(pairs[0], keys), np.searchsorted(pairs[0], keys, side="right")
     for first, stop in zip(*bounds, strict=True):
-        found[pairs[1][first:stop]] = True
-    return found
+        mask[pairs[1][first:stop]] = True
+    return mask
 
 
-def ordered(pairs: Pairs) -> Pairs:
-    """Sorted by key, distinct."""
+def sort_pairs(pairs: Pairs) -> Pairs:
+    """Sorts by key, and removes duplicates."""
     packed = np.unique(pairs[0].astype(np.uint64) << np.uint64(32) | pairs[1].astype(np.uint64))
     return (packed >> np.uint64(32)).astype(np.uint32), packed.astype(np.uint32)
 
 
-def stored(**columns: tuple[np.ndarray, str]) -> int:
-    """The bytes of a page-indexed file of these columns, each with its encoding."""
+def file_bytes(**columns: tuple[np.ndarray, str]) -> int:
+    """Returns the bytes of a page-indexed file of these columns, each with its encoding."""
     out = pa.BufferOutputStream()
     pq.write_table(
         pa.table({name: values for name, (values, _) in columns.items()}),
@@ -159,21 +162,21 @@ def stored(**columns: tuple[np.ndarray, str]) -> int:
 
 
 def measure(name: str, keys: Keys, values: pa.Array, positions: np.ndarray, column: int) -> Pairs:
-    """Build, and print a row; the seconds are of this process, not of the clock."""
+    """Builds keys and prints a line; the speed is MB of text a second of processor time."""
     start = time.process_time()
-    made = keys(values, positions)
+    unsorted_pairs = keys(values, positions)
     seconds = time.process_time() - start
-    key, granule = pairs = ordered(made)
+    key, granule = pairs = sort_pairs(unsorted_pairs)
     step = np.diff(granule, prepend=np.uint32(0))
-    anew = np.diff(key, prepend=np.uint32(0)) != 0
-    anew[::PAGE_ROWS] = True
-    step[anew] = granule[anew]
-    whole = np.diff(key.astype(np.int64) * (int(positions[-1]) + 1) + granule, prepend=0)
+    is_first = np.diff(key, prepend=np.uint32(0)) != 0
+    is_first[::PAGE_ROWS] = True
+    step[is_first] = granule[is_first]
+    combined_steps = np.diff(key.astype(np.int64) * (int(positions[-1]) + 1) + granule, prepend=0)
     delta, split = "DELTA_BINARY_PACKED", "BYTE_STREAM_SPLIT"
     shares = [
-        stored(key=(key, delta), granule=(granule, delta)) / column,
-        stored(key=(key, delta), step=(step, split)) / column,
-        stored(step=(whole, split)) / column,
+        file_bytes(key=(key, delta), granule=(granule, delta)) / column,
+        file_bytes(key=(key, delta), step=(step, split)) / column,
+        file_bytes(step=(combined_steps, split)) / column,
     ]
     print(
         f"{name:16} {len(key) / 1e6:6.1f} M pairs   columns {shares[0]:6.1%}   stepwise "
@@ -183,44 +186,46 @@ def measure(name: str, keys: Keys, values: pa.Array, positions: np.ndarray, colu
 
 
 def main() -> None:
-    """Print what was measured."""
+    """Prints both tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--glob", default="/usr/share/doc/*/changelog*.gz")
-    parser.add_argument("--rows", type=int, help="at most so many lines")
+    parser.add_argument("--rows", type=int, help="maximum number of lines")
     parser.add_argument("--granule-rows", type=int, default=8192)
     parser.add_argument("--data", type=Path, default=Path("bench-data"))
-    given = parser.parse_args()
-    path = table_of(given.glob, given.rows, given.data)
+    options = parser.parse_args()
+    path = table_of(options.glob, options.rows, options.data)
     groups = pq.read_metadata(path)
     column = sum(
         groups.row_group(i).column(0).total_compressed_size for i in range(groups.num_row_groups)
     )
     values = pq.read_table(path).column(0).combine_chunks()
-    positions = np.arange(len(values)) // given.granule_rows
+    positions = np.arange(len(values)) // options.granule_rows
     granules = int(positions[-1]) + 1
     print(f"{len(values):,} rows, {values.nbytes / 1e6:.0f} MB, stored {column / 1e6:.1f} MB")
-    left: dict[str, Callable[[str], int]] = {}
+    counters: dict[str, Callable[[str], int]] = {}
     for length, bits in ((3, 32), (4, 32), (4, 20)):
-        name, keys = f"n = {length}, {bits} bits", fixed(length, bits)
+        name, keys = f"n = {length}, {bits} bits", fixed_grams(length, bits)
         pairs = measure(name, keys, values, positions, column)
-        left[name] = lambda text, keys=keys, pairs=pairs: fixed_left(keys, pairs, text, granules)
+        counters[name] = lambda string, keys=keys, pairs=pairs: count_fixed(
+            keys, pairs, string, granules
+        )
     pairs = measure("NGram", gram_keys.keys_of_strings, values, positions, column)
-    left["NGram"] = lambda text, pairs=pairs: grams_left(pairs, text, granules)
+    counters["NGram"] = lambda string, pairs=pairs: count_ngram(pairs, string, granules)
     measure("Words", tokenizer.keys_of_strings, values, positions, column)
     folded = pc.ascii_lower(values)
     print(
         f"\ngranules left of {granules}, mean{'':11}",
-        *(f"{name:>16}" for name in left),
+        *(f"{name:>16}" for name in counters),
         "   hold it",
     )
-    for name, texts in WANTED.items():
-        means = [np.mean([count(text) for text in texts]) for count in left.values()]
-        hold = [len(np.unique(positions[_holding(folded, text)])) for text in texts]
-        print(f"  {name:34}", *(f"{mean:16.1f}" for mean in means), f"{np.mean(hold):10.1f}")
+    for name, strings in SEARCHES.items():
+        means = [np.mean([count(string) for string in strings]) for count in counters.values()]
+        true_counts = [len(np.unique(positions[_rows_with(folded, string)])) for string in strings]
+        print(f"  {name:34}", *(f"{mean:16.1f}" for mean in means), f"{np.mean(true_counts):10.1f}")
 
 
-def _holding(values: pa.Array, text: str) -> np.ndarray:
-    return pc.indices_nonzero(pc.match_substring(values, text)).to_numpy()
+def _rows_with(values: pa.Array, string: str) -> np.ndarray:
+    return pc.indices_nonzero(pc.match_substring(values, string)).to_numpy()
 
 
 if __name__ == "__main__":

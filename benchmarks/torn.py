@@ -1,8 +1,12 @@
-"""Writers killed at random moments, and what ``recover`` gets back of their files.
+"""Kills writers at random moments, and checks the rows that ``recover`` gets back from their files.
 
-``python benchmarks/torn.py --kills 200``: each writer is a process of its own that is sent SIGKILL.
-It says after every table how many rows a checkpoint has made safe; all of these must come back, and
-nothing but rows that were written, in their order.
+Each writer is a process that writes up to 80,000 rows. SIGKILL ends it at most 0.4 s after it has
+opened its file. After each table it reports how many rows a checkpoint has made safe. All of
+these must come back in their order, and no row that was not written.
+
+``python benchmarks/torn.py --kills 200`` prints counts for each kind of writer: kills, safe rows,
+recovered rows, rows beyond the last checkpoint, files that were finished before the kill, files
+with nothing to recover. ``--json`` prints them as JSON. No time is measured.
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ WRITERS = ("checkpoints 1", "checkpoints 2", "checkpoints 5", "none", "pyarrow")
 
 
 def rows(start: int, count: int) -> pa.Table:
-    """Rows ``[start, start + count)`` of the table that every writer writes."""
+    """Returns rows ``[start, start + count)`` of the table that every writer writes."""
     numbers = np.arange(start, start + count)
     return pa.table(
         {
@@ -45,57 +49,57 @@ def rows(start: int, count: int) -> pa.Table:
     )
 
 
-def write(path: str, writer: str, say: int) -> None:
-    """Write a file; tell by descriptor ``say`` how many rows are safe."""
+def write(path: str, writer: str, report_end: int) -> None:
+    """Writes a file, and reports the number of safe rows on descriptor ``report_end``."""
     schema = rows(0, 1).schema
     every = int(writer.split()[1]) if writer.startswith("checkpoints") else None
     if writer == "pyarrow":
-        made = pq.ParquetWriter(path, schema)
+        file_writer = pq.ParquetWriter(path, schema)
     else:
-        made = ia.ParquetWriter(path, schema, checkpoint_row_groups=every)
-    with made:
-        os.write(say, b"0\n")
+        file_writer = ia.ParquetWriter(path, schema, checkpoint_row_groups=every)
+    with file_writer:
+        os.write(report_end, b"0\n")
         for group in range(GROUPS):
-            made.write_table(rows(group * GROUP_ROWS, GROUP_ROWS))
+            file_writer.write_table(rows(group * GROUP_ROWS, GROUP_ROWS))
             safe = (group + 1) // every * every if every else 0
-            os.write(say, b"%d\n" % (safe * GROUP_ROWS))
-    os.write(say, b"%d\n" % (GROUPS * GROUP_ROWS))
+            os.write(report_end, b"%d\n" % (safe * GROUP_ROWS))
+    os.write(report_end, b"%d\n" % (GROUPS * GROUP_ROWS))
 
 
 def kill_one(folder: Path, writer: str, delay: float) -> tuple[Path | None, int]:
-    """Start a writer and kill it: the file it leaves, and how many rows it said are safe."""
-    told, say = os.pipe()
+    """Starts a writer and kills it. Returns its file, and the number of safe rows it reported."""
+    read_end, report_end = os.pipe()
     pid = os.fork()
     if not pid:
         try:
-            write(str(folder / "t.parquet"), writer, say)
+            write(str(folder / "t.parquet"), writer, report_end)
         finally:
             os._exit(0)
-    os.close(say)
-    with os.fdopen(told, "rb") as listening:
-        first = listening.readline()
+    os.close(report_end)
+    with os.fdopen(read_end, "rb") as reports:
+        first = reports.readline()
         time.sleep(delay)
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-        lines = [first, *listening.read().split(b"\n")[:-1]]
-    left = [path for path in folder.iterdir() if path.is_file()]
-    return (left[0] if left else None), int(lines[-1])
+        lines = [first, *reports.read().split(b"\n")[:-1]]
+    files = [path for path in folder.iterdir() if path.is_file()]
+    return (files[0] if files else None), int(lines[-1])
 
 
-def check(path: Path, writer: str, safe: int, other: Path, counts: Counter[str]) -> None:
-    """Recover one file and compare; raises where a safe row is lost or another one found."""
+def check(path: Path, writer: str, safe: int, schema_file: Path, counts: Counter[str]) -> None:
+    """Recovers one file. Raises ``AssertionError`` if a safe row is missing or a row is wrong."""
     out = path.with_name("out.parquet")
     try:
-        report = ia.recover(path, out, schema_from=other)
+        report = ia.recover(path, out, schema_from=schema_file)
     except ia.FormatError:
         if safe:
             raise
         counts["nothing to recover"] += 1
         return
-    found = pq.read_table(out)
-    if found.num_rows != report.rows or report.rows < safe:
+    recovered = pq.read_table(out)
+    if recovered.num_rows != report.rows or report.rows < safe:
         raise AssertionError(f"{path}: {report.rows} rows of {safe} that were safe")
-    if not found.equals(rows(0, found.num_rows)):
+    if not recovered.equals(rows(0, recovered.num_rows)):
         raise AssertionError(f"{path}: rows that were not written")
     counts["finished before"] += path.name == "t.parquet" and report.is_whole
     counts["rows safe"] += safe
@@ -104,34 +108,35 @@ def check(path: Path, writer: str, safe: int, other: Path, counts: Counter[str])
 
 
 def main() -> None:
-    """Kill, recover, count."""
+    """Kills writers, recovers their files and prints the counts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    chance = random.Random(options.seed)
+    rng = random.Random(options.seed)
     work = Path(tempfile.mkdtemp(prefix="torn-"))
     totals: dict[str, Counter[str]] = {writer: Counter() for writer in WRITERS}
     try:
-        # All writers before any recovery: a process that has threads had better not fork.
-        left = []
+        # All writers run before any recovery, because recovery starts threads, and a process
+        # with threads should not fork.
+        killed = []
         for number in range(options.kills):
             folder = work / str(number)
             folder.mkdir()
             writer = WRITERS[number % len(WRITERS)]
-            delay = chance.uniform(0, LONGEST_SECONDS)
-            left.append((writer, *kill_one(folder, writer, delay)))
-        other = work / "other.parquet"
-        pq.write_table(rows(0, 10), other)
-        ours = work / "ours.parquet"
-        ia.write_table(rows(0, 10), ours)
-        for writer, path, safe in left:
+            delay = rng.uniform(0, LONGEST_SECONDS)
+            killed.append((writer, *kill_one(folder, writer, delay)))
+        pyarrow_file = work / "other.parquet"
+        pq.write_table(rows(0, 10), pyarrow_file)
+        our_file = work / "ours.parquet"
+        ia.write_table(rows(0, 10), our_file)
+        for writer, path, safe in killed:
             counts = totals[writer]
             counts["kills"] += 1
             if path is None:
                 raise AssertionError("a killed writer left nothing")
-            check(path, writer, safe, other if writer == "pyarrow" else ours, counts)
+            check(path, writer, safe, pyarrow_file if writer == "pyarrow" else our_file, counts)
     except BaseException:
         print(f"the files are in {work}", file=sys.stderr)
         raise
