@@ -1,10 +1,14 @@
-"""Point queries over thousands of small files, with their catalog and without.
+"""Compares point queries of thousands of small files with their catalog and without.
 
-``python benchmarks/spark_catalog.py --files 2000`` writes its own data, files that each have a
-lookup on a random ``trace_id``, builds the catalog, and prints medians of alternating rounds: a
-query through Spark (planned and carried out, without the session's start) beside Spark's own
-reader, and one through ``ia.dataset``, opened anew, beside ``pyarrow.dataset``. Then come bytes of
-the catalog a file and a row, and what these make of a petabyte. Files are in the page cache.
+The data is 2,000 files (``--files``) of 500 log rows each (``--rows``), each with a lookup index
+on the random column ``trace_id``. The files are in the page cache.
+
+``python benchmarks/spark_catalog.py`` first prints the wall time of catalog builds in seconds.
+Then come two tables of median wall times in milliseconds, and each time divided by that of the
+first line. Each reader runs once in each round. In the first table, queries run through Spark; the
+time includes planning, but not the start of the session. In the second, ``ia.dataset`` and
+``pyarrow.dataset`` open the folder for each query. The last part has the catalog's bytes by file
+and by row, and an estimate for a petabyte.
 """
 
 import argparse
@@ -25,21 +29,21 @@ import intarsia as ia
 import intarsia.spark as ias
 from intarsia.catalog.catalog import read_pointer
 
-Ask = Callable[[], int]
+Runner = Callable[[], int]
 PETABYTE = 10**15
 ROW_BYTES, FILE_BYTES = 100, 512 * 1024**2
-"""Of the petabyte: what a row takes, and a file."""
+"""Sizes that the estimate for a petabyte assumes, of a row and of a file."""
 
 
 def write(folder: Path, files: int, rows: int) -> None:
-    """A file of each of the ``tables``, with an index."""
+    """Writes one file for each of the ``tables``, with an index."""
     for number, table in enumerate(tables(files, rows)):
         path = folder / f"{number:06}.parquet"
         ia.write_table(table, path, compression="zstd", indexes=[ia.Lookup("trace_id")])
 
 
-def asks(spark: Any, folder: Path, trace: str) -> dict[str, dict[str, Ask]]:
-    """Ways to ask for one row, the first of each group with the catalog."""
+def runners(spark: Any, folder: Path, trace: str) -> dict[str, dict[str, Runner]]:
+    """Returns the readers of one row by group; the first of each group uses the catalog."""
     expression, sql, path = pc.field("trace_id") == trace, f"trace_id = '{trace}'", str(folder)
     return {
         "Spark": {
@@ -59,57 +63,58 @@ def asks(spark: Any, folder: Path, trace: str) -> dict[str, dict[str, Ask]]:
     }
 
 
-def seconds(ask: Ask) -> float:
-    """One run, which has to find one row."""
+def seconds(run: Runner) -> float:
+    """Returns the wall time of one run in seconds. The run must return one row."""
     start = time.perf_counter()
-    found = ask()
-    if found != 1:
-        raise SystemExit(f"{found} rows were found")
+    count = run()
+    if count != 1:
+        raise SystemExit(f"{count} rows were returned, not 1")
     return time.perf_counter() - start
 
 
-def compare(ways: dict[str, Ask], rounds: int) -> None:
-    """Ask in all ways in turn, once without looking at the clock; print a line each."""
-    times: dict[str, list[float]] = {way: [] for way in ways}
+def compare(readers: dict[str, Runner], rounds: int) -> None:
+    """Measures all readers in turn, after a run that is not timed, and prints a line for each."""
+    times: dict[str, list[float]] = {name: [] for name in readers}
     for number in range(rounds + 1):
-        for way, ask in ways.items():
-            took = seconds(ask)
+        for name, run in readers.items():
+            took = seconds(run)
             if number:
-                times[way].append(took)
+                times[name].append(took)
     first = next(iter(times.values()))
-    for way, found in times.items():
-        ratio = statistics.median(b / a for a, b in zip(first, found, strict=True))
-        print(f"| {way} | {statistics.median(found) * 1e3:,.0f} | {ratio:.1f} |", flush=True)
+    for name, of_reader in times.items():
+        ratio = statistics.median(b / a for a, b in zip(first, of_reader, strict=True))
+        print(f"| {name} | {statistics.median(of_reader) * 1e3:,.0f} | {ratio:.1f} |", flush=True)
 
 
-def sizes(folder: Path, rows: int, planning: float) -> None:
-    """What the catalog takes, by its tables, and by these figures for a petabyte."""
+def print_sizes(folder: Path, rows: int, planning: float) -> None:
+    """Prints the bytes of the catalog's tables, and the estimate for a petabyte."""
     (segment,) = read_pointer(pafs.LocalFileSystem(), str(folder)).segments
     keys = [part.table for index in segment.keys for part in index.parts]
     tails = sum(part.table.size for part in segment.tails)
-    small = sum(t.size for t in (segment.files, segment.bounds, segment.covers))
+    fixed = sum(t.size for t in (segment.files, segment.bounds, segment.covers))
     per_key = sum(table.size for table in keys) / sum(table.rows for table in keys)
-    n, r = segment.num_files, segment.num_files * rows
+    count, num_rows = segment.num_files, segment.num_files * rows
     print("\n| catalog | bytes | a file | a row |\n|---|---:|---:|---:|")
-    print(f"| files, bounds, covers | {small:,} | {small / n:,.0f} | |")
-    print(f"| ends of files | {tails:,} | {tails / n:,.0f} | |")
+    print(f"| files, bounds, covers | {fixed:,} | {fixed / count:,.0f} | |")
+    print(f"| ends of files | {tails:,} | {tails / count:,.0f} | |")
     print(f"| keys | {sum(t.size for t in keys):,} | | {per_key:.2f} |")
     files, total = PETABYTE / FILE_BYTES, PETABYTE / ROW_BYTES
     print(
-        f"\nA petabyte of {ROW_BYTES} bytes a row and {FILE_BYTES >> 20} MiB a file: "
-        f"{files / 1e6:.2f} M files, {total:.1e} rows; files, bounds and covers "
-        f"{files * small / n / 1e9:.2f} GB, ends as long as these {files * tails / n / 1e9:.2f} GB,"
-        f" keys of one unique column {total * per_key / 1e12:.0f} TB "
-        f"({total * per_key / PETABYTE:.1%}); building reads that much of sections, in "
-        f"{files / 256:,.0f} tasks of 256 files. Fingerprints of 32 bits: of {total:.0e} unique "
-        f"keys a point query finds {total / 2**32:,.0f} by chance. Here, planning took "
-        f"{planning * 1e3:.0f} ms, {planning / n * 1e6:.1f} µs a file of {r:,} rows in all; as "
-        f"that grows with the files, {planning / n * files:.0f} s."
+        f"\nA petabyte of {ROW_BYTES} bytes a row and {FILE_BYTES >> 20} MiB a file has "
+        f"{files / 1e6:.2f} M files and {total:.1e} rows. Files, bounds and covers take "
+        f"{files * fixed / count / 1e9:.2f} GB, ends of files as long as here "
+        f"{files * tails / count / 1e9:.2f} GB, and keys of one unique column "
+        f"{total * per_key / 1e12:.0f} TB ({total * per_key / PETABYTE:.1%}). The build reads as "
+        f"many bytes of sections, in {files / 256:,.0f} tasks of 256 files. Fingerprints have 32 "
+        f"bits: with {total:.0e} unique keys, a point query has {total / 2**32:,.0f} matches by "
+        f"chance. Here, planning took {planning * 1e3:.0f} ms, {planning / count * 1e6:.1f} µs a "
+        f"file, for {num_rows:,} rows in all. It grows with the number of files, to "
+        f"{planning / count * files:.0f} s."
     )
 
 
 def main() -> None:
-    """Print the tables."""
+    """Prints all tables."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--files", type=int, default=2000)
     parser.add_argument("--rows", type=int, default=500, help="of each file")
@@ -124,24 +129,24 @@ def main() -> None:
         spark = ias.session(options.master, app_name="catalog", **quiet)
         spark.sparkContext.setLogLevel("ERROR")
         print("| build | s |\n|---|---:|")
-        for what, build in (
+        for label, build in (
             ("ias.build_catalog", lambda: ias.build_catalog(spark, folder)),
             ("ia.build_catalog", lambda: ia.build_catalog(folder)),
             ("nothing new: refresh", lambda: ia.build_catalog(folder, refresh=True)),
         ):
             start = time.perf_counter()
             build()
-            print(f"| {what} | {time.perf_counter() - start:.2f} |", flush=True)
+            print(f"| {label} | {time.perf_counter() - start:.2f} |", flush=True)
         middle = folder / f"{options.files // 2:06}.parquet"
         trace = pq.read_table(middle).column("trace_id")[options.rows // 3].as_py()
-        for group, ways in asks(spark, folder, trace).items():
+        for group, readers in runners(spark, folder, trace).items():
             print(f"\n| {group} | ms | times the first |\n|---|---:|---:|")
-            compare(ways, options.rounds)
-        plan = ia.dataset(folder)
-        plan.plan(filter=pc.field("trace_id") == trace)
+            compare(readers, options.rounds)
+        data = ia.dataset(folder)
+        data.plan(filter=pc.field("trace_id") == trace)
         start = time.perf_counter()
-        plan.plan(filter=pc.field("trace_id") == trace)
-        sizes(folder, options.rows, time.perf_counter() - start)
+        data.plan(filter=pc.field("trace_id") == trace)
+        print_sizes(folder, options.rows, time.perf_counter() - start)
         spark.stop()
 
 

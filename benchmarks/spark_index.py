@@ -1,12 +1,16 @@
-"""Indexes added by Spark jobs: megabytes a second and core, and what a second core gives.
+"""Measures the speed of Spark jobs that add indexes, and what a second core gains.
 
-``python benchmarks/spark_index.py --files 24 --rows 500000`` writes logs without indexes, as many
-files and once more as one large file, whose row groups are gathered by several tasks, and each
-index merged by one. Both are copied anew for each job; every round starts a session of one core and
-one of two, whose workers have started, and which has done the same jobs once, before the clock
-starts: in a new JVM compilers and collectors take up to a second of the processor, for which
-local[1] has the other core and local[2] has none. Times are medians over rounds; the speed-up is
-the median of the rounds' own ratios. Tasks have one thread each. Files are in the page cache.
+The data is logs without indexes, written twice: as 24 files (``--files``) of 500,000 rows
+(``--rows``), and as one large file. In the large file several tasks read the row groups, and one
+task merges each index. Each job runs on a new copy of the data, in the page cache.
+
+``python benchmarks/spark_index.py`` prints wall times in seconds, medians over rounds, and MB a
+second and core. The speed-up is the median of the rounds' own ratios. Each round starts a session
+with one core and a session with two. Tasks have one thread each.
+
+Before the clock starts, each session has run the same jobs once. In a new JVM, compilers and
+garbage collectors use up to a second of processor time. For them local[1] has the other core, and
+local[2] has none.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ MB = 1024 * 1024
 
 
 def logs(first: int, rows: int) -> pa.Table:
-    """Logs in the order of time: random ids, few levels, and lines of text that compress."""
+    """Returns logs in time order: random ids, few levels, and text that compresses well."""
     noise = np.random.default_rng(first)
     offsets = pa.py_buffer(np.arange(0, 32 * rows + 1, 32, dtype=np.int32))
     digits = pa.py_buffer(noise.bytes(16 * rows).hex().encode())
@@ -51,7 +55,7 @@ def logs(first: int, rows: int) -> pa.Table:
 
 
 def write(folder: Path, files: int, rows: int, group_rows: int) -> None:
-    """``many/``, and the same rows as ``one/``."""
+    """Writes the files in ``many/``, and the same rows as one file in ``one/``."""
     (folder / "many").mkdir(parents=True)
     (folder / "one").mkdir()
     with pq.ParquetWriter(folder / "one" / "0.parquet", logs(0, 1).schema) as one:
@@ -63,7 +67,7 @@ def write(folder: Path, files: int, rows: int, group_rows: int) -> None:
 
 
 def seconds(spark: SparkSession, data: Path, scratch: Path, indexes: Sequence[str]) -> float:
-    """How long a job over a copy of ``data`` takes. Raises unless it has done all."""
+    """Returns the wall time in seconds of a job on a copy of ``data``. Raises if a file fails."""
     shutil.rmtree(scratch, ignore_errors=True)
     shutil.copytree(data, scratch)
     os.sync()
@@ -71,40 +75,40 @@ def seconds(spark: SparkSession, data: Path, scratch: Path, indexes: Sequence[st
     split = None if data.name == "many" else size // 8
     start = time.perf_counter()
     report = ias.add_indexes(spark, scratch, indexes, split_bytes=split)
-    taken = time.perf_counter() - start
-    wrong = [row for row in report.collect() if row.status != "done"]
-    if wrong:
-        raise RuntimeError(str(wrong[0]))
-    return taken
+    elapsed = time.perf_counter() - start
+    failures = [row for row in report.collect() if row.status != "done"]
+    if failures:
+        raise RuntimeError(str(failures[0]))
+    return elapsed
 
 
-def measured(
+def measure(
     data: Path, scratch: Path, rounds: int, indexes: Sequence[str]
 ) -> dict[tuple[str, int], list[float]]:
-    """The seconds of each round, by the data and the number of cores."""
-    found: dict[tuple[str, int], list[float]] = {}
-    small = scratch / "warm"
-    small.mkdir(parents=True)
+    """Returns the wall times in seconds of each round, by data and number of cores."""
+    seconds_of: dict[tuple[str, int], list[float]] = {}
+    warm_up = scratch / "warm"
+    warm_up.mkdir(parents=True)
     for number in range(2 * max(CORES)):  # so that every core's worker has something to do
-        pq.write_table(logs(0, 50_000), small / f"{number}.parquet")
+        pq.write_table(logs(0, 50_000), warm_up / f"{number}.parquet")
     for _ in range(rounds):
         for cores in CORES:
             config = {"spark.ui.showConsoleProgress": "false"}
             spark = ias.session(f"local[{cores}]", app_name="index", **config)
             spark.sparkContext.setLogLevel("ERROR")
             for _ in range(2):
-                seconds(spark, small, scratch / "copy", indexes)
+                seconds(spark, warm_up, scratch / "copy", indexes)
             for is_timed in (False, True):
                 for name in ("many", "one"):
-                    taken = seconds(spark, data / name, scratch / "copy", indexes)
+                    elapsed = seconds(spark, data / name, scratch / "copy", indexes)
                     if is_timed:
-                        found.setdefault((name, cores), []).append(taken)
+                        seconds_of.setdefault((name, cores), []).append(elapsed)
             spark.stop()
-    return found
+    return seconds_of
 
 
 def main() -> None:
-    """Prints a table."""
+    """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, default=24)
     parser.add_argument("--rows", type=int, default=500_000, help="of each file")
@@ -115,14 +119,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="intarsia-bench-") as folder:
         data, scratch = Path(folder, "data"), Path(folder, "scratch")
         write(data, args.files, args.rows, args.group_rows)
-        found = measured(data, scratch, args.rounds, args.indexes)
+        seconds_of = measure(data, scratch, args.rounds, args.indexes)
         print(f"{args.files} × {args.rows:,} rows, {args.rounds} rounds: {', '.join(args.indexes)}")
         print()
         print("| files | MB | local[1] | MB/s a core | local[2] | MB/s a core | speed-up |")
         print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
         for name in ("many", "one"):
             size = sum(path.stat().st_size for path in (data / name).iterdir()) / MB
-            one, two = (found[name, cores] for cores in CORES)
+            one, two = (seconds_of[name, cores] for cores in CORES)
             ratio = statistics.median(a / b for a, b in zip(one, two, strict=True))
             times = [statistics.median(taken) for taken in (one, two)]
             cells = " | ".join(

