@@ -87,7 +87,11 @@ def kill_one(folder: Path, writer: str, delay: float) -> tuple[Path | None, int]
 
 
 def check(path: Path, writer: str, safe: int, schema_file: Path, counts: Counter[str]) -> None:
-    """Recovers one file. Raises ``AssertionError`` if a safe row is missing or a row is wrong."""
+    """Recovers one file and compares its rows with those that were written.
+
+    Raises ``AssertionError`` if a safe row is missing or a row is wrong, and ``FormatError`` if
+    nothing can be recovered although rows are safe.
+    """
     out = path.with_name("out.parquet")
     try:
         report = ia.recover(path, out, schema_from=schema_file)
