@@ -124,7 +124,8 @@ def _write(path: Path, rows: int) -> None:
         use_dictionary=["status"],
         write_page_index=True,
         max_rows_per_page=PAGE_ROWS,
-        # Pages end with a batch of values, or at a size: these let them reach their rows.
+        # A page ends after a batch of values, or at a size in bytes. With these settings, pages
+        # reach PAGE_ROWS rows.
         write_batch_size=1000,
         data_page_size=4 * 1024 * 1024,
     ) as writer:
