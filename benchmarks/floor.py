@@ -186,7 +186,7 @@ def count_bytes() -> Iterator[Callable[[], int]]:
         yield lambda: sum(source.count.bytes - old for source, old in before.items())
 
 
-_DECODING, _READING = ("splice.py", "_decoded"), ("handle.py", "read_at")
+_DECODING, _READING = ("splice.py", "_decoded"), ("file_handle.py", "read_at")
 """The functions (file and name) that call pyarrow's reader, and that read storage."""
 
 
