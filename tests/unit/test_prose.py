@@ -6,7 +6,7 @@ import pytest
 from prose import files_in, problems_in
 
 CHECKOUT = Path(__file__).parents[2]
-PLAIN = ("CHANGELOG.md", "CONTRIBUTING.md", "README.md", "docs", "src")
+PLAIN = ("CHANGELOG.md", "CONTRIBUTING.md", "README.md", "benchmarks", "docs", "examples", "src")
 """Files and folders that keep the rules."""
 EXCEPTIONS = (
     ("src/intarsia/catalog/build.py", "name", "gone"),  # public fields of reports
