@@ -1,4 +1,6 @@
-"""The memory limit of a call, and the share of each part of its work. ::
+"""The memory limit of a call, and the share of each part of its work.
+
+::
 
     limit ├── 1/2   one unit of work: pages that are decoded together, and their copies
           ├── 1/2   the table that a call returns; or DuckDB

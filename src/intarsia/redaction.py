@@ -1,7 +1,9 @@
 """Finds credentials in text and replaces them by ``***``.
 
 A URI can contain credentials as user and password, and in its query. All text for people goes
-through ``redacted``: errors, warnings, ``repr``, plans, pages and reports. ::
+through ``redacted``: errors, warnings, ``repr``, plans, pages and reports.
+
+::
 
     s3://AKIA…:SECRET@bucket/x?region=eu-1&session_token=T   is shown as
     s3://***@bucket/x?region=eu-1&session_token=***

@@ -300,7 +300,9 @@ class RowRanges:
     def positions(self, inner: RowRanges) -> RowRanges:
         """Returns the positions of the rows of ``inner`` among the selected rows.
 
-        ``inner`` must be a subset. This is the inverse of ``at``. ::
+        ``inner`` must be a subset. This is the inverse of ``at``.
+
+        ::
 
             self       NYYYNNYY      selected rows: YYYYY
             inner      NNYYNNYN      result: NYYYN

@@ -2,9 +2,9 @@
 
 ::
 
-    _commit-<job>.json       the entry of a job's commit, while files are published and old ones
-    removed _commit-<job>-<n>.json   the entry of the same job's nth further commit _SUCCESS
-    touched when that is done
+    _commit-<job>.json       the entry of a commit, while files are published and old ones removed
+    _commit-<job>-<n>.json   the entry of the same job's nth further commit
+    _SUCCESS                 touched when that is done
 
 This module only reads these files; ``spark.commit`` writes them.
 """

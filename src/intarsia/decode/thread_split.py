@@ -1,4 +1,6 @@
-"""Divides the pages of one flat leaf among threads: each gets about as many rows. ::
+"""Divides the pages of one flat leaf among threads: each gets about as many rows.
+
+::
 
 row groups   [p0 p1 p2]  [p3 p4 p5 p6]
 shares       [p0 p1 p2]  [p3] │ [p4 p5 p6]

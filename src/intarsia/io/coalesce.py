@@ -23,7 +23,9 @@ def coalesce(ranges: Sequence[ByteRange], gap: int) -> list[Group]:
     """Returns requests that cover all ``ranges``. Ranges at most ``gap`` bytes apart share one.
 
     Every range lies inside exactly one group. Groups are in order of offset, and more than ``gap``
-    bytes apart. ::
+    bytes apart.
+
+    ::
 
         ranges    ##..##..........###
         gap 2     ######..........###

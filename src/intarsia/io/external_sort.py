@@ -167,7 +167,9 @@ def merged_blocks(runs: Sequence[UInt64Array]) -> Iterator[UInt64Array]:
     """Merges sorted runs, block by block.
 
     Each step takes the next block of every run. It yields all entries up to the smallest of the
-    last entries of these blocks. ::
+    last entries of these blocks.
+
+    ::
 
         run 1  1 4 7 9 │ 12 …       ends at 9
         run 2  2 3 5 6 │ 8 …        ends at 6: no entry up to 6 can follow

@@ -1,4 +1,6 @@
-"""Replaces objects on S3 by server-side copies: kept bytes are copied there, not downloaded. ::
+"""Replaces objects on S3 by server-side copies: kept bytes are copied there, not downloaded.
+
+::
 
     old object    ├──────────── kept ────────────┤ …
                      upload-part-copy, in parts       upload-part
