@@ -19,7 +19,8 @@ FIRST_WORDS = re.compile(r"(Of|What|Those|So many|Such|Whoever|Whatever)\b")
 VERB = re.compile(r"(True if|[A-Z][a-z]+s)\b")
 """A function's docstring begins with a verb in the third person, or with "True if".
 
-Properties and commands, whose docstrings are their help, are left out.
+Properties and commands, whose docstrings are their help, are left out. So are the functions in
+folders called ``tests``: they describe a case.
 """
 WORDS = re.compile(
     r"\b(rooms?|houses?|texts|sift\w*|survey\w*|whoever|whatever|so many|lease\w*|tall(?:y|ies)"
@@ -43,7 +44,7 @@ def problems_in(path):
     if path.suffix == ".md":
         yield from _in_markdown(text)
     else:
-        yield from _in_python(text)
+        yield from _in_python(text, is_test="tests" in path.resolve().parts)
 
 
 def _in_markdown(text):
@@ -58,7 +59,7 @@ def _in_markdown(text):
     yield from _in_prose("\n".join(prose), 1)
 
 
-def _in_python(text):
+def _in_python(text, is_test):
     tree = ast.parse(text)
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
@@ -68,7 +69,8 @@ def _in_python(text):
                     value = statement.value.value
                     if isinstance(value, str):
                         yield from _in_prose(value, statement.lineno)
-                        if statement is body[0] and _is_function(node) and not VERB.match(value):
+                        is_summary = statement is body[0] and _is_function(node)
+                        if is_summary and not is_test and not VERB.match(value):
                             yield statement.lineno, "no verb", value.splitlines()[0][:60]
         yield from _names(node)
     yield from _comments(text)
