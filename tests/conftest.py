@@ -35,7 +35,7 @@ def corpus():
 
 @pytest.fixture
 def as_codes(monkeypatch):
-    """The paths of what is decoded as codes."""
+    """The paths of the columns that are decoded as dictionary indices."""
     seen = set()
 
     def opened(template, *arguments, **options):
@@ -49,8 +49,8 @@ def as_codes(monkeypatch):
 
 @pytest.fixture
 def always_coded(monkeypatch, as_codes):
-    """Codes are read however few they are; gives what is decoded as codes."""
-    monkeypatch.setattr(predicate_order, "has_few_entries", lambda *_: True)
+    """Reads dictionary indices however few they are; returns the paths decoded as such."""
+    monkeypatch.setattr(predicate_order, "are_few", lambda *_: True)
     monkeypatch.setattr(predicate_order, "STAGED_ROWS", 1)
     monkeypatch.setattr(unit_reader, "STAGED_ROWS", 1)
     return as_codes
@@ -66,13 +66,15 @@ def pytest_generate_tests(metafunc):
 
 
 def pytest_collection_modifyitems(items):
-    """What replaces the Spark session of all other tests comes after them."""
+    """Runs tests that replace the Spark session last."""
     items.sort(key=lambda item: item.get_closest_marker("cluster") is not None)
 
 
 class _Scheduling(LoadScopeScheduling):
-    """Of several processes that share the tests, one has all of Spark, whose session takes its
-    time, and one the cluster; others go file by file, since tests of a file share what it made.
+    """One process runs all Spark tests, as starting the session takes long, and one the cluster
+    tests.
+
+    The other tests are divided by file, because tests of a file share fixtures.
     """
 
     def _split_scope(self, nodeid):
@@ -95,7 +97,7 @@ def pytest_sessionfinish(session, exitstatus):
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config):
-    """End at once: Polars 2.1 sometimes aborts a process that ends in its own time."""
+    """Ends the process at once, since Polars 2.1 sometimes aborts a process that exits normally."""
     if "polars" in sys.modules and _STATUS in config.stash:
         sys.stdout.flush()
         sys.stderr.flush()

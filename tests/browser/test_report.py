@@ -1,7 +1,7 @@
-"""The pages as a browser shows them: all of it is there, nothing is cut off, light and dark.
+"""The pages as a browser shows them: complete, nothing cut off, in light and dark mode.
 
-Pages may have no script, so that a browser is asked by pictures: what went beyond the edge would be
-in the margins, which are to be empty.
+Pages may not contain scripts, so the tests look at pictures of them. Content beyond the edge would
+show in the margins, which must be empty.
 """
 
 import shutil
@@ -76,7 +76,7 @@ def shot(folder, page, width, *options):
 
 
 def pixels(png):
-    """What a PNG of 8 bits a channel holds, without its transparency."""
+    """Decodes a PNG of 8 bits a channel; returns its pixels without transparency."""
     at, data, head = 8, b"", b""
     while at < len(png):
         (length,), kind = struct.unpack(">I", png[at : at + 4]), png[at + 4 : at + 8]
@@ -93,9 +93,9 @@ def pixels(png):
 
 
 def unfiltered(kinds, stored):
-    """The pixels of a PNG, by the filter of each line (the specification's section 9).
+    """Undoes the filter of each line of a PNG (the PNG specification, section 9).
 
-    A pixel needs those at its left, above it, and between these: so it goes by diagonals.
+    A pixel needs the pixels at its left, above it, and above left, so this proceeds by diagonals.
     """
     height, width, channels = stored.shape
     found = np.zeros((height + 1, width + 1, channels), np.int16)
@@ -126,7 +126,7 @@ def test_the_browser_has_all_cells_and_no_error(pages):
 @pytest.mark.parametrize("page", ["query.html", "file.html"])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_nothing_goes_beyond_the_right_edge(pages, page, width):
-    """What overflows would be in the margin, which every page has at its sides."""
+    """Overflowing content would be in the margin, which every page has at its sides."""
     found = shot(pages[0], page, width)
     assert found.shape[1] == width
     margins = np.concatenate((found[:, :12], found[:, -12:]), axis=1)

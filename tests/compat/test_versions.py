@@ -1,4 +1,4 @@
-"""Files of every version that was released are read by this one, by their indexes."""
+"""This version reads the files of every released version, by their indexes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ VERSIONS = sorted(path.name for path in HERE.iterdir() if (path / "embedded.parq
 
 @pytest.fixture(params=VERSIONS)
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A copy of the files of a version, with the times that sidecars and the catalog know."""
+    """A copy of the files of a version, with the modification times that sidecars and catalog
+    record.
+    """
     copied = tmp_path / "files"
     shutil.copytree(HERE / request.param, copied)
     for path in copied.glob("**/*.parquet"):
@@ -123,7 +125,7 @@ def test_indexes_are_added_and_dropped(files: Path) -> None:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Path:
-    """The script beside no files."""
+    """The script, in a folder without files."""
     return Path(shutil.copy(HERE / "write_files.py", tmp_path))
 
 

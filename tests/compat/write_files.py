@@ -1,7 +1,7 @@
-"""Writes files with all that Intarsia writes, to be read by every later version.
+"""Writes files with every feature that Intarsia writes, to be read by all later versions.
 
 ``python tests/compat/write_files.py`` makes the folder of this version beside the script. Do so
-once a release, and commit it. A folder that is there is never written again.
+once a release, and commit it. An existing folder is never written again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import intarsia as ia
 
 ROWS = 400
 CHANGED = 1_767_225_600
-"""When files were changed, in seconds: sidecars and catalogs go by that, which git forgets."""
+"""Modification times in seconds. Sidecars and catalogs compare them, but git does not store them.
+"""
 WORDS = ["disk full", "timeout of peer", "retry in 5 s", "Ünïcode straße", "user logged in"]
 EMBEDDED = [
     ia.Lookup("id", granule_rows=64),

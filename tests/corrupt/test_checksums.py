@@ -12,7 +12,7 @@ DAMAGED_PAGE = 2
 
 @pytest.fixture
 def damaged(tmp_path):
-    """A file with one flipped byte in a page of column ``b``, and that page's place."""
+    """A file with one flipped byte in a page of column ``b``, and the position of that page."""
     path = tmp_path / "damaged.parquet"
     table = pa.table({"a": np.arange(ROWS), "b": np.random.default_rng(1).random(ROWS)})
     pq.write_table(

@@ -1,4 +1,4 @@
-"""What cannot be decoded is named by row group, column, page and offset, however it is read."""
+"""An error about an undecodable page names row group, column, page and offset, for every reader."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ READS = {
 
 @pytest.fixture(params=[True, False], ids=["page index", "none"])
 def damaged(request, tmp_path):
-    """Row groups of 2,000 rows and pages of 500, of which one begins with other bytes: where."""
+    """A file in which one page begins with other bytes, and the position of that page.
+
+    Row groups have 2,000 rows, pages 500.
+    """
     path = tmp_path / "damaged.parquet"
     pq.write_table(
         pa.table({"a": np.arange(ROWS), "b": np.random.default_rng(1).random(ROWS)}),

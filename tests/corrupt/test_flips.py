@@ -1,4 +1,4 @@
-"""Bytes flipped at random: ``INTARSIA_FLIPS=1000`` for more, ``benchmarks/rot.py`` for a table."""
+"""Random byte flips. Set ``INTARSIA_FLIPS=1000`` for more; ``benchmarks/rot.py`` makes a table."""
 
 import importlib.util
 import os
@@ -23,10 +23,10 @@ def test_no_row_is_wrong_and_none_is_lost_elsewhere(shape):
     assert sum(own["noticed"] for own in counts.values())
     for (part, is_indexed), own in counts.items():
         if part == "footer" and not is_indexed:
-            continue  # a footer has no checksum in the format: nothing is promised of it
+            continue  # the format has no checksum for footers, so nothing is guaranteed
         assert not own["wrong rows"], part
         if part == "page header" and shape == "pyarrow, no page index":
-            continue  # a wrong number of values may be any page's
+            continue  # a wrong number of values may belong to any page
         assert not own["lost elsewhere"], part
 
 

@@ -1,9 +1,9 @@
-"""A damaged footer without a checksum: no row is wrong, and what its pages can prove is mended.
+"""A damaged footer without a checksum: no row is wrong, and fields that pages prove are repaired.
 
 ::
 
     PAR1 │ a │ b │ w │ l │ a │ b │ w │ l │ footer      every page has a checksum, the footer none
-                                           ^ one bit, or what it says of one chunk
+                                           ^ one flipped bit, or one wrong field of a chunk
 """
 
 import io
@@ -64,7 +64,7 @@ def chunk_of(data, row_group, leaf):
 
 
 def with_chunk(data, row_group, leaf, **changes):
-    """The file whose footer says something else of one chunk."""
+    """The file with changed fields of one chunk in its footer."""
     footer = footer_of(data)
     groups = list(footer.metadata.row_groups)
     columns = list(groups[row_group].columns)
@@ -74,7 +74,7 @@ def with_chunk(data, row_group, leaf, **changes):
 
 
 def read(path, columns=None, filter_=None):
-    """Rows with their numbers, what was found damaged, and what was said."""
+    """Returns rows with their numbers, the damage found, and the warnings."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         data = ia.dataset(path, on_corrupt="skip")
@@ -83,7 +83,7 @@ def read(path, columns=None, filter_=None):
 
 
 def assert_all(path):
-    """All rows come back, however they are asked for, and the footer is said to be wrong."""
+    """Asserts that all rows come back, in every way of reading, with a warning about the footer."""
     for columns, filter_ in [
         (COLUMNS, None),
         (("l", "b"), (pc.field("a") >= 70) & (pc.field("a") < 90)),
@@ -105,10 +105,10 @@ def test_a_changed_bit_makes_no_wrong_row_and_what_is_lost_is_named(tmp_path, sh
         path.write_bytes(data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :])
         try:
             if not ia.dataset(path, on_corrupt="skip").schema.equals(whole.schema):
-                continue  # another name, or another type: nothing is promised
+                continue  # another name or type: no guarantee
             found, corrupt, _ = read(path)
         except (ia.IntarsiaError, OSError, pa.ArrowException):
-            continue  # refused
+            continue  # the file is refused
         rows = found["__row_number"].to_numpy()
         assert len(np.unique(rows)) == len(rows)
         assert found.select(COLUMNS).equals(whole.take(pa.array(rows))), (at - start, bit)
@@ -133,7 +133,7 @@ def _places(data, group, leaf):
 
 @pytest.mark.parametrize("shape", list(SHAPES))
 @pytest.mark.parametrize("leaf", range(4), ids=COLUMNS)
-def test_a_chunk_that_is_not_where_the_footer_says_is_found(tmp_path, shape, leaf):
+def test_a_chunk_at_another_offset_than_the_footer_says_is_located(tmp_path, shape, leaf):
     data, path = written(**SHAPES[shape]), tmp_path / "t.parquet"
     for group in (0, 1, 2):
         for changes in _places(data, group, leaf) if group == 1 else [{"total_compressed_size": 9}]:
@@ -146,7 +146,7 @@ _CODECS = (CompressionCodec.UNCOMPRESSED, CompressionCodec.SNAPPY, CompressionCo
 
 @pytest.mark.parametrize("shape", list(SHAPES))
 @pytest.mark.parametrize("leaf", range(4), ids=COLUMNS)
-def test_counts_codecs_and_encodings_are_proven_by_pages(tmp_path, shape, leaf):
+def test_wrong_counts_codecs_and_encodings_are_repaired_from_pages(tmp_path, shape, leaf):
     data, path = written(**SHAPES[shape]), tmp_path / "t.parquet"
     chunk = chunk_of(data, 1, leaf)
     stats = [
@@ -167,7 +167,7 @@ def test_counts_codecs_and_encodings_are_proven_by_pages(tmp_path, shape, leaf):
         assert_all(path)
 
 
-def test_it_is_said_that_the_footer_is_wrong(tmp_path):
+def test_a_wrong_footer_is_warned_about(tmp_path):
     data, path = written(**BARE), tmp_path / "t.parquet"
     path.write_bytes(with_chunk(data, 1, 0, codec=17))
     _, corrupt, said = read(path)
@@ -178,8 +178,8 @@ def test_it_is_said_that_the_footer_is_wrong(tmp_path):
         ia.dataset(path, on_corrupt="raise").to_table()
 
 
-def test_chunks_of_the_same_shape_are_never_taken_for_each_other(tmp_path):
-    """Pages of 20 rows and the same length: from any page on they would be a whole chunk."""
+def test_chunks_of_the_same_size_are_never_confused(tmp_path):
+    """Pages have 20 rows and the same length, so a whole chunk could begin at any of them."""
     data, path = written(**PLAIN), tmp_path / "t.parquet"
     pages = []
     for name in ("a", "b"):
@@ -194,7 +194,7 @@ def test_chunks_of_the_same_shape_are_never_taken_for_each_other(tmp_path):
                 found, corrupt, _ = read(path, columns)
                 assert found.select(columns).equals(table().select(columns))
                 assert not corrupt
-    # Without checksums nothing is proven: both are lost where one claims the other's bytes.
+    # Without checksums nothing is proven. Both chunks are lost where one claims the other's bytes.
     data = written(**PLAIN, write_page_checksum=False)
     path.write_bytes(with_chunk(data, 1, 1, data_page_offset=start))
     for column in ("a", "b"):
@@ -204,7 +204,7 @@ def test_chunks_of_the_same_shape_are_never_taken_for_each_other(tmp_path):
 
 
 @pytest.mark.parametrize("on_corrupt", [None, "raise", "skip"])
-def test_where_data_pages_begin_matters_to_no_whole_chunk(tmp_path, on_corrupt):
+def test_a_wrong_data_page_offset_does_not_matter_to_whole_chunks(tmp_path, on_corrupt):
     path = tmp_path / "a.parquet"
     data = written(write_page_checksum=False, **INDEXED)
     path.write_bytes(with_chunk(data, 1, COLUMNS.index("w"), data_page_offset=1 << 40))
@@ -212,8 +212,8 @@ def test_where_data_pages_begin_matters_to_no_whole_chunk(tmp_path, on_corrupt):
     assert found == table()
 
 
-def test_a_page_header_is_not_believed_against_the_footer(tmp_path):
-    """One page that says another encoding than the footer and the other pages is damaged."""
+def test_a_page_header_that_contradicts_the_footer_is_damage(tmp_path):
+    """A page with another encoding than the footer and the other pages say is damaged."""
     data, path = written(**BARE), tmp_path / "t.parquet"
     path.write_bytes(data)
     page = ia.ParquetFile(path).pages(1, "b")[2]

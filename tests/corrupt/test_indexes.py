@@ -1,4 +1,4 @@
-"""An index can only ever save work: damaged, foreign or stale, the answer stays the same."""
+"""An index only ever saves work: damaged, foreign or stale ones do not change the answer."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ from intarsia.io.source import BufferSource
 from intarsia.parquet.footer import framed, read_footer, with_key_values
 
 KEY = "k00123"
-STEP = 5  # prime to the widths things have, so that every part of them is hit
+STEP = 5  # prime to the sizes of structures, so that every part of them is hit
 FILTER = pc.field("k") == KEY
 
 
@@ -67,7 +67,7 @@ def test_a_flipped_byte_of_a_section_leaves_the_answer_as_it_was(stored, table):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             assert read(flipped(stored, at)).equals(expected), f"byte {at}"
-        # Of the pages, those are checked that this key is looked up in, and all metadata.
+        # Only the pages this key is looked up in are checked, and all metadata.
         is_told = any(w.category is ia.IntarsiaWarning for w in caught)
         assert is_told or at < entry.offset + entry.length - entry.meta_length, f"byte {at}"
         ignored += is_told
@@ -88,7 +88,7 @@ def test_a_flipped_byte_of_the_footer_gives_the_answer_or_an_error(stored, table
         with warnings.catch_warnings(), contextlib.suppress(ia.IntarsiaError):
             warnings.simplefilter("ignore")
             found = read(flipped(stored, at))
-            # Names and types are footer bytes too; a changed one changes what is asked for.
+            # Names and types are in the footer too. A change there changes the question itself.
             if found.schema.equals(expected.schema):
                 assert found.num_rows <= len(table)
 
@@ -124,15 +124,15 @@ def test_a_pointer_carried_into_a_file_without_a_directory_is_ignored(stored, ta
 
 
 def test_a_directory_copied_into_a_rewritten_file_is_ignored(stored, table):
-    # pyarrow carries key/values along into what it writes.
+    # pyarrow copies key/value metadata into the files it writes.
     schema = pq.read_schema(pa.BufferReader(stored)).with_metadata(
         {FOOTER_KEY: ia.ParquetFile(BufferSource(stored)).metadata.key_value(FOOTER_KEY)}
     )
     sink = pa.BufferOutputStream()
     changed = pa.table({"k": table["k"].take(list(range(1499, -1, -1))), "n": table["n"]})
     told = changed.cast(schema).replace_schema_metadata(schema.metadata)
-    pq.write_table(told, sink, compression="zstd", use_dictionary=False)  # shorter than it was
-    # As much as is needed to have the old directory where the pointer says, and a valid footer.
+    pq.write_table(told, sink, compression="zstd", use_dictionary=False)  # shorter than before
+    # Pads the file so that the old directory is where the pointer says, before a valid footer.
     footer = read_footer(BufferSource(sink.getvalue()))
     body = sink.getvalue().to_pybytes()[: footer.offset]
     assert len(body) < read_footer(BufferSource(stored)).offset

@@ -1,4 +1,4 @@
-"""Page indexes of nested leaves that their pages belie: noticed, and the answer is the same."""
+"""Nested page indexes that contradict their pages are noticed, and the answer does not change."""
 
 import struct
 import warnings
@@ -31,7 +31,7 @@ from intarsia.parquet.thrift import decode, encode
 from intarsia.row_ranges import RowRanges
 
 ROWS = 10_000
-A, B, C = 1, 2, 3  # positions of the leaves of ``s``, after ``n``
+A, B, C = 1, 2, 3  # positions of the leaves of ``s``, which follow ``n``
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def stored(table, request):
 
 
 def with_first_rows(stored, leaf, change):
-    """The file with ``change(first_row_index list)`` in one leaf's OffsetIndex, of one length."""
+    """Applies ``change(first_row_index list)`` to one leaf's OffsetIndex; keeps its length."""
     chunk = read_footer(BufferSource(stored)).metadata.row_groups[0].columns[leaf]
     start, length = chunk.offset_index_offset, chunk.offset_index_length
     pages = decode(OffsetIndexStruct, stored[start : start + length])[0].page_locations
@@ -106,8 +106,8 @@ def test_a_filter_planned_by_such_an_index_is_planned_again(stored, table):
     assert found.equals(table.filter(filter_))
 
 
-def test_leaves_shifted_alike_are_noticed_by_their_lists(stored, table):
-    """All entries but the first shifted: the pages read hold as many rows as the index says."""
+def test_equally_shifted_leaves_are_noticed_by_their_lists(stored, table):
+    """All entries but the first are shifted, so pages hold as many rows as the index says."""
     data = with_first_rows(stored, C, lambda rows: [0, *(row + 1 for row in rows[1:])])
     rows = RowRanges.of((4501, 4504))
     with pytest.warns(ia.IntarsiaWarning, match="leaves of one group disagree"):
@@ -166,7 +166,7 @@ def with_split_rows():
 
 
 @pytest.mark.parametrize("row", range(12))
-def test_rows_that_go_on_in_the_next_page_are_whole(row):
+def test_rows_that_continue_in_the_next_page_are_complete(row):
     file = with_split_rows()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ia.IntarsiaWarning)
@@ -174,7 +174,7 @@ def test_rows_that_go_on_in_the_next_page_are_whole(row):
     assert found.column("l").to_pylist() == [[3 * row, 3 * row + 1, 3 * row + 2]]
 
 
-def test_such_pages_are_given_no_index(tmp_path):
+def test_pages_with_split_rows_are_given_no_index(tmp_path):
     source = with_split_rows()._opened.source
     path = tmp_path / "t.parquet"
     path.write_bytes(source.read([(0, source.size)])[0])
@@ -185,7 +185,7 @@ def test_such_pages_are_given_no_index(tmp_path):
     assert file.read().column("l").to_pylist() == [[n, n + 1, n + 2] for n in range(0, 36, 3)]
 
 
-def test_an_index_of_such_pages_is_dropped_when_they_are_read():
+def test_an_index_of_pages_with_split_rows_is_ignored_once_they_are_read():
     file = with_split_rows()
     with pytest.warns(ia.IntarsiaWarning, match="page index is ignored"):
         file.read(rows=RowRanges.of((2, 3)))

@@ -1,4 +1,4 @@
-"""``on_corrupt``: damage is named, or loses the rows of its page, and nothing else."""
+"""``on_corrupt``: damage raises an error that names it, or loses only the rows of its page."""
 
 import pickle
 import warnings
@@ -95,7 +95,7 @@ def test_a_damaged_page_loses_its_rows_of_every_column(damaged, filter_):
     assert "checksum" in found.message
 
 
-def test_it_is_told_once(damaged):
+def test_damage_is_reported_once(damaged):
     data = skipping(damaged)
     with pytest.warns(ia.CorruptDataWarning):
         data.to_table()
@@ -142,7 +142,7 @@ def test_raise_names_the_page(damaged, rows):
             ia.dataset(damaged, on_corrupt="raise").to_table(filter=filter_)
 
 
-def test_a_file_by_itself(damaged):
+def test_a_single_file_skips_damage(damaged):
     file = ia.ParquetFile(damaged, on_corrupt="skip")
     with pytest.warns(ia.CorruptDataWarning):
         assert file.read().equals(without((500, 1000)))
@@ -151,7 +151,7 @@ def test_a_file_by_itself(damaged):
     assert some.num_rows == 100
 
 
-def test_row_numbers_head_take_and_count(damaged):
+def test_row_numbers_head_take_and_count_skip_damage(damaged):
     data = skipping(damaged)
     left = [*range(500), *range(1000, ROWS)]
     with pytest.warns(ia.CorruptDataWarning):
@@ -191,7 +191,7 @@ def test_units_in_threads_leave_out_the_same_rows(path, monkeypatch, use_threads
         assert skipping(path).head(1200).equals(left.slice(0, 1200))
 
 
-def test_fields_of_one_name_are_taken_apart(tmp_path):
+def test_fields_of_the_same_name_are_told_apart(tmp_path):
     path, places = tmp_path / "a.parquet", [{"x": i} for i in range(20)]
     pq.write_table(pa.table({"from": places, "to": places[::-1]}), path, write_page_checksum=True)
     wanted = ["from.x", "to.x", "__row_number"]
@@ -200,7 +200,7 @@ def test_fields_of_one_name_are_taken_apart(tmp_path):
     assert [column.to_pylist() for column in taken.columns] == [[7, 3], [12, 16], [7, 3]]
 
 
-def test_many_files_are_numbered_through(tmp_path):
+def test_row_numbers_continue_across_files(tmp_path):
     for name in ("1", "2"):
         write(tmp_path / f"{name}.parquet")
     flip(tmp_path / "1.parquet", body_of(tmp_path / "1.parquet", "b", 1, 3))
@@ -236,13 +236,14 @@ def test_any_byte_of_a_page_header_loses_its_page(tmp_path, column, has_index):
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             found = skipping(path).to_table()
-        # Without an offset index a wrong number of values is any page's: the row group is lost.
+        # Without an offset index, a wrong number of values may belong to any page: the row group is
+        # lost.
         if found.num_rows == ROWS - GROUP_ROWS and not has_index:
             assert found.equals(without((0, GROUP_ROWS)))
         elif found.num_rows < ROWS:
             assert found.equals(without((500, 1000)))
         else:
-            assert found.equals(table())  # statistics of the page, or what nobody reads
+            assert found.equals(table())  # statistics of the page, or fields that nobody reads
         assert bool(said) or found.num_rows == ROWS
         path.write_bytes(whole)
 
@@ -255,7 +256,7 @@ def test_without_a_page_index_a_page_loses_its_rows_all_the_same(tmp_path):
         assert skipping(path).to_table().equals(without((1000, 1500)))
 
 
-def test_compressed_bytes_without_a_checksum(tmp_path):
+def test_damaged_compressed_bytes_without_a_checksum_lose_their_page(tmp_path):
     path = tmp_path / "t.parquet"
     write(path, write_page_checksum=False, compression="zstd")
     page = page_of(path, "b")
@@ -293,7 +294,7 @@ def test_a_damaged_index_loses_nothing(path):
     assert found.equals(table().slice(700, 1))
 
 
-def test_bounds_are_gone_by_where_they_have_a_checksum(path):
+def test_bounds_are_used_if_they_have_a_checksum(path):
     value = pc.field("a") == 700
     before = skipping(path).explain(filter=value)
     assert before.planned.rows.selected == ROWS
@@ -336,7 +337,7 @@ def test_verify_compares_what_the_directory_has_checksums_of(path):
     assert any("does not match its checksum" in found.message for found in ia.verify(path))
 
 
-def test_checksums_are_those_of_the_file_as_it_becomes(path):
+def test_checksums_are_those_of_the_rewritten_file(path):
     for change in (
         lambda: ia.add_indexes(path, [ia.Lookup("a"), ia.Bloom("a")]),
         lambda: ia.add_indexes(path, [ia.DistinctIDX1("w")]),
@@ -361,14 +362,14 @@ def test_page_indexes_that_are_added_have_checksums(tmp_path):
         ia.add_indexes(path, [ia.Lookup("b")])
 
 
-def test_explain_says_what_was_lost(damaged):
+def test_explain_lists_lost_rows(damaged):
     with pytest.warns(ia.CorruptDataWarning):
         told = skipping(damaged).explain(filter=pc.field("b") >= 0.0, analyze=True)
     assert "500 rows lost" in str(told)
     assert told.read.rows.selected == ROWS - 500
 
 
-def test_whatever_is_made_of_the_data_set_skips_as_well(damaged):
+def test_derived_data_sets_and_fragments_skip_damage_as_well(damaged):
     data = skipping(damaged)
     with pytest.warns(ia.CorruptDataWarning):
         assert pickle.loads(pickle.dumps(data)).to_table().num_rows == ROWS - 500
@@ -385,7 +386,7 @@ def test_whatever_is_made_of_the_data_set_skips_as_well(damaged):
     assert sunk == ROWS - 500
 
 
-def test_a_file_that_was_mended_is_forgotten(damaged):
+def test_damage_is_forgotten_once_the_file_is_repaired(damaged):
     data = skipping(damaged)
     with pytest.warns(ia.CorruptDataWarning):
         data.to_table()
@@ -394,7 +395,7 @@ def test_a_file_that_was_mended_is_forgotten(damaged):
     assert not data.corrupt
 
 
-def test_only_two_answers_are_taken(path):
+def test_on_corrupt_takes_only_raise_and_skip(path):
     with pytest.raises(ValueError, match="on_corrupt"):
         ia.dataset(path, on_corrupt="ignore")
     with pytest.raises(ValueError, match="on_corrupt"):

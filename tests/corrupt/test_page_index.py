@@ -1,6 +1,6 @@
-"""A page index that pages belie is noticed when they are read, and costs speed, not rows.
+"""A page index that contradicts its pages is noticed when they are read; no row is lost.
 
-What cannot be noticed by the pages at hand: a run of entries shifted alike, whose own counts agree.
+The pages cannot reveal a run of equally shifted entries with matching row counts.
 """
 
 from dataclasses import replace
@@ -81,7 +81,7 @@ def with_columns_index(stored, column, **changed):
 
 
 @pytest.mark.parametrize("counts", [None, [0, 0, 0, 1, *[0] * 6], [0, 0, 0, 60, *[0] * 6]])
-def test_a_page_that_is_said_to_be_of_nulls_loses_no_row(stored, table, counts):
+def test_a_page_wrongly_marked_as_null_loses_no_row(stored, table, counts):
     lies = [at == 3 for at in range(10)]
     data = with_columns_index(stored, 0, null_pages=lies, null_counts=counts)
     file = ia.ParquetFile(BufferSource(data))
@@ -105,7 +105,7 @@ def test_a_column_index_of_other_pages_than_the_offset_index_has_is_not_used(sto
         assert file.read(filter=filter_).equals(table.filter(filter_))
 
 
-def test_pages_of_nulls_are_passed_over_by_counts_that_agree():
+def test_null_pages_are_skipped_if_the_counts_agree():
     sink, values = pa.BufferOutputStream(), [None if at // 1000 == 3 else at for at in range(5000)]
     table = pa.table({"n": values})
     options = {"max_rows_per_page": 1000, "write_batch_size": 100, "use_dictionary": False}
@@ -152,8 +152,8 @@ def test_a_plan_made_by_a_shifted_index_loses_no_row_when_carried_out(stored, ta
 
 @pytest.fixture
 def all_are_small(monkeypatch):
-    """Chunks are read whole, whatever their size, after pages were chosen by their index."""
-    for limit in ("_MAX_MEAN_BYTES", "_MAX_SKIPPABLE_BYTES", "_MAX_FILE_BYTES_PER_CHUNK"):
+    """Chunks of any size are read whole, after pages were chosen by their index."""
+    for limit in ("_SMALL_BYTES", "_SPARED_BYTES", "_FILE_BYTES"):
         monkeypatch.setattr(small_row_groups, limit, 1 << 40)
     monkeypatch.setattr(small_row_groups, "_MANY", 1)
     monkeypatch.setattr(file_planner, "reads_whole_chunks", lambda *_: False)
@@ -174,7 +174,7 @@ def test_chunks_that_are_read_whole_lose_no_row_by_a_shifted_index(stored, table
         with pytest.warns(ia.IntarsiaWarning, match="page index is ignored"):
             tables = list(scan_file(file, request, {}, planned=planned if is_planned else None))
         assert pa.concat_tables(tables).equals(table.filter(filter_))
-        assert "pyarrow_metadata" in vars(file)  # by which they are read whole
+        assert "pyarrows_metadata" in vars(file)  # forces whole reads
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def without_the_first(pages):
     return [kept, *rest]
 
 
-def test_a_missing_first_entry_does_not_make_a_dictionary_of_the_first_page(stored, table):
+def test_a_missing_first_entry_does_not_turn_the_first_page_into_a_dictionary(stored, table):
     data = with_pages(stored, 1, without_the_first)
     filter_ = pc.field("n") == 5600
     with pytest.warns(ia.IntarsiaWarning, match="page index is ignored"):
@@ -215,13 +215,13 @@ def test_a_missing_first_entry_does_not_make_a_dictionary_of_the_first_page(stor
 
 def test_a_column_read_whole_is_checked_as_well(stored, table):
     data = with_first_rows(stored, 0, shifted(1, 5))
-    filter_ = pc.field("n") >= 1000  # nine pages of ten
+    filter_ = pc.field("n") >= 1000  # nine of ten pages
     with pytest.warns(ia.IntarsiaWarning, match="page index is ignored"):
         found = ia.ParquetFile(BufferSource(data)).read(filter=filter_)
     assert found.equals(table.filter(filter_))
 
 
-def test_a_scan_whose_index_another_scan_found_wrong_plans_again(stored, table, monkeypatch):
+def test_a_scan_plans_again_if_another_scan_found_the_index_wrong(stored, table, monkeypatch):
     data = with_first_rows(stored, 0, shifted(3, 5))
     file = OpenedFile(BufferSource(data), "shared")
     filter_ = pc.field("n") == 3000
@@ -231,7 +231,7 @@ def test_a_scan_whose_index_another_scan_found_wrong_plans_again(stored, table, 
     def plan_and_lose_the_race(*arguments):
         found = plan_rows_of(*arguments)
         monkeypatch.setattr(scan, "plan_rows", plan_rows_of)
-        list(scan_file(file, request, {}))  # the other scan: it finds the lie
+        list(scan_file(file, request, {}))  # the other scan discovers the wrong index
         return found
 
     monkeypatch.setattr(scan, "plan_rows", plan_and_lose_the_race)

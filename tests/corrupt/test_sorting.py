@@ -1,4 +1,4 @@
-"""``verify`` compares the order of rows that row groups state with the rows."""
+"""``verify`` checks that rows have the order that their row groups state."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_rows_in_the_stated_order(tmp_path, values):
     assert len(found(path, table, pq.SortingColumn(1, descending=True))) == 1
 
 
-def test_null_is_where_it_is_said_to_be(tmp_path):
+def test_nulls_are_first_or_last_as_stated(tmp_path):
     path = tmp_path / "a.parquet"
     first, last = pa.table({"c": [None, None, 1, 2]}), pa.table({"c": [1, 2, None, None]})
     for descending in (False, True):
@@ -87,13 +87,13 @@ def test_row_groups_that_overlap_are_a_warning(tmp_path):
     assert len(found(path, table, order, rows=2)) == 1
 
 
-def test_a_column_that_is_stated_again_says_nothing_more(tmp_path):
+def test_a_column_stated_twice_counts_once(tmp_path):
     path, table = tmp_path / "a.parquet", pa.table({"c": [1, 2, 2], "d": [1, 5, 4]})
     again = [pq.SortingColumn(0), pq.SortingColumn(0, True), pq.SortingColumn(1)]
     assert found(path, table, *again) == [FAULT.format(2)]
 
 
-def test_nothing_is_said_where_readers_do_not_agree(tmp_path):
+def test_no_finding_where_readers_disagree(tmp_path):
     path, nan = tmp_path / "a.parquet", float("nan")
     table = pa.table({"c": [nan, 2.0, 1.0], "l": [[2], [1], [0]], "d": [3, 2, 1]})
     for columns in ((0,), (1,), (0, 2), (1, 2)):
@@ -102,7 +102,7 @@ def test_nothing_is_said_where_readers_do_not_agree(tmp_path):
     assert found(path, inner, pq.SortingColumn(0)) == [FAULT.format(2)]
 
 
-def test_rows_that_are_claimed_only_are_not_made_room_for(tmp_path):
+def test_no_memory_is_allocated_for_claimed_rows(tmp_path):
     path = tmp_path / "a.parquet"
     schema = pa.schema([pa.field("c", pa.int64(), nullable=False)])
     assert found(path, pa.table({"c": [1, 2]}, schema=schema), pq.SortingColumn(0)) == []
@@ -114,7 +114,7 @@ def test_rows_that_are_claimed_only_are_not_made_room_for(tmp_path):
     assert any("rows" in finding.message for finding in ia.verify(path))
 
 
-def test_a_column_that_is_not_there(tmp_path):
+def test_a_missing_sorting_column_is_a_finding(tmp_path):
     path = tmp_path / "a.parquet"
     claims: list[Any] = found(path, pa.table({"c": [1, 2]}), pq.SortingColumn(7))
     assert claims == ["ERROR 0: sorting_columns: there is no column 7"]

@@ -1,6 +1,4 @@
-"""One claim at a time is made false, everything else staying as pyarrow wrote it: ``verify`` names
-that claim, its place, and nothing else.
-"""
+"""Each test falsifies one claim of a file that pyarrow wrote; ``verify`` names that claim only."""
 
 import dataclasses
 import datetime as dt
@@ -206,7 +204,7 @@ def chunk_at(group, name):
 
 
 def page_at(data, group, name, page):
-    """The place of a data page, as pyarrow's own OffsetIndex has it."""
+    """The position of a data page in pyarrow's own OffsetIndex."""
     has_dictionary = chunk_of(data, group, name).meta_data.dictionary_page_offset is not None
     offset = offset_index_of(data, group, name).page_locations[page].offset
     return Where(None, group, name, page + has_dictionary, offset)
@@ -235,7 +233,7 @@ def flipped(data, at, by=0x41):
 
 
 def with_footer(data, added=b"", **changes):
-    """The file with ``added`` behind its pages, and fields of its footer changed."""
+    """The file with ``added`` after its pages, and changed fields in its footer."""
     footer = read_footer(BufferSource(data))
     raw = encode(amended(footer.metadata, **changes))
     return data[: footer.offset] + added + framed(raw)
@@ -262,7 +260,7 @@ def with_group(data, group, **fields):
 
 
 def with_column_index(data, group, name, **fields):
-    """The file with an edited column index behind its pages."""
+    """The file with an edited column index after its pages."""
     made = encode(amended(column_index_of(data, group, name), **fields))
     at = read_footer(BufferSource(data)).offset
     return with_chunk(
@@ -271,7 +269,7 @@ def with_column_index(data, group, name, **fields):
 
 
 def with_locations(data, group, name, change):
-    """The file with an offset index of ``change(page locations)`` behind its pages."""
+    """The file with an offset index of ``change(page locations)`` after its pages."""
     index = offset_index_of(data, group, name)
     made = encode(amended(index, page_locations=change(list(index.page_locations))))
     at = read_footer(BufferSource(data)).offset
@@ -281,7 +279,7 @@ def with_locations(data, group, name, change):
 
 
 def with_location(data, group, name, page, **steps):
-    """One page's location, fields of which are changed by so much."""
+    """Adds the given numbers to fields of one page's location."""
 
     def change(locations):
         old = locations[page]
@@ -305,7 +303,7 @@ def pages_of(data, group, name):
 
 
 def with_pages(data, group, name, pages, rows=None):
-    """The file with a chunk of other pages behind the old ones; ``rows`` are their first ones."""
+    """The file with a chunk of other pages after the old ones; ``rows`` are their first rows."""
     chunk = chunk_of(data, group, name).meta_data
     start = read_footer(BufferSource(data)).offset
     body, locations = bytearray(), []
@@ -340,14 +338,14 @@ def with_pages(data, group, name, pages, rows=None):
 
 
 def with_header(data, group, name, page, **changes):
-    """The file with fields of one page's header changed; ``page`` counts the dictionary."""
+    """The file with changed fields in one page's header. ``page`` counts the dictionary page."""
     pages = pages_of(data, group, name)
     pages[page] = (amended(pages[page][0], **changes), pages[page][1])
     return with_pages(data, group, name, pages)
 
 
 def with_page_statistics(data, group, name, page, **fields):
-    """A V1 data page's header with statistics, of which pyarrow writes none beside an index."""
+    """A V1 data page's header with statistics, which pyarrow does not write beside an index."""
     return with_header(
         data, group, name, page, data_page_header={"statistics": Statistics(**fields)}
     )
@@ -405,7 +403,7 @@ def test_nothing_is_found_however_pyarrow_writes_flat_columns(verified, options)
 
 
 @pytest.mark.parametrize("rows", [0, 1, 99, 601])
-def test_nothing_is_found_in_files_of_few_and_odd_rows(verified, rows):
+def test_nothing_is_found_in_files_of_few_or_unusual_rows(verified, rows):
     both = pa.concat_tables([flat_table()] * 2).slice(0, rows)
     assert verified(written(both)) == []
     both = pa.concat_tables([nested_table()] * 2).slice(0, rows)
@@ -471,12 +469,12 @@ def test_a_wrong_checksum_alone_is_one_finding(verified, flat):
     assert verified(data) == [(ERROR, place, message)]
 
 
-def test_a_checksum_of_0_is_one_like_any_other(verified, flat):
+def test_a_checksum_of_0_is_compared_like_any_other(verified, flat):
     data = with_header(flat, 0, "text", 2, crc=0)
     assert [(s, w) for s, w, _ in verified(data)] == [(ERROR, page_at(data, 0, "text", 2))]
 
 
-def test_a_page_may_be_without_a_checksum(verified, flat):
+def test_a_missing_checksum_is_no_finding(verified, flat):
     assert verified(with_header(flat, 0, "text", 2, crc=None)) == []
 
 
@@ -484,7 +482,7 @@ def test_a_flipped_byte_of_a_dictionary_is_found(verified, flat):
     start = chunk_of(flat, 1, "word").meta_data.start
     header, size = decode(PageHeader, flat[start:])
     at = start + size + header.compressed_page_size - 1
-    data = flipped(flat, at, 0x01)  # of the last entry: w059 becomes w058
+    data = flipped(flat, at, 0x01)  # the last entry: w059 becomes w058
     body = part_of(data, start + size, header.compressed_page_size)
     found = verified(data)
     assert found[0] == (ERROR, Where(None, 1, "word", 0, start), checksum_message(header, body))
@@ -493,7 +491,7 @@ def test_a_flipped_byte_of_a_dictionary_is_found(verified, flat):
 def test_every_flipped_byte_of_a_page_header_is_found(verified, flat):
     place = page_at(flat, 0, "text", 1)
     _, size = decode(PageHeader, flat[place.offset :])
-    unused = place.offset + size - 3  # how repetition levels are encoded, of which there are none
+    unused = place.offset + size - 3  # the encoding of repetition levels, of which there are none
     for at in set(range(place.offset, place.offset + size)) - {unused}:
         found = verified(flipped(flat, at))
         assert found, f"byte {at - place.offset} of {size}"
@@ -505,7 +503,7 @@ def worst_of(found):
     return max(severity for severity, _, _ in found)
 
 
-def test_a_header_that_is_none_is_named(verified, flat):
+def test_bytes_that_are_no_page_header_are_found(verified, flat):
     place = page_at(flat, 0, "text", 1)
     data = flat[: place.offset] + b"\xff" + flat[place.offset + 1 :]
     ((severity, where, message),) = verified(data)
@@ -524,7 +522,7 @@ def test_a_page_longer_than_its_chunk_is_named(verified, flat):
     assert verified(data) == [(ERROR, place, message)]
 
 
-def test_a_wrong_value_without_a_checksum_is_beyond_every_bound(verified, unchecked):
+def test_a_wrong_value_without_a_checksum_is_found_by_all_bounds(verified, unchecked):
     place = page_at(unchecked, 1, "i64", 2)
     value = struct.pack("<q", (550 - 300) * 10**12)
     assert unchecked.count(value) == 1
@@ -549,7 +547,7 @@ def test_a_wrong_value_within_all_bounds_cannot_be_found(verified, unchecked):
 
 
 @pytest.mark.parametrize("coded", [True, False])
-def test_texts_that_are_no_utf_8_are_found(verified, coded):
+def test_strings_that_are_not_utf_8_are_found(verified, coded):
     words = [b"\xc3\xa9"] * ROWS
     words[450], words[455], words[590] = b"\xff", b"a\xc3", b"\xed\xa0\x80"
     raw = pa.array([b"\xff"] * ROWS)
@@ -673,25 +671,25 @@ def test_a_file_that_does_not_begin_with_its_magic_is_found(verified, flat):
     assert verified(flipped(flat, 1)) == [(ERROR, Where(offset=0), message)]
 
 
-def test_a_lie_about_the_number_of_rows_is_found(verified, flat):
+def test_a_wrong_number_of_rows_is_found(verified, flat):
     message = "the footer says 1,601 rows, its row groups 600"
     assert verified(with_footer(flat, num_rows=1601)) == [(ERROR, Where(), message)]
 
 
-def test_bytes_behind_the_last_field_of_the_footer_are_a_warning(verified, flat):
+def test_bytes_after_the_last_field_of_the_footer_are_a_warning(verified, flat):
     footer = read_footer(BufferSource(flat))
     data = flat[: footer.offset] + framed(footer.raw + b"abc")
     message = "3 bytes follow the footer's last field"
     assert verified(data) == [(WARNING, Where(), message)]
 
 
-def test_bytes_behind_the_file_make_it_none(verified, flat):
+def test_bytes_after_the_magic_make_a_file_unreadable(verified, flat):
     ((severity, where, message),) = verified(flat + b"abcd")
     assert (severity, where) == (ERROR, Where(offset=len(flat)))
     assert message.startswith("not a Parquet file, or one that was cut short")
 
 
-def test_bytes_between_the_pages_and_the_footer_are_nobodys_business(verified, flat):
+def test_unknown_bytes_before_the_footer_are_no_finding(verified, flat):
     assert verified(with_footer(flat, b"anything at all")) == []
 
 
@@ -707,7 +705,7 @@ def test_bounds_whose_order_is_not_declared_are_not_checked(verified, flat):
     unknown = [ColumnOrder()] * len(metadata_of(flat).column_orders)
     assert verified(with_footer(data, column_orders=unknown)) == []
     assert verified(with_footer(data, column_orders=None)) == []
-    assert len(verified(data)) == 2  # it is said to be exact as well
+    assert len(verified(data)) == 2  # which also claims to be exact
 
 
 @pytest.mark.parametrize(
@@ -732,7 +730,7 @@ def test_row_groups_that_are_not_numbered_one_by_one_are_a_warning(
     ]
 
 
-def test_keys_and_values_of_others_are_nobodys_business(verified, flat):
+def test_foreign_key_value_metadata_is_no_finding(verified, flat):
     footer = read_footer(BufferSource(flat))
     raw = with_key_values(footer.raw, {"a": "b", "ARROW:schema": None, "c": ""})
     assert verified(flat[: footer.offset] + framed(raw)) == []
@@ -750,7 +748,7 @@ def test_keys_and_values_of_others_are_nobodys_business(verified, flat):
         ),
     ],
 )
-def test_a_pointer_to_no_directory_is_found(verified, flat, pointer, message):
+def test_a_pointer_to_something_else_than_a_directory_is_found(verified, flat, pointer, message):
     footer = read_footer(BufferSource(flat))
     data = flat[: footer.offset] + framed(with_key_values(footer.raw, {FOOTER_KEY: pointer}))
     assert verified(data) == [(ERROR, Where(), f"embedded indexes are ignored: {message}")]
@@ -768,7 +766,7 @@ def test_a_chunk_of_another_column_or_type_is_found(verified, flat):
     ("codec", "name"), [(CompressionCodec.LZO, "3 (LZO)"), (99, "99"), (-1, "-1")]
 )
 @pytest.mark.parametrize("compression", ["none", "zstd"])
-def test_a_chunk_of_an_unknown_codec_is_not_checked_and_said_so(verified, codec, name, compression):
+def test_a_chunk_of_an_unknown_codec_is_reported_as_unchecked(verified, codec, name, compression):
     stored = written(flat_table().select(["i64", "gaps"]), compression=compression)
     data = with_metadata(stored, 1, "gaps", codec=codec)
     ((severity, where, message),) = verified(data)
@@ -781,7 +779,7 @@ def test_a_chunk_of_an_unknown_codec_is_not_checked_and_said_so(verified, codec,
 
 
 @pytest.mark.parametrize(("encoding", "name"), [(Encoding.ALP, "10 (ALP)"), (55, "55")])
-def test_values_in_an_unknown_encoding_are_told_of_by_their_page(flat, encoding, name):
+def test_an_unknown_encoding_is_reported_with_its_page(flat, encoding, name):
     data = with_header(flat, 1, "i64", 1, data_page_header={"encoding": encoding})
     file, problem = ia.ParquetFile(BufferSource(data)), "which is not supported"
     with pytest.raises(ia.FormatError, match="encoding") as failed:
@@ -845,7 +843,7 @@ def test_a_wrong_bound_of_a_chunk_is_found(verified, name):
 
 
 @pytest.mark.parametrize("name", [name for name in BOUNDED if name != "flag"])
-def test_wider_bounds_are_no_finding_unless_they_are_said_to_be_exact(verified, name):
+def test_wider_bounds_are_a_finding_only_if_declared_exact(verified, name):
     flat = alone(name)
     low, high = low_and_high(flat, 1, name)
     wider = {"min_value": stepped(name, low, -1), "max_value": stepped(name, high, 1)}
@@ -859,7 +857,7 @@ def test_wider_bounds_are_no_finding_unless_they_are_said_to_be_exact(verified, 
     ]
 
 
-def test_a_truncated_bound_that_is_said_to_be_exact_is_found(verified, flat):
+def test_a_truncated_bound_declared_exact_is_found(verified, flat):
     _, high = low_and_high(flat, 0, "text")
     raised = high[:-3] + b"3"
     data = with_statistics(flat, 0, "text", max_value=raised, is_max_value_exact=False)
@@ -947,7 +945,7 @@ def test_deprecated_bounds_of_signed_bytes_are_a_warning(verified, flat):
         ("text", WARNING),
     ],
 )
-def test_wrong_deprecated_bounds_are_errors_where_they_are_believed(verified, name, severity):
+def test_wrong_deprecated_bounds_are_errors_where_readers_use_them(verified, name, severity):
     flat = alone(name)
     low, _ = low_and_high(flat, 1, name)
     above = stepped(name, low, 1)
@@ -1040,7 +1038,7 @@ def test_a_wrong_entry_of_an_offset_index_is_found(
         assert verified(data) == [(ERROR, page_at(stored, 1, name, 1), message)]
 
 
-def test_entries_that_are_all_shifted_alike_are_found_each(verified, flat):
+def test_each_of_equally_shifted_entries_is_found(verified, flat):
     def shift(locations):
         moved = [amended(at, first_row_index=at.first_row_index + 5) for at in locations[1:]]
         return [locations[0], *moved]
@@ -1063,7 +1061,7 @@ def test_a_missing_entry_of_an_offset_index_is_found(verified, flat, missing):
     assert verified(data) == [(ERROR, chunk_at(0, "i64"), message)]
 
 
-def test_an_offset_index_that_is_none_or_nowhere_is_found(verified, flat):
+def test_an_invalid_or_misplaced_offset_index_is_found(verified, flat):
     data = with_chunk(flat, 0, "i64", offset_index_offset=0)
     ((severity, where, message),) = verified(data)
     assert (severity, where) == (ERROR, chunk_at(0, "i64"))
@@ -1099,7 +1097,7 @@ def test_a_wrong_bound_of_a_page_is_found(verified, name):
     above, below = stepped(name, low, 1), stepped(name, high, -1)
     data = with_column_index(flat, 1, name, min_values=changed(index.min_values, 1, above))
     place = page_at(flat, 1, name, 1)
-    # The bounds of Booleans then are in another order as well, which is a claim of its own.
+    # The bounds of Booleans then have another order as well, which is a separate claim.
     unordered = (
         [(ERROR, chunk_at(1, name), "column index: boundary_order is 1, bounds say 0")]
         if name == "flag"
@@ -1184,7 +1182,7 @@ def test_wrong_null_pages_are_found(verified, flat, page):
 @pytest.mark.parametrize("name", ["gaps", "nothing", "i64", LIST, "struct.x"])
 @pytest.mark.parametrize("by", [-1, 1])
 def test_wrong_null_counts_are_found(verified, flat, nested, name, by):
-    grade = WARNING if name == LIST else ERROR  # writers differ in what an empty list counts as
+    grade = WARNING if name == LIST else ERROR  # writers count empty lists differently
     stored = nested if "." in name else flat
     counts = column_index_of(stored, 1, name).null_counts
     data = with_column_index(stored, 1, name, null_counts=changed(counts, 2, counts[2] + by))
@@ -1205,7 +1203,7 @@ def test_wrong_nan_counts_are_found(verified, flat):
 
 def test_nan_counts_of_pages_with_nan_are_checked(verified):
     table = pa.table({"x": [1.0] * 100 + [float("nan")] * 100 + [2.0, float("nan")] * 50})
-    # pyarrow writes no column index for a chunk with NaN: that of another file takes its place.
+    # pyarrow writes no column index for a chunk with NaN: the test takes that of another file.
     stored, other = written(table), written(pa.table({"x": [1.0] * 200 + [2.0] * 100}))
     index = column_index_of(other, 0, "x")
     made = amended(index, nan_counts=[0, 100, 50])
@@ -1222,7 +1220,7 @@ def with_new_column_index(data, name, index):
 
 
 def ordered(values):
-    """A file of a column of pages that hold ``values``, one each."""
+    """A file with one column, one page for each element of ``values``."""
     table = pa.table({"x": pa.array([v for v in values for _ in range(10)])})
     return written(table, max_rows_per_page=10, write_batch_size=10)
 
@@ -1244,7 +1242,7 @@ def ordered(values):
     ],
     ids=str,
 )
-def test_a_boundary_order_that_bounds_belie_is_found(verified, values, right, wrong):
+def test_a_boundary_order_that_contradicts_the_bounds_is_found(verified, values, right, wrong):
     stored = ordered(values)
     found = column_index_of(stored, 0, "x").boundary_order
     assert found in right
@@ -1282,7 +1280,7 @@ def test_a_missing_entry_of_a_column_index_is_found(verified, flat):
         assert verified(data) == [(ERROR, chunk_at(0, "i64"), message)]
 
 
-def test_a_column_index_that_is_none_is_found(verified, flat):
+def test_an_invalid_column_index_is_found(verified, flat):
     data = with_chunk(flat, 0, "i64", column_index_offset=0)
     ((severity, where, message),) = verified(data)
     assert (severity, where) == (ERROR, chunk_at(0, "i64"))
@@ -1394,7 +1392,7 @@ def with_section(data, built):
 
 
 def lookup_at(data):
-    """What the directory says of the lookup index, and its place."""
+    """Returns the directory's entry of the lookup index, and where it is."""
     entry = OpenedFile(BufferSource(data), "t.parquet").directory.indexes[0]
     return entry, Where(None, None, "text", offset=entry.offset)
 
@@ -1410,7 +1408,7 @@ def test_a_missing_entry_of_a_lookup_is_found_though_checksums_are_right(verifie
     assert verified(data) == [(ERROR, place, message)]
 
 
-def test_an_entry_too_many_is_a_warning(verified, flat):
+def test_a_superfluous_entry_is_a_warning(verified, flat):
     data = with_entries(
         flat, lambda keys, granules: (np.append(keys, keys[0] ^ 1), np.append(granules, 11))
     )
@@ -1432,7 +1430,7 @@ WORDS = ia.Words("text", granule_rows=200)
 
 
 def with_cells(data, change):
-    """The file with an index of words of ``change(cells)``, blocks of two pages each."""
+    """The file with a words index of ``change(cells)``, in blocks of two pages."""
     file = OpenedFile(BufferSource(data), "t.parquet")
     with Workspace() as work:
         (due,) = due_indexes(file, [WORDS], groups_of(file))
@@ -1444,7 +1442,7 @@ def with_cells(data, change):
     return with_section(data, Built(WORDS, BuiltSection.of(memoryview(out.getvalue()))))
 
 
-def test_entries_for_blocks_of_pages_are_held_to_what_is_due(verified):
+def test_entries_for_blocks_of_pages_are_checked(verified):
     texts = [f"{'every' if n % 2 else 'other'} {n}" for n in range(ROWS)]
     data = written(pa.table({"text": texts}))
     assert verified(with_cells(data, lambda cells: cells)) == []
@@ -1488,7 +1486,7 @@ def test_a_section_of_another_file_is_found(verified, flat, indexed):
     assert verified(data) == [(ERROR, place, message)]
 
 
-def test_an_index_on_a_column_that_is_not_there_is_found(verified, flat):
+def test_an_index_on_a_missing_column_is_found(verified, flat):
     file = OpenedFile(BufferSource(flat), "t.parquet")
     starts = granule_starts(file, file.schema.leaf("text"), 50)
     section = build_section([], starts, "f" * 32)
@@ -1498,7 +1496,7 @@ def test_an_index_on_a_column_that_is_not_there_is_found(verified, flat):
     assert message.startswith("index absent:lookup: ")
 
 
-def test_an_index_of_an_unknown_kind_is_not_checked_and_said_so(verified, flat):
+def test_an_index_of_an_unknown_kind_is_reported_as_unchecked(verified, flat):
     def with_kind(**changes):
         footer = read_footer(BufferSource(flat))
         section = build_section([], np.array([0, ROWS]), "f" * 32)
@@ -1514,7 +1512,7 @@ def test_an_index_of_an_unknown_kind_is_not_checked_and_said_so(verified, flat):
         assert verified(with_kind(**changes)) == [(WARNING, place, message)]
 
 
-def test_a_directory_that_was_carried_along_is_found(verified, indexed):
+def test_a_directory_copied_into_another_file_is_found(verified, indexed):
     pointer = metadata_of(indexed).key_value(FOOTER_KEY)
     table = pq.read_table(pa.BufferReader(indexed))
     keys = {FOOTER_KEY: pointer}
@@ -1525,11 +1523,11 @@ def test_a_directory_that_was_carried_along_is_found(verified, indexed):
     message += "; the file was rewritten since"
     place = Where(offset=offset)
     assert verified(data) == [(ERROR, place, f"embedded indexes are ignored: {message}")]
-    # As long as the old one was, it has other bytes there.
+    # Other bytes are at the old position if the new file is longer.
     longer = with_footer(data, bytes(offset + length))
     message = "the directory does not match its checksum; the file was rewritten since"
     assert verified(longer) == [(ERROR, Where(), f"embedded indexes are ignored: {message}")]
-    # The very directory does not fit other rows.
+    # The same directory does not fit other rows.
     other = written(table.take(list(range(ROWS - 1, -1, -1))).replace_schema_metadata(keys))
     start = read_footer(BufferSource(other)).offset
     carried = with_footer(other, bytes(offset - start) + part_of(indexed, offset, length))
@@ -1538,7 +1536,7 @@ def test_a_directory_that_was_carried_along_is_found(verified, indexed):
 
 
 def test_a_directory_of_a_file_that_was_rewritten_is_found(verified, indexed):
-    data = with_group(indexed, 0, num_rows=GROUP_ROWS)  # as it is: the footer's bytes stay
+    data = with_group(indexed, 0, num_rows=GROUP_ROWS)  # unchanged: the footer's bytes stay
     assert verified(data) == []
     data = with_statistics(indexed, 0, "i64", distinct_count=300)
     message = (
@@ -1548,7 +1546,7 @@ def test_a_directory_of_a_file_that_was_rewritten_is_found(verified, indexed):
     assert verified(data) == [(ERROR, Where(), message)]
 
 
-# --- what is no file, and several files -----------------------------------------------------------
+# --- files that are not Parquet, and several files -----------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -1562,7 +1560,7 @@ def test_a_directory_of_a_file_that_was_rewritten_is_found(verified, indexed):
     ],
     ids=["empty", "magic", "text", "footer too long", "no footer"],
 )
-def test_a_file_that_is_no_parquet_is_one_finding(verified, data, message):
+def test_a_file_that_is_not_parquet_is_one_finding(verified, data, message):
     ((severity, _, found),) = verified(data)
     assert severity is ERROR
     assert found.startswith(message)
@@ -1579,7 +1577,7 @@ def test_a_footer_with_unknown_fields_nested_deep_is_sound_or_a_finding(
 
 
 def with_nested_field(data, level, depth):
-    """The file with a field nobody knows, of structs within structs, in its footer."""
+    """The file with an unknown field in its footer: structs within structs."""
     struct_kind, unknown, row_groups, columns = 12, 3000, 4, 1
     field = Span(unknown, struct_kind, b"\x1c" * depth + bytes(depth + 1))
 
@@ -1628,7 +1626,7 @@ def test_a_file_that_cannot_be_opened_is_a_finding(tmp_path, monkeypatch):
     assert "Permission denied" in found[0].message
 
 
-def test_there_has_to_be_a_file(tmp_path):
+def test_a_path_without_files_is_an_error(tmp_path):
     with pytest.raises(ia.PathError):
         ia.verify(tmp_path / "absent.parquet")
     with pytest.raises(ia.PathError):
@@ -1672,7 +1670,7 @@ def test_findings_come_in_the_order_of_the_file(verified, flat):
     ]
 
 
-def test_a_finding_says_how_bad_it_is_where_and_what(flat, tmp_path):
+def test_a_finding_has_severity_place_and_message(flat, tmp_path):
     path = tmp_path / "t.parquet"
     index = column_index_of(flat, 0, "gaps")
     path.write_bytes(with_column_index(flat, 0, "gaps", null_counts=[9, *index.null_counts[1:]]))
@@ -1703,7 +1701,7 @@ def test_verifying_leaves_the_file_as_it_was(indexed, tmp_path):
     assert [each.name for each in tmp_path.iterdir()] == ["t.parquet"]
 
 
-def test_a_schema_of_arrows_that_its_readers_refuse(tmp_path):
+def test_an_arrow_schema_that_pyarrow_refuses_is_found(tmp_path):
     path = tmp_path / "t.parquet"
     for stored in ("\x01", "Z2FyYmFnZQ=="):
         with pq.ParquetWriter(path, pa.schema([("n", pa.int64())]), store_schema=False) as writer:
@@ -1716,7 +1714,7 @@ def test_a_schema_of_arrows_that_its_readers_refuse(tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_entries_are_compared_in_parts_as_sets_would_be(seed):
+def test_comparing_entries_in_parts_equals_comparing_sets(seed):
     rng = np.random.default_rng(seed)
     keys = int(rng.choice([1, 4, 60]))
 

@@ -1,8 +1,8 @@
-"""A fuzzer that is guided by coverage, with atheris: ``python tests/fuzz/guided.py --minutes 10``.
+"""A coverage-guided fuzzer with atheris: ``python tests/fuzz/guided.py --minutes 10``.
 
-Each target of ``targets.py`` gets a process of its own and an equal share of the time. What it
-finds is kept in a folder that is printed, one input a file; ``--again FILE --only TARGET`` runs
-one. What was learned is kept in ``--corpus``, for the next run.
+Each target of ``targets.py`` gets its own process and an equal share of the time. Inputs that fail
+are kept in a folder, one file each; the script prints its path. ``--again FILE --only TARGET`` runs
+one of them. ``--corpus`` keeps the inputs that cover new code for the next run.
 """
 
 import argparse
@@ -16,12 +16,12 @@ HERE = Path(__file__).parent
 SEEDS = HERE / "seeds"
 LONGEST = 1 << 16
 SECONDS_EACH = 10
-"""One input may take so long."""
+"""Time limit of one input, in seconds."""
 MEMORY_MB = 1024
 
 
 def fuzz(target, arguments):
-    """In a process of its own, which libFuzzer ends."""
+    """Runs the fuzzer in its own process, which libFuzzer ends."""
     import atheris  # the extra ``fuzz``
 
     with atheris.instrument_imports(include=["intarsia"], enable_loader_override=False):
@@ -31,7 +31,7 @@ def fuzz(target, arguments):
 
 
 def run(target, seconds, corpus, found):
-    """The number of executions of one target, and the inputs it failed on."""
+    """Returns the number of executions of one target, and the inputs it failed on."""
     learned = corpus / target
     learned.mkdir(parents=True, exist_ok=True)
     prefix = found / f"{target}-"

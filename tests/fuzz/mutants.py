@@ -3,7 +3,7 @@
 import random
 
 FEW_CHUNKS = 24
-"""Of a mutant, as many chunks are gone through page by page."""
+"""Number of chunks of a mutant that are read page by page."""
 
 
 def mutant(data: bytes, seed: int) -> bytes:
@@ -33,6 +33,6 @@ def shortened(data: bytearray, chance: random.Random) -> bytes:
 
 
 def place(size: int, chance: random.Random) -> int:
-    """Anywhere, but as often in the last few kilobytes, where footer and indexes are."""
+    """A random position; half of them in the last few kilobytes, where footer and indexes are."""
     tail = min(size, chance.choice([12, 512, 4096, size]))
     return size - 1 - chance.randrange(tail)

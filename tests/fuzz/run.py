@@ -18,14 +18,14 @@ ENVIRONMENT = {
 }
 BATCH = 250
 PATIENCE = 60
-"""Seconds without a word after which a worker is taken to hang."""
+"""Seconds without output after which a worker counts as hanging."""
 BIG = 1_000_000
-"""Files longer than this are drawn seldom: they are few, and slow."""
+"""Longer files are drawn seldom: they are few, and slow."""
 
 
 @dataclass
 class Report:
-    """How many mutants were gone through, and what went wrong with which."""
+    """The number of mutants tried, and the failures by mutant."""
 
     mutants: int = 0
     problems: list[str] = field(default_factory=list)
@@ -66,7 +66,7 @@ def run_batch(jobs: list[str]) -> Report:
 
 
 def run_worker(jobs: list[str]) -> tuple[list[str], str]:
-    """Outcomes of the jobs that were done; how the worker died, if it did, on the next one."""
+    """Returns the outcomes of finished jobs, and how the worker died on the next job, if it did."""
     command = [sys.executable, str(WORKER)]
     try:
         found = subprocess.run(

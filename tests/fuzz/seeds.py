@@ -1,6 +1,6 @@
 """Writes the seeds of the guided fuzzer, from tables of a few rows: ``python tests/fuzz/seeds.py``.
 
-The seeds are in the repository; this is how they were made.
+The seeds are in the repository; this script made them.
 """
 
 import io
@@ -77,7 +77,7 @@ def from_file(name, data):
 
 
 def from_sections(path):
-    """Sections as if they were of a file of ``ROWS`` rows; as ``targets.section`` takes them."""
+    """Sections as ``targets.section`` takes them, as if from a file of ``ROWS`` rows."""
     table = pa.concat_tables([TABLE] * (ROWS // TABLE.num_rows))
     ia.write_table(table, path, indexes=INDEXES, max_rows_per_page=200)
     opened, data = open_file(path), path.read_bytes()
@@ -93,7 +93,7 @@ def from_sections(path):
 
 
 def from_catalogs():
-    """The catalog of a folder: of one segment, of two, and of none of the files' indexes."""
+    """Catalogs of a folder: with one segment, with two, and without the files' indexes."""
     with tempfile.TemporaryDirectory() as folder:
         for number in range(5):
             rows = TABLE.select(["k", "t"]).slice(number * 40, 40)

@@ -1,7 +1,7 @@
-"""What is fuzzed by coverage: functions of bytes, of which only our own errors may come out.
+"""Targets of the guided fuzzer: functions of bytes that may raise only Intarsia's errors.
 
 A target is a function in ``TARGETS`` and a folder of its name in ``seeds``; ``seeds.py`` makes the
-seeds. Checksums are made to fit here: mutants are to get past them, as a stranger's bytes would.
+seeds. The targets set valid checksums, because an attacker could do so too.
 """
 
 import json
@@ -74,7 +74,7 @@ def footer(data):
 
 
 def page_index(data):
-    """Either of a chunk's two indexes, and bounds of every physical type."""
+    """Either page index of a chunk, and bounds of every physical type."""
     with suppress(ia.IntarsiaError):
         index = read_offset_index(memoryview(data))
         index.problem(ROWS, 4, 1 << 20)
@@ -86,7 +86,7 @@ def page_index(data):
 
 
 def page(data):
-    """A page: its header and its levels, as stored and compressed."""
+    """A stored page: its header, its levels, and its compressed body."""
     header, size = read_page_header(memoryview(data))
     for codec in (0, 1, 2, 4, 5, 6, 7):
         with suppress(ia.IntarsiaError):
@@ -94,11 +94,11 @@ def page(data):
 
 
 def section(data):
-    """An index's section, opened and asked, as each of the three shapes."""
+    """An index's section, opened and queried as each of the three layouts."""
     if len(data) < 6:
         return
     (length,) = struct.unpack("<I", data[-4:])
-    (pages,) = struct.unpack("<H", data[:2])  # so much before the footer belongs to the metadata
+    (pages,) = struct.unpack("<H", data[:2])  # number of metadata bytes before the footer
     body = data[2:]
     meta = min(length + 4 + pages, len(body))
     place = BufferSource(body), meta, zlib.crc32(body[-meta:]), FILE_ID, ROWS
@@ -115,13 +115,13 @@ def section(data):
 
 
 class _Roomy(BufferSource):
-    """Bytes at the beginning of a file that is long enough for any section."""
+    """Bytes at the start of a file that is long enough for any section."""
 
     size = 1 << 40
 
 
 def directory(data):
-    """A directory whose checksum fits."""
+    """A directory with a valid checksum."""
     pointer = {"version": 1, "offset": 0, "length": len(data), "crc32": zlib.crc32(data)}
     found = directory_at(pointer, _Roomy(data))
     for entry in found.indexes:
@@ -135,9 +135,9 @@ def sidecar(data):
 
 
 def catalog(data):
-    """A byte that says what is asked, a pointer and its tables, each after its length.
+    """A byte that selects the query, a pointer and its tables, each after its length.
 
-    Lengths and checksums that the pointer has of the tables are made to fit.
+    The pointer's lengths and checksums of the tables are corrected.
     """
     parts, ask = list(_divided(data[1:])), data[0] if data else 0
     body, tables = (parts[0], parts[1:]) if parts else (b"", [])
@@ -167,7 +167,7 @@ def catalog(data):
 
 
 def _divided(data):
-    """The parts, each of which follows its length."""
+    """Splits data into parts, each preceded by its length."""
     at = 0
     while at + 4 <= len(data):
         (length,) = struct.unpack("<I", data[at : at + 4])
@@ -176,9 +176,9 @@ def _divided(data):
 
 
 def _fit(value, tables, by_name):
-    """Have every table in a document be as long, and of such a checksum, as the next of ``tables``.
+    """Corrects length and checksum of every table in a document, in the order of ``tables``.
 
-    Tables are told apart by their names.
+    Tables are identified by their names.
     """
     inner = value if isinstance(value, list) else [*value.values()]
     for item in inner:
@@ -220,7 +220,7 @@ TARGETS = {
 
 
 def attempt(target, data):
-    """One execution. Anything but our own errors goes through."""
+    """Runs a target once. Only Intarsia's own errors are caught."""
     with warnings.catch_warnings(), suppress(ia.IntarsiaError):
         warnings.simplefilter("ignore")
         TARGETS[target](bytes(data))

@@ -1,4 +1,4 @@
-"""A sample of the mutants; ``make fuzz`` goes through 20,000 of them."""
+"""A sample of the mutants; ``make fuzz`` runs 20,000 of them."""
 
 import importlib.util
 import sys
@@ -38,7 +38,7 @@ def test_a_mutant_is_the_same_every_time():
     assert mutant(b"", 1) == b""
 
 
-def test_what_goes_wrong_with_one_mutant_is_told_and_the_rest_goes_on(run, tmp_path):
+def test_a_failing_mutant_is_reported_and_the_others_run(run, tmp_path):
     whole = tmp_path / "whole.parquet"
     whole.write_bytes(b"PAR1 not a file PAR1")
     jobs = [f"{whole}\t1", f"{tmp_path / 'missing.parquet'}\t2", f"{whole}\t3"]
@@ -49,7 +49,7 @@ def test_what_goes_wrong_with_one_mutant_is_told_and_the_rest_goes_on(run, tmp_p
     assert "FileNotFoundError" in problem
 
 
-# --- the guided fuzzer's targets, without its guide ----------------------------------------------
+# --- the targets of the guided fuzzer, without guidance -------------------------------------------
 
 SEEDS = Path(__file__).with_name("seeds")
 MUTANTS_EACH = 12
@@ -79,7 +79,7 @@ def test_targets_take_seeds_and_their_mutants(targets, seed):
 
 @pytest.mark.parametrize("seed", [seed for seed in SEED_FILES if seed.startswith("section/")])
 def test_seeds_of_sections_are_sections(targets, seed):
-    """Else mutants of them would be turned away at the door."""
+    """Otherwise mutants of them would be refused by the first check."""
     opened = []
     for shape in ("InvertedSection", "SummarySection"):
         make = getattr(targets, shape)
@@ -110,4 +110,4 @@ def test_seeds_of_catalogs_are_catalogs(targets, seed, ask, monkeypatch):
 
         monkeypatch.setattr(targets.SegmentReader, name, watched)
     targets.catalog(bytes([ask]) + (SEEDS / seed).read_bytes()[1:])
-    assert answers or (4 <= ask < 7 and seed == "catalog/plain")  # which has no index
+    assert answers or (4 <= ask < 7 and seed == "catalog/plain")  # has no index

@@ -1,4 +1,4 @@
-"""Goes through mutants in a process of its own, whose memory is limited.
+"""Runs mutants in its own process, whose memory is limited.
 
 Reads lines of a path, a tab and a seed; prints ``start`` for each, then ``ok`` or what went wrong.
 """
@@ -23,7 +23,7 @@ SECONDS = 10
 
 
 def exercise(data: bytes) -> None:
-    """All that opens, walks, decodes and checks a file: only our own errors may come out."""
+    """Opens, walks, decodes and checks a file; only Intarsia's own errors are caught."""
     try:
         file = ia.ParquetFile(BufferSource(data))
     except ia.IntarsiaError:
@@ -68,7 +68,7 @@ def main() -> None:
             exercise(mutant(Path(path).read_bytes(), int(seed)))
             took = time.perf_counter() - before
             outcome = "ok" if took < SECONDS else f"took {took:.1f} s"
-        except BaseException:  # noqa: BLE001 # whatever comes out is the finding
+        except BaseException:  # noqa: BLE001 # any other exception
             outcome = repr(traceback.format_exc())
         print("done", outcome, sep="\t", flush=True)
 

@@ -1,6 +1,6 @@
-"""What the workers found for every file of the corpus, and the table of it in the documents.
+"""The workers' outcomes for every file of the corpus, and the table of them in the documents.
 
-``python tests/golden/gathered.py`` writes that table anew.
+``python tests/golden/gathered.py`` writes that table again.
 """
 
 import json
@@ -47,7 +47,7 @@ def run_share(files: list[str]) -> dict[str, dict]:
 
 
 def table(outcomes: dict[str, dict]) -> str:
-    """Counts of files, as Markdown."""
+    """Counts of files, as a Markdown table."""
 
     def count(check: str, *values: str) -> int:
         return sum(found.get(check) in values for found in outcomes.values())
@@ -86,7 +86,7 @@ def table(outcomes: dict[str, dict]) -> str:
 
 
 def written_table() -> str:
-    """The table as it stands in the documents."""
+    """The table as the documents have it."""
     text = TABLE.read_text(encoding="utf-8")
     return text.split(_BEGIN)[1].split(_END)[0]
 

@@ -32,7 +32,7 @@ def footers(corpus):
 
 @pytest.fixture(scope="module")
 def written_footers(footers):
-    """Those that a writer wrote: files made to break readers have footers no writer writes."""
+    """Footers that a writer wrote. Files made to break readers have others."""
     return {
         name: footer
         for name, footer in footers.items()

@@ -1,4 +1,4 @@
-"""Lists and maps of real files, whatever their writers call the levels: what an index finds."""
+"""Indexes on lists and maps of real files, with all names that writers give to the levels."""
 
 import shutil
 import warnings
@@ -12,7 +12,7 @@ import intarsia as ia
 from intarsia.expr.functions import is_list
 
 LEVELS = {"list/element", "list/item", "array", "(itself)", "key_value/key", "map/key"}
-"""Those of the specification, of Arrow, of lists of two levels and of none, and of maps."""
+"""Names by the specification, by Arrow, of lists of two levels and of one, and of maps."""
 MOST_BYTES = 1_000_000
 
 
@@ -35,13 +35,13 @@ def test_every_list_of_the_corpus_that_can_be_indexed(corpus, tmp_path):
 
 
 def check(original, copy):
-    """What the lists of a file look like, and whether a value of them was found."""
+    """Yields the levels of each list in a file, and whether values were looked up in it."""
     try:
         file = ia.ParquetFile(original)
         schema, fields = file.schema, file.schema_arrow
         paths = [path for field in fields for path in lists_within((field.name,), field.type)]
         if not paths or len(set(fields.names)) < len(fields):
-            return  # no name says which, where two are the same
+            return  # two columns have the same name
         chunks = (chunk.meta_data for g in file.metadata.row_groups for chunk in g.columns)
         if sum(chunk.total_uncompressed_size for chunk in chunks if chunk) > MOST_BYTES:
             return
@@ -53,16 +53,16 @@ def check(original, copy):
         try:
             ia.add_indexes(copy, ia.Elements(".".join(path), granule_rows=3))
         except ia.IndexSpecError:
-            continue  # of structs, or of lists
+            continue  # a list of structs or of lists
         except ia.IntarsiaError:
-            return  # damaged, or not to be changed
+            return  # damaged, or must not be changed
         under = next(leaf.path for leaf in schema.leaves if leaf.path[: len(path)] == path)
         yield "/".join(under[len(path) :]) or "(itself)", compare(copy, path, whole)
     copy.unlink(missing_ok=True)
 
 
 def compare(path, on, whole):
-    """Are rows found? They have to be those that Python finds."""
+    """Compares the rows found with those that Python finds; returns True if rows were found."""
     assert not [found for found in ia.verify(path) if "elements" in str(found)]
     values = whole[on[0]]
     for name in on[1:]:

@@ -1,4 +1,4 @@
-"""Nested columns of real files, read by page once they have page indexes: as pyarrow reads them."""
+"""Nested columns of real files with added page indexes give the rows that pyarrow reads."""
 
 import shutil
 
@@ -31,7 +31,7 @@ FILES = [
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("apart", [False, True], ids=["as planned", "every leaf by itself"])
 def test_random_rows_are_pyarrows(corpus, tmp_path, monkeypatch, name, apart):
-    if apart:  # most of these files are too small for leaves to differ in their pages
+    if apart:  # most of these files are too small for leaves to have different pages
 
         def portions(read):
             return [(leaf,) for leaf in range(len(read.root.leaves))]
@@ -49,4 +49,4 @@ def test_random_rows_are_pyarrows(corpus, tmp_path, monkeypatch, name, apart):
         found.validate(full=True)
         assert found.schema.equals(expected.schema)
         part = pa.concat_tables(expected.slice(a, b - a) for a, b in ranges)
-        assert str(found.to_pylist()) == str(part.to_pylist())  # NaN and all
+        assert str(found.to_pylist()) == str(part.to_pylist())  # compares NaN too

@@ -1,4 +1,4 @@
-"""Page indexes that real files hold, as another implementation reads them."""
+"""Page indexes of real files, compared with the output of another implementation."""
 
 import json
 import math
@@ -22,7 +22,7 @@ ORACLES = [
 
 
 def oracle(corpus, name, which):
-    """An oracle's row groups of columns, or None where it has none of that kind."""
+    """An oracle's columns by row group, or None if it has none of that kind."""
     path = corpus / "oracles" / "hyparquet" / f"{name}.{which}.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 

@@ -1,4 +1,4 @@
-"""What ``page_size_limit`` refuses of the files that other writers made."""
+"""No readable file of other writers exceeds ``page_size_limit``."""
 
 import csv
 
@@ -8,7 +8,7 @@ LIMIT = 64 << 20
 
 
 def test_no_readable_file_of_the_corpus_holds_a_larger_page(corpus):
-    """One that pyarrow does not decode holds 2 GB in 4 KB; another is broken on purpose."""
+    """Two files exceed it: one holds 2 GB in 4 KB, which pyarrow does not decode; one is broken."""
     with open(corpus / "manifest.tsv", newline="", encoding="utf-8") as lines:
         rows = csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
         names = [row["name"] for row in rows]

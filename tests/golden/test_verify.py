@@ -1,4 +1,4 @@
-"""What ``verify`` says of real files: sound ones are clean, and what it finds is really wrong."""
+"""``verify`` on real files: sound files have no findings, and each finding is a real error."""
 
 import csv
 import functools
@@ -13,18 +13,18 @@ import intarsia as ia
 from intarsia.verify.finding import worst
 
 SECONDS = 20
-"""Of processor time: what else runs on the machine is not the file's doing."""
+"""Limit of processor time, which other processes of the machine do not affect."""
 
 TWO_GIGABYTES = "apache-parquet-testing__data-large_string_map.brotli.parquet"
-"""4 KB that inflate to 2 GB: half a minute and 4 GB of memory, all of it Brotli's and pyarrow's.
+"""4 KB that inflate to 2 GB: Brotli and pyarrow take half a minute and 4 GB of memory.
 
-It is verified in a process of its own, which gives the memory back.
+A separate process verifies it, so that its memory is released.
 """
 
 CORRUPT_CHECKSUMS = {
-    # Two pages of it were damaged after their checksums had been taken.
+    # Two pages were damaged after their checksums had been computed.
     "apache-parquet-testing__data-datapage_v1-corrupt-checksum.parquet": [("a", 0), ("b", 1)],
-    # Fuzzed, and unreadable: the checksums in these headers are the fuzzer's.
+    # Fuzzed and unreadable. The fuzzer changed the checksums in these headers.
     "duckdb-duckdb__data-parquet-testing-broken-fuzzer4362.parquet": [("j", 0)],
     "duckdb-duckdb__data-parquet-testing-broken-fuzzer4381.parquet": [("tags.v_binary", 1)],
 }
@@ -33,23 +33,23 @@ FUZZ = (
     "apache-arrow-testing__data-parquet-fuzzing-clusterfuzz-testcase-minimized-parquet-arrow-fuzz"
 )
 NOT_NULL_PAGES = {
-    # parquet-mr of that time, given no statistics, wrote that all pages are NULL throughout, with
-    # null_counts of -1, of columns that are required and hold values.
+    # An old parquet-mr without statistics wrote null_pages = true and null_counts = -1 for all
+    # pages, although these columns are required and hold values.
     "column index: null_pages is True, not False",
     "column index: null_counts is -1, not 0",
 }
 BLOOM_FILTERS = {"a bloom filter of 10,000 bytes", "not a valid BloomFilterHeader: "}
-# The only readable files in which errors are found, and how these begin. Each was looked into.
+# The only readable files with errors, and how their messages begin. Each was examined.
 WRONG = {
-    # Fields of the footer are of other types than the specification's. pyarrow passes over them,
-    # and is left with no column, no row group and no row.
+    # Fields of the footer have other types than in the specification. pyarrow skips them, and reads
+    # no column, no row group and no row.
     f"{FUZZ}-4740205688193024.parquet": {
         "not a valid FileMetaData: got wrong ttype while reading field"
     },
     f"{FUZZ}-5665099979423744.parquet": {
         "not a valid FileMetaData: got wrong ttype while reading field"
     },
-    # A fuzzed page index lies behind the end of the file; pyarrow reads pages without it.
+    # A fuzzed page index lies past the end of the file; pyarrow reads the pages without it.
     f"{FUZZ}-5382863341289472.parquet": NOT_NULL_PAGES
     | {"19 bytes are referenced outside the 3,380 bytes there are"},
     "apache-parquet-testing__data-datapage_v1-corrupt-checksum.parquet": NOT_NULL_PAGES
@@ -59,33 +59,33 @@ WRONG = {
     },
     "apache-parquet-testing__data-datapage_v1-snappy-compressed-checksum.parquet": NOT_NULL_PAGES,
     "apache-parquet-testing__data-datapage_v1-uncompressed-checksum.parquet": NOT_NULL_PAGES,
-    # Its row group has 6 rows, which pyarrow reads.
+    # Its row group has 6 rows, and pyarrow reads them.
     "apache-parquet-testing__data-repeated_no_annotation.parquet": {
         "the footer says 0 rows, its row groups 6"
     },
-    # DuckDB's tests of a filter that claims 10,000 bytes where 32 are: its header took two bytes
-    # more for that, and all later ones begin two bytes behind where the footer says.
+    # DuckDB's tests of a filter that claims 10,000 bytes instead of 32. Its header took two more
+    # bytes for that, so all later filters begin two bytes after the footer's offsets.
     "duckdb-duckdb__data-parquet-testing-bloom_filter_bad_length_range.parquet": BLOOM_FILTERS,
     "duckdb-duckdb__data-parquet-testing-bloom_filter_bad_numbytes.parquet": BLOOM_FILTERS,
-    # An old writer of V2 pages gave the number of values, 278, for that of rows: a list's 30 rows.
+    # An old writer of V2 pages wrote the number of values, 278, as the number of rows, 30.
     **{
         f"duckdb-duckdb__data-parquet-testing-compression-generated-data_page_2_{codec}.parquet": {
             "the header says 278 rows, levels say 30"
         }
         for codec in ("BROTLI", "GZIP", "NONE", "SNAPPY")
     },
-    # UINT_8, 255: widened with its sign, it is the unsigned 4,294,967,295.
+    # UINT_8 255, wrongly widened with its sign: the unsigned 4,294,967,295.
     "duckdb-duckdb__data-parquet-testing-out_of_range_stats.parquet": {
         "statistics: min_value b'\\xff\\xff\\xff\\xff' is above a value, b'\\xff\\x00\\x00\\x00'",
         "page statistics: min_value b'\\xff\\xff\\xff\\xff' is above a value, "
         "b'\\xff\\x00\\x00\\x00'",
     },
-    # One value, whose page's max_value is other, malicious bytes, where the chunk's is right.
+    # One value. The page's max_value holds other, malicious bytes; the chunk's is right.
     "duckdb-duckdb__data-parquet-testing-variant_malicious.parquet": {
         "page statistics: max_value is said to be exact and is not"
     },
-    # Four values of a required column in a required group, in a row group of two rows; the same
-    # chunks say that two are NULL, of a column that cannot be.
+    # Four values of a required column in a required group, but the row group has two rows. The same
+    # chunks claim two NULLs in a column that cannot have any.
     "rapidsai-cudf__python-cudf-cudf-tests-data-parquet-nested-unsigned-malformed.parquet": {
         "pages hold 4 rows, the footer says 2",
         "statistics: null_count is 2, there are 0",
@@ -94,10 +94,10 @@ WRONG = {
 }
 
 
-# Files that pyarrow refuses, and that verify has nothing to say of: what is odd about them is the
-# schema, or what values mean, which it does not look at.
+# Files that pyarrow refuses and verify accepts. Their schema or the meaning of their values is
+# unusual, which verify does not check.
 ODD = {
-    "apache-impala__testdata-data-create_table_like_parquet_test.parquet",  # a group that is NULL
+    "apache-impala__testdata-data-create_table_like_parquet_test.parquet",  # a NULL group
     "apache-impala__testdata-data-decimal_padded_fixed_len_byte_array.parquet",  # of 17 bytes
     "apache-parquet-testing__data-incorrect_map_schema.parquet",  # keys of a map are optional
     "duckdb-duckdb__data-parquet-testing-bigdecimal.parquet",  # 77 digits
@@ -112,7 +112,7 @@ NO_UTF8 = {
 
 @functools.cache
 def verified(path):
-    """The findings, and the processor time they took in seconds."""
+    """Findings, and the processor time they took in seconds."""
     before = time.process_time()
     return ia.verify(path), time.process_time() - before
 
@@ -140,7 +140,7 @@ def path(corpus, corpus_name):
 
 @pytest.fixture
 def found(corpus, manifest):
-    """The findings in every other file, by name."""
+    """Findings in every other file, by name."""
     return {
         name: verified(corpus / "files" / name)[0] for name in manifest if name != TWO_GIGABYTES
     }
@@ -154,7 +154,7 @@ def errors(findings):
     return [finding for finding in findings if finding.severity is ia.Severity.ERROR]
 
 
-def test_a_file_is_verified_in_good_time_and_without_an_exception(path):
+def test_a_file_is_verified_in_time_and_without_an_exception(path):
     findings, seconds = verified(path)
     assert seconds < SECONDS
     assert all(finding.where.file == str(path) for finding in findings)
@@ -174,7 +174,7 @@ def test_a_file_of_two_gigabytes_is_verified(corpus):
     assert json.loads(done.stdout) == []
 
 
-def test_what_is_found_wrong_in_readable_files_is_wrong(found, manifest):
+def test_findings_in_readable_files_are_real_errors(found, manifest):
     for name, findings in found.items():
         if is_readable(manifest[name]):
             messages = {finding.message for finding in errors(findings)}
@@ -185,16 +185,14 @@ def test_what_is_found_wrong_in_readable_files_is_wrong(found, manifest):
     assert all(is_readable(manifest[name]) for name in WRONG)
 
 
-def test_files_that_pyarrow_cannot_read_are_clean_only_where_no_more_than_values_are_odd(
-    found, manifest
-):
+def test_unreadable_files_are_clean_only_if_schema_or_values_are_unusual(found, manifest):
     unreadable = {name for name in found if not is_readable(manifest[name])}
     assert {name for name in unreadable if not found[name]} == ODD
     odd = {name for name in found if any("UTF-8" in f.message for f in found[name])}
     assert NO_UTF8 <= odd <= unreadable
 
 
-def test_checksums_are_found_wrong_where_they_are(found, manifest, features):
+def test_wrong_checksums_are_found(found, manifest, features):
     wrong = {}
     for name, findings in found.items():
         of_checksums = [f for f in findings if f.message.startswith("checksum ")]

@@ -1,4 +1,4 @@
-"""Every file of the corpus, put through everything."""
+"""Every file of the corpus, read and changed in every way."""
 
 import csv
 import importlib.util
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 WALKS_THAT_FAIL = {
-    # Each is damaged on purpose, encrypted, or holds no data of its own.
+    # These are damaged on purpose, encrypted, or hold no data of their own.
     "apache-impala__testdata-data-bad_compressed_dict_page_size.parquet",
     "apache-parquet-testing__data-aes256-encrypt_columns_plaintext_footer.parquet.encrypted.parquet",
     "dask-fastparquet__test-data-split-_metadata.parquet",
@@ -19,7 +19,7 @@ WALKS_THAT_FAIL = {
 }
 
 WITHOUT_PAGE_INDEX = {
-    # Levels that pyarrow does not mind contradict the footer's count of rows.
+    # Levels contradict the row count in the footer; pyarrow does not check that.
     "rapidsai-cudf__python-cudf-cudf-tests-data-parquet-nested-unsigned-malformed.parquet",
 }
 
@@ -41,7 +41,7 @@ def outcomes(corpus):
 
 @pytest.fixture(scope="module")
 def oracle(corpus):
-    """What ``features.tsv`` says of each file, by name."""
+    """The file ``features.tsv``: the features of each corpus file, by name."""
     hashes = {row["sha256"]: row["name"] for row in rows(corpus / "manifest.tsv")}
     return {hashes[row["sha256"]]: row for row in rows(corpus / "features.tsv")}
 
@@ -67,15 +67,15 @@ def test_no_file_kills_the_process(outcomes):
     assert {name: found["died"] for name, found in outcomes.items() if "died" in found} == {}
 
 
-def test_footers_put_together_from_their_parts_are_the_same_bytes(outcomes):
+def test_reencoded_footers_are_the_same_bytes(outcomes):
     assert all(made_to_break(name) for name in names(outcomes, footer="differs"))
     assert len(names(outcomes, footer="identical")) > 650
 
 
-def test_what_pyarrow_reads_is_read_the_same(outcomes):
+def test_rows_equal_pyarrows(outcomes):
     assert names(outcomes, reads="differently") == set()
     assert names(outcomes, reads="here only") == set()
-    # Two fuzzed footers whose fields have other types than theirs, and no column at all.
+    # Two fuzzed footers with wrong field types and without columns.
     only_there = names(outcomes, reads="by pyarrow only")
     assert len(only_there) == 2
     assert all("fuzz" in name for name in only_there)
@@ -84,8 +84,8 @@ def test_what_pyarrow_reads_is_read_the_same(outcomes):
 
 def test_rows_that_pyarrow_reads_are_not_lost_to_checks_and_filters(outcomes):
     assert names(outcomes, left="not all") == {
-        # A checksum that is wrong on purpose, and a page whose header says that it is not
-        # compressed, which it is: pyarrow knows that version of itself.
+        # A checksum that is wrong on purpose, and a compressed page whose header says that it is
+        # not. pyarrow recognizes that version of its own writer.
         "apache-parquet-testing__data-datapage_v1-corrupt-checksum.parquet",
         "apache-arrow-testing__data-parquet-ARROW-17100.parquet",
     }
@@ -93,7 +93,7 @@ def test_rows_that_pyarrow_reads_are_not_lost_to_checks_and_filters(outcomes):
     assert names(outcomes, left="not here") == set()
 
 
-def test_page_walks_find_the_pages_that_are_there(outcomes, oracle):
+def test_page_walks_find_all_pages(outcomes, oracle):
     failed = set()
     for name, found in outcomes.items():
         if found["opens"] != "yes" or name not in oracle:
@@ -113,18 +113,18 @@ def test_page_walks_find_the_pages_that_are_there(outcomes, oracle):
 KINDS = ("DATA_V1", "DATA_V2", "DICT", "INDEX")
 
 
-def test_a_page_index_added_changes_no_answer_and_moves_no_byte(outcomes):
+def test_an_added_page_index_changes_no_answer_and_moves_no_byte(outcomes):
     assert {found.get("page_index") for found in outcomes.values()} == {"added", "refused", None}
     assert len(names(outcomes, page_index="added")) > 580
     refused = names(outcomes, reads="equal", page_index="refused")
     assert {name for name in refused if "fuzz" not in name} == WITHOUT_PAGE_INDEX
 
 
-def test_a_page_index_added_gives_verify_nothing_more_to_find(outcomes):
+def test_an_added_page_index_has_no_findings(outcomes):
     for name, found in outcomes.items():
         if "verify_after" in found:
             assert Counter(found["verify_after"]) <= Counter(found["verify"]), name
 
 
-def test_the_table_in_the_documents_is_what_was_found(outcomes):
+def test_the_table_in_the_documents_is_up_to_date(outcomes):
     assert gathered.written_table() == gathered.table(outcomes)

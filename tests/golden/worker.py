@@ -1,4 +1,4 @@
-"""Puts files of the corpus through everything, in a process of its own: pyarrow may kill it.
+"""Reads and changes files of the corpus in its own process, since pyarrow may crash.
 
 Reads paths; prints, for each, ``start`` and the path, then a JSON object of outcomes.
 """
@@ -33,7 +33,7 @@ NAMES = {
     PageType.INDEX_PAGE: "INDEX",
 }
 WITH_LOGICAL_TYPES = pads.ParquetFileFormat(arrow_extensions_enabled=True)
-"""UUIDs and JSON as such also in files without ``ARROW:schema``, as data sets have them here."""
+"""Reads UUIDs and JSON as such in files without ``ARROW:schema``, as data sets here do."""
 READ_ERRORS = (pa.ArrowException, OSError, UnicodeDecodeError)
 
 
@@ -63,7 +63,7 @@ def opens(path: Path) -> str:
 
 
 def footer(path: Path) -> str:
-    """Is the footer, put together again from all its parts, the same bytes?"""
+    """Compares the re-encoded footer with the stored bytes."""
     try:
         found = read_footer(BufferSource(path.read_bytes()))
         groups = [
@@ -77,7 +77,7 @@ def footer(path: Path) -> str:
 
 
 def pages(path: Path) -> tuple[dict | str, int]:
-    """How many pages of each type all chunks have, and how many have a checksum."""
+    """Counts pages by type over all chunks, and pages with a checksum."""
     file = open_file(path)
     counts, crc = Counter(), 0
     try:
@@ -92,7 +92,7 @@ def pages(path: Path) -> tuple[dict | str, int]:
 
 
 def reads(path: Path) -> str:
-    """Is what is read here what pyarrow reads, whole and in part?"""
+    """Compares the rows read here, whole and in part, with pyarrow's."""
     try:
         theirs = pq.ParquetFile(path).read()
         names = theirs.schema.names
@@ -100,7 +100,7 @@ def reads(path: Path) -> str:
         theirs = None
     try:
         file = ia.ParquetFile(path)
-        with patch.object(splice, "_MIN_WIDE_ROWS", 0):  # texts as where they are many
+        with patch.object(splice, "_WIDE_ROWS", 0):  # reads strings as in files of many rows
             ours = file.read()
         middle = (ours.num_rows // 3, -(-ours.num_rows * 2 // 3))
         part = file.read(rows=ia.RowRanges.of(middle))
@@ -113,7 +113,7 @@ def reads(path: Path) -> str:
 
 
 def left(path: Path) -> str:
-    """Does a data set give pyarrow's rows with every page checked, and with a filter?"""
+    """Compares a data set's rows with pyarrow's, with every page checked and with a filter."""
     try:
         theirs = pads.dataset(path, format=WITH_LOGICAL_TYPES).to_table()
         always = pc.is_valid(pc.field(theirs.schema.names[0])) | pc.scalar(True)
@@ -134,12 +134,12 @@ def equal(ours: pa.Table, theirs: pa.Table) -> bool:
 
 
 def grades(path: Path) -> dict:
-    """How many findings of each severity."""
+    """Counts findings by severity."""
     return dict(Counter(finding.severity.name for finding in ia.verify(path)))
 
 
 def page_index(path: Path, scratch: Path, read: str) -> str:
-    """Is pyarrow's reading of a copy with page indexes what it was?"""
+    """Compares pyarrow's rows of a copy with page indexes with those of the original."""
     copy = scratch / path.name
     shutil.copyfile(path, copy)
     before = path.read_bytes()

@@ -1,6 +1,6 @@
-"""Files as a stranger might make them: sound but for what the name of each says.
+"""Files an attacker might make: sound except for what each name says.
 
-``BOMBS`` are by their names functions that give the bytes of a file, a few megabytes at most.
+``BOMBS`` maps names to functions that return the bytes of a file, a few megabytes at most.
 """
 
 import base64
@@ -82,7 +82,7 @@ def with_field(number, kind, value, data=None):
 
 
 def with_metadata(change, data=None):
-    """The file with its footer's metadata amended by what ``change`` says of it."""
+    """The file with its footer's metadata amended by ``change``."""
     data = sound() if data is None else data
     metadata = footer_of(data).metadata
     return with_footer(encode(amended(metadata, **change(metadata))), data)
@@ -106,7 +106,7 @@ def with_chunks(change, data=None):
 
 
 def of_pages(pages, rows, values=None, codec=0, kind=INT64, dictionary=False, claimed=None):
-    """A file of one required column ``a`` of these pages, each header and body."""
+    """A file of one required column ``a`` with these pages, each a header and a body."""
     body = b"".join(pages)
     template = io.BytesIO()
     type_ = pa.int64() if kind == INT64 else pa.string()
@@ -178,7 +178,7 @@ def dictionary_page(body, entries, size=None):
 
 
 def with_directory(document, data=None, sections=b"", pointer=None):
-    """The file with a directory of these bytes, its checksum right."""
+    """The file with a directory of these bytes and a valid checksum."""
     data = sound() if data is None else data
     base = data + sections
     found = {
@@ -216,7 +216,7 @@ def entry_of(offset=0, length=0, **changes):
 
 
 def with_section(whole, **changes):
-    """The file with a lookup section of these bytes, all checksums right.
+    """The file with a lookup section of these bytes and valid checksums.
 
     ``whole`` is the section as a Parquet file.
     """
@@ -539,7 +539,7 @@ def compressed(name, size):
 
 
 def of_zeros(codec, name, claimed=None, size=256 << 20):
-    """A page that holds ``size`` zero bytes, and says so, or claims fewer."""
+    """A page of ``size`` zero bytes, which declares that size, or claims fewer."""
     size, rows = size, size // 8 if claimed is None else claimed // 8
     body = compressed(name, size)
     return of_pages(
@@ -573,7 +573,7 @@ def lz4_of_more_than_it_says():
 
 
 def gigabytes(codec, name):
-    """Two gigabytes of zeros in a page of a column of bytes, four values: truthful, and huge."""
+    """Two gigabytes of zeros in one page: four truthful values of a byte column."""
     size = 2**31 - 4096
     return of_pages([data_page(compressed(name, size), 100, size=size)], 100, codec=codec)
 
@@ -590,7 +590,7 @@ def brotli_of_two_gigabytes():
 
 @bomb
 def dictionary_entry_repeated_a_million_times():
-    """A megabyte of text, a million times: nothing is compressed, and it takes a terabyte."""
+    """A megabyte of text, a million times: a terabyte without any compression."""
     text = b"y" * 1_000_000
     entry = len(text).to_bytes(4, "little") + text
     run = b"\x01" + varint(1_000_000 << 1) + b"\x00"
@@ -614,7 +614,7 @@ def large(make):
 
 @large
 def second_page_of_zeros():
-    """The footer's ``total_uncompressed_size`` tells nothing of it."""
+    """The footer's ``total_uncompressed_size`` does not reveal it."""
     size = 256 << 20
     body, first = compressed("zstd", size), compressed("zstd", 800)
     pages = [data_page(first, 100, size=800), data_page(body, size // 8, size=size)]
@@ -639,7 +639,7 @@ def dictionary_of_zeros():
 
 @large
 def a_run_of_one_value():
-    """Nothing is compressed: a run of one entry of the dictionary."""
+    """Not compressed: a run of one dictionary entry."""
     count = HUGE // 8
     run = b"\x01" + varint(count << 1) + b"\x00"
     pages = [dictionary_page(bytes(8), 1), data_page(run, count, encoding=8)]
@@ -648,7 +648,7 @@ def a_run_of_one_value():
 
 @large
 def zeros_by_pyarrow():
-    """As a writer makes it, page index and all."""
+    """Written by pyarrow, with a page index."""
     out = io.BytesIO()
     table = pa.table({"a": np.zeros(32 << 20, dtype=np.int64), "b": np.arange(32 << 20) // 1000})
     pq.write_table(
@@ -665,7 +665,7 @@ def zeros_by_pyarrow():
 
 
 def listed_again(times, *, values=None):
-    """A page of a million numbers, listed as so many row groups."""
+    """A page of a million numbers that ``times`` row groups point to."""
     rows = 1 << 20
     out = io.BytesIO()
     pq.write_table(
@@ -884,7 +884,7 @@ def section_of_pages_that_explode():
 @bomb
 def section_of_one_page_that_explodes():
     keys = np.zeros(30_000_000, dtype=np.uint32)
-    keys[-1] = 2**32 - 1  # so that any key might be on it
+    keys[-1] = 2**32 - 1  # so that any key might be in it
     return with_section(section_of(keys, keys, page_rows=len(keys)))
 
 
@@ -922,7 +922,7 @@ def section_of_blocks_that_are_no_number():
 
 
 def blocks_of(size):
-    """A section of cells, of which a block has ``size`` granules."""
+    """A section of cells with blocks of ``size`` granules."""
     keys = np.arange(0, 2**32, 2**20, dtype=np.uint64)
     return section_of(keys, np.zeros(len(keys)), schema=CELL_SCHEMA, block_size=size)
 
@@ -932,7 +932,7 @@ def blocks_of(size):
 
 @bomb
 def page_indexes_one_after_the_other():
-    """Each was once tried as everything it is not, to the end of the file."""
+    """Recovery once tried each as every other structure, to the end of the file."""
     page = data_page(bytes(80), 10)
     index = b"\x19\x11\x01" + b"\x19\x18\x00" * 2 + b"\x15\x00\x00"
     return MAGIC + page + index * 30_000
@@ -940,7 +940,7 @@ def page_indexes_one_after_the_other():
 
 @bomb
 def chunk_metadata_one_after_the_other():
-    """Each was once tried as the beginning of a footer, to the end of the file."""
+    """Recovery once tried each as the start of a footer, to the end of the file."""
     one = encode(
         ColumnMetaData(
             type=INT64,

@@ -1,5 +1,6 @@
-"""Gives filters that nest too deeply to every way to filter, in a process of its own: they may end
-it. Prints a line of JSON: what each way said.
+"""Passes deeply nested filters to every way of filtering, in its own process, which may crash.
+
+Prints one line of JSON: the result of each way.
 """
 
 import functools

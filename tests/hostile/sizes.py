@@ -1,6 +1,6 @@
 """Small files that hold, or claim, as many of one thing as their bytes allow.
 
-``SIZES`` are by their names functions that give the bytes of a file with ``count`` of these.
+``SIZES`` maps names to functions that return the bytes of a file with ``count`` of these.
 """
 
 import io
@@ -80,7 +80,7 @@ def row_groups(count):
 
 @size
 def row_groups_of_one_chunk(count):
-    """Each claims the bytes of the first one."""
+    """Every row group claims the bytes of the first one."""
     page = data_page(np.arange(100).tobytes(), 100)
     group = RowGroup(
         columns=[_chunk("a", 4, len(page), 100)], total_byte_size=len(page), num_rows=100

@@ -1,4 +1,4 @@
-"""Filters that nest deeply are answered, or refused before pyarrow's stack overflows."""
+"""Deeply nested filters are answered, or refused before pyarrow's stack overflows."""
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ def written(path, rows):
 
 
 def said(path, depth, *ways):
-    """What each way says of a filter of so many calls."""
+    """The result of each way of filtering, for a filter of ``depth`` nested calls."""
     command = [sys.executable, str(WORKER), str(path), str(depth), *ways]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, (done.stdout[-200:], done.stderr[-2000:])
@@ -38,7 +38,7 @@ def test_filters_that_nest_too_deeply_are_refused_by_every_way_to_filter(tmp_pat
         assert "the limit is 6,000: write long lists of alternatives with isin" in answer, way
 
 
-@pytest.mark.parametrize("rows", [100, 70_000])  # the latter are filtered by several threads
+@pytest.mark.parametrize("rows", [100, 70_000])  # several threads filter the latter
 def test_filters_up_to_the_limit_are_answered(tmp_path, rows):
     found = said(written(tmp_path / "t.parquet", rows), MAX_EXPRESSION_DEPTH - 10, "to_table")
     assert len(found) == KINDS

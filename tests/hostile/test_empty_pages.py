@@ -1,4 +1,4 @@
-"""Data pages that hold no values, at which pyarrow's reader stops: no row is lost in silence."""
+"""Data pages without values, at which pyarrow's reader stops: no row is lost silently."""
 
 import pickle
 from pathlib import Path
@@ -101,7 +101,7 @@ READS = {
 
 @pytest.fixture
 def written(tmp_path):
-    """Writes lists with pyarrow, in pages of which the first ones of chunks hold no values."""
+    """Writes lists with pyarrow, in chunks that begin with pages without values."""
 
     def write(lists, **options):
         table = pa.table({"n": range(len(lists)), "l": lists})
@@ -124,7 +124,9 @@ def test_every_way_of_reading_gives_every_row(written, lists, options, names):
     assert ia.dataset(path).count_rows() == fragment(path).count_rows() == table.num_rows
 
 
-def test_pyarrow_stops_there(written):  # as soon as it does not, decode/empty_pages.py may go
+def test_pyarrow_stops_at_empty_pages(
+    written,
+):  # once this fails, decode/empty_pages.py can be removed
     path, _ = written([[1, 2]])
     assert pads.dataset(path).to_table(columns=["l"]).num_rows == 0
 
@@ -144,14 +146,14 @@ def test_verify_finds_nothing_and_indexes_find_all(written, tmp_path):
     assert ia.dataset(mended).to_table().to_pydict() == table.to_pydict()
 
 
-def test_batches_that_were_given_are_not_given_again(written):
+def test_batches_already_returned_are_not_repeated(written):
     lists = [[n] for n in range(6)] + [[6, 7], [8]]  # the last row group is the first that fails
     path, table = written(lists, row_group_size=2)
     batches = list(ia.dataset(path).to_batches(["n", "l"], batch_size=1))
     assert pa.Table.from_batches(batches).to_pydict() == table.to_pydict()
 
 
-def test_columns_that_only_pyarrow_gives_are_an_error(written):
+def test_columns_that_only_pyarrow_can_read_are_an_error(written):
     path, _ = written([[1, 2]])
     for filter_ in (None, pc.field("l").is_valid()):
         with pytest.raises(ia.FormatError, match=r"a\.parquet: pyarrow's reader gave 0 of 1 rows"):
@@ -237,7 +239,7 @@ def test_files_that_are_listed_twice_are_read_twice(lake):
     assert found["l"].to_pylist() == [row for rows in lists for row in rows + rows]
 
 
-def test_small_files_of_lists_are_pyarrows_to_scan(tmp_path, monkeypatch):
+def test_pyarrow_scans_small_files_of_lists(tmp_path, monkeypatch):
     for number in range(3):
         pq.write_table(pa.table({"l": MANY}), tmp_path / f"{number}.parquet")
     data = ia.dataset(tmp_path)

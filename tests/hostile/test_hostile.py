@@ -1,4 +1,4 @@
-"""What a stranger's file may cost, and what it may not do: docs/security.md has the whole list."""
+"""Limits of the harm a hostile file can do. docs/security.md has the complete list."""
 
 import base64
 import json
@@ -43,16 +43,18 @@ from intarsia.sql.where_clause import parse_where
 WORKER = Path(__file__).with_name("worker.py")
 MEMORY_BYTES = 512 * 1024 * 1024
 SECONDS = float(os.environ.get("INTARSIA_HOSTILE_SECONDS", "30"))
-"""For a dozen ways to open, read, filter and verify a file; it takes one of them at most on a quiet
-machine."""
+"""Time limit in seconds for a dozen ways to open, read, filter and verify a file.
+
+Each takes at most one second on an idle machine.
+"""
 MEGABYTES = 300
 RECOVERED = ("one_after_the_other", "pages_of_nothing", "pages_that_fit")
 TAKES_ALL_THERE_IS = {"dictionary_entry_repeated_a_million_times"}
-"""Values that take more memory than there is: pyarrow asks for it, and is refused."""
+"""Values that exceed the memory: pyarrow asks for it, and is refused."""
 
 
 class Worker:
-    """A process whose memory is limited, begun anew where it ends."""
+    """A process with limited memory, restarted when it ends."""
 
     def __init__(self):
         self.process = None
@@ -96,7 +98,7 @@ def worker():
 
 @pytest.fixture
 def crafted(tmp_path):
-    """A file of the bytes given."""
+    """Writes a file of the given bytes."""
 
     def make(data):
         path = tmp_path / "t.parquet"
@@ -122,7 +124,7 @@ def test_a_bomb_is_refused_or_read_in_bounded_time_and_memory(name, worker, craf
 
 
 def test_bombs_in_indexes_cost_no_answer(worker, crafted):
-    """Whatever is wrong with an index, the rows come all the same."""
+    """A faulty index never loses rows."""
     beginnings = "directory", "pointer", "function", "more_functions", "parameters", "kinds"
     names = [name for name in BOMBS if name.startswith(beginnings)]
     names += ["sections_that_overlap", "section_of_granules_that_do_not_exist"]
@@ -133,8 +135,8 @@ def test_bombs_in_indexes_cost_no_answer(worker, crafted):
 
 
 @pytest.mark.parametrize("values", [None, 0])
-def test_what_a_footer_lists_often_is_verified_once(values, worker, crafted):
-    """Ten thousand row groups, all of them the same million rows."""
+def test_repeated_row_groups_are_verified_once(values, worker, crafted):
+    """Ten thousand row groups that all point to the same million rows."""
     times = 10_000
     path = crafted(listed_again(times, values=values))
     found = worker("verified", path)
@@ -148,7 +150,7 @@ def test_what_a_footer_lists_often_is_verified_once(values, worker, crafted):
 
 
 class Payload:
-    """What would leave a trace, were it ever unpickled."""
+    """Leaves a trace if it is unpickled."""
 
     def __init__(self, path):
         self.path = str(path)
@@ -177,7 +179,7 @@ def test_a_pickle_in_the_arrow_schema_is_not_run(crafted, tmp_path):
 
 
 def test_only_kinds_that_are_installed_are_looked_for(crafted, monkeypatch):
-    """A kind's name is looked up among the entry points; it is never a module's name."""
+    """A kind's name is looked up among entry points; it is never the name of a module."""
     imported = []
     real = __import__
 
@@ -226,7 +228,7 @@ def test_chunks_in_other_files_are_refused_and_these_not_opened(crafted, elsewhe
         with pytest.raises(ia.FormatError, match=r"the data is in another file, '.*'"):
             read()
     assert set(opened) <= {str(path)}
-    # Without a filter pyarrow reads it, which does not go there either.
+    # Without a filter pyarrow reads it, and does not open the other file either.
     assert ia.dataset(path).to_table()["a"].to_pylist() == list(range(ROWS))
 
 
@@ -242,8 +244,8 @@ def test_chunks_of_many_columns_in_other_files_are_refused(crafted):
         ia.dataset(path).to_table(filter=pc.field("c007") == 2)
 
 
-def test_a_footer_without_data_tells_where_that_is(tmp_path):
-    """As ``_metadata`` beside data: a footer whose chunks are in the files around it."""
+def test_the_error_for_a_footer_without_data_names_the_files(tmp_path):
+    """Like ``_metadata`` beside data: a footer whose chunks are in other files."""
     metadata = []
     pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet", metadata_collector=metadata)
     metadata[0].set_file_path("a.parquet")
@@ -256,7 +258,9 @@ def test_a_footer_without_data_tells_where_that_is(tmp_path):
 
 
 def test_keys_of_objects_do_not_lead_sidecars_out_of_their_folder(tmp_path):
-    """Keys of object stores may hold ``..`` as a name; on a local disk it leads elsewhere."""
+    """Keys of object stores may contain ``..`` as a name; on a local disk it means the parent
+    folder.
+    """
     places = Sidecars(pa.fs.LocalFileSystem(), f"file://{tmp_path}/side")
     for key in ("bucket/../../../../etc/cron.d/t.parquet", "../../t.parquet", "bucket/./t.parquet"):
         folder = os.path.realpath(places.folder_of(key))
@@ -290,7 +294,7 @@ def test_a_sidecar_that_lies_is_ignored(crafted, tmp_path):
         assert found.num_rows == 1
 
 
-# --- texts that explode ---------------------------------------------------------------------------
+# --- patterns and SQL that explode ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -307,13 +311,13 @@ def test_a_sidecar_that_lies_is_ignored(crafted, tmp_path):
     ],
     ids=["pieces", "alternatives", "nested", "repeated", "classes", "choices", "copies", "long"],
 )
-def test_what_a_pattern_needs_is_told_soon_or_not_at_all(pattern, in_time):
+def test_the_required_pieces_of_a_pattern_are_computed_quickly_or_not_at_all(pattern, in_time):
     with in_time:
         required_by_regex(pattern)
         required_by_like(pattern.replace(".", "%"))
 
 
-def test_of_a_long_pattern_the_longest_pieces_are_needed():
+def test_the_longest_pieces_of_a_long_pattern_are_required():
     pieces = [f"{n:03}" for n in range(100)] + ["needle in a haystack"]
     needs = required_by_like("%".join(pieces))
     assert Has("NEEDLE IN A HAYSTACK") in needs.parts
@@ -347,7 +351,7 @@ def in_time():
 
 
 class InTime:
-    """A block that must not use more of the processor than a bomb may take."""
+    """A block with a limit on its processor time."""
 
     def __enter__(self):
         self.began = os.times().user
@@ -360,7 +364,7 @@ class InTime:
 
 
 def test_granules_that_explode_are_not_unpacked():
-    """A kilobyte of deflated zeros is a megabyte; here half a megabyte would be half a gigabyte."""
+    """A kilobyte of deflated zeros is a megabyte; half a megabyte would be half a gigabyte."""
     packer = zlib.compressobj(1)
     packed = b"".join(packer.compress(bytes(1 << 22)) for _ in range(64)) + packer.flush()
     whole = section_of(np.arange(100), np.zeros(100))
@@ -371,7 +375,7 @@ def test_granules_that_explode_are_not_unpacked():
         InvertedSection(BufferSource(data), len(meta), zlib.crc32(meta), FILE_ID, 2**40)
 
 
-def test_a_section_of_texts_is_none_of_fingerprints(crafted):
+def test_a_section_of_strings_is_refused_as_one_of_fingerprints(crafted):
     schema = pa.schema([("key", pa.string()), ("granule", pa.uint32())])
     out = pa.BufferOutputStream()
     with pq.ParquetWriter(out, schema, write_page_index=True) as writer:

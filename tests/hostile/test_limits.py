@@ -1,4 +1,4 @@
-"""``page_size_limit``: pages that truthfully hold far more than they take are refused in time."""
+"""``page_size_limit``: pages that decode to far more than their stored size are refused in time."""
 
 import json
 import os
@@ -22,12 +22,12 @@ from intarsia.cli.main import cli
 WORKER = Path(__file__).with_name("worker.py")
 LIMIT = 64 << 20
 MEGABYTES = 150
-"""Nothing of 2 GiB, nor of 256 MiB, is held; Python and pyarrow come to need some."""
+"""Allowance in megabytes for Python and pyarrow. Nothing of 2 GiB or 256 MiB is allocated."""
 ROWS = 1000
 
 
 def limited(path):
-    """What every way to read a file answers, with a limit."""
+    """The result of every way to read a file, with a limit."""
     found = subprocess.run(
         [sys.executable, str(WORKER), str(1 << 30)],
         input=f"limited\t{path}\n",
@@ -42,7 +42,7 @@ def limited(path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured by /proc")
 @pytest.mark.parametrize("name", [*LARGE, "zstd_of_two_gigabytes", "brotli_of_two_gigabytes"])
-def test_a_page_that_holds_more_is_refused_by_every_way_to_read(name, tmp_path):
+def test_a_page_above_the_limit_is_refused_by_every_way_to_read(name, tmp_path):
     path = tmp_path / "t.parquet"
     make = LARGE.get(name) or BOMBS[name]
     path.write_bytes(make())
@@ -66,7 +66,7 @@ def written(path):
 
 @pytest.mark.parametrize("codec", ["none", "snappy", "zstd", "gzip"])
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
-def test_a_page_of_as_many_bytes_as_the_limit_is_read(tmp_path, codec, version):
+def test_a_page_of_exactly_the_limit_is_read(tmp_path, codec, version):
     path = tmp_path / "t.parquet"
     table = pa.table({"a": np.arange(ROWS), "b": [f"x{n}" for n in range(ROWS)]})
     options = {"compression": codec, "data_page_version": version, "use_dictionary": ["b"]}
@@ -85,8 +85,8 @@ def test_a_page_of_as_many_bytes_as_the_limit_is_read(tmp_path, codec, version):
                 ia.dataset(path, page_size_limit=asked).to_table(filter=where)
 
 
-def test_pages_besides_are_read_and_the_one_is_named(tmp_path):
-    """Only pages that are read are looked at; the footer claims nothing of the sort."""
+def test_other_pages_are_read_and_the_large_page_is_named(tmp_path):
+    """Only pages that are read are checked; the footer does not reveal their size."""
     path = tmp_path / "t.parquet"
     values = ["x"] * 500 + ["y" * 1_000_000] + ["z"] * 499
     table = pa.table({"k": np.arange(1000), "t": values})
@@ -128,7 +128,7 @@ def test_pages_besides_are_read_and_the_one_is_named(tmp_path):
         data.to_table(["k", "__fragment_index"])
 
 
-def test_rows_of_such_a_page_are_left_out_where_damage_is(tmp_path):
+def test_on_corrupt_skip_leaves_out_the_rows_of_a_large_page(tmp_path):
     path = written(tmp_path / "t.parquet")
     data = ia.dataset(path, page_size_limit=10_000, on_corrupt="skip")
     with pytest.warns(ia.CorruptDataWarning, match="page_size_limit is 10,000; 10,000 rows lost"):
@@ -140,10 +140,10 @@ def test_rows_of_such_a_page_are_left_out_where_damage_is(tmp_path):
 
 
 def test_a_page_index_that_is_wrong_is_not_taken_for_a_large_page(tmp_path):
-    """Bytes from the middle of a page may look like the header of a huge one."""
+    """Bytes from the middle of a page may look like the header of a huge page."""
     path = tmp_path / "t.parquet"
     header = data_page(b"", 100, size=(1 << 31) - 1)
-    values = [random.Random(n).randbytes(80) for n in range(ROWS)]  # zstd leaves them as they are
+    values = [random.Random(n).randbytes(80) for n in range(ROWS)]  # zstd stores them uncompressed
     values[550] = header + values[550][len(header) :]
     table = pa.table({"a": values})
     options = {"max_rows_per_page": 100, "write_batch_size": 100, "use_dictionary": False}
@@ -156,7 +156,7 @@ def test_a_page_index_that_is_wrong_is_not_taken_for_a_large_page(tmp_path):
     assert rows == table.slice(510, 10)
 
 
-def test_what_takes_more_in_memory_than_decompressed_counts_so(tmp_path):
+def test_the_limit_counts_decoded_bytes_of_runs(tmp_path):
     """A run of one value a billion times takes four bytes."""
     path = tmp_path / "t.parquet"
     path.write_bytes(LARGE["a_run_of_one_value"]())
@@ -177,7 +177,7 @@ def test_the_command_line_takes_the_limit(tmp_path):
 @pytest.mark.parametrize(
     ("limit", "error"), [(0, ValueError), (-1, ValueError), (True, TypeError), ("1", TypeError)]
 )
-def test_what_is_no_limit_is_refused(tmp_path, limit, error):
+def test_an_invalid_limit_is_refused(tmp_path, limit, error):
     path = written(tmp_path / "t.parquet")
     for opening in (ia.dataset, ia.ParquetFile):
         with pytest.raises(error, match="page_size_limit"):

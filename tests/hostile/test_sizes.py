@@ -1,4 +1,4 @@
-"""Files that claim, or hold, very many of one thing: work is in proportion to their bytes."""
+"""Files that hold or claim very many of one thing: time is in proportion to their bytes."""
 
 import importlib
 import json
@@ -50,7 +50,7 @@ def sparse(path, size, end, begin=b""):
     return path
 
 
-# --- lengths that are claimed --------------------------------------------------------------------
+# --- claimed lengths ------------------------------------------------------------------------------
 
 
 def pointer_to(offset, length):
@@ -67,7 +67,7 @@ def test_a_long_directory_is_refused_before_it_is_read(tmp_path):
     assert any("the limit is 33,554,432" in str(finding) for finding in ia.verify(path))
 
 
-def test_a_directory_of_as_many_bytes_as_the_limit_is_read(tmp_path):
+def test_a_directory_of_exactly_the_limit_is_read(tmp_path):
     document = document_of([])
     document += b" " * (MAX_DIRECTORY_BYTES - len(document))
     path = tmp_path / "t.parquet"
@@ -165,7 +165,7 @@ def test_a_long_pointer_of_a_catalog_is_refused_before_it_is_read(tmp_path):
 
 @pytest.fixture
 def selections(monkeypatch):
-    """How many times it is decided which parts of a file to read."""
+    """Counts how many times the parts of a file to read are selected."""
     found = []
     real = intarsia.scan.column_reader.select
     monkeypatch.setattr(
@@ -211,7 +211,7 @@ def test_damaged_row_groups_are_left_out_at_once(tmp_path, selections, where, st
 
 
 def seconds(action):
-    """Processor time of the faster of two runs."""
+    """Returns the processor time of the faster of two runs, in seconds."""
     found = []
     for _ in range(2):
         began = time.process_time()
@@ -221,7 +221,7 @@ def seconds(action):
 
 
 def test_reading_takes_time_in_proportion_to_columns(tmp_path):
-    """Four times the columns took 14 times the time."""
+    """It once took 14 times as long for four times the columns."""
     few, many = tmp_path / "few.parquet", tmp_path / "many.parquet"
     few.write_bytes(SIZES["columns"](2_000))
     many.write_bytes(SIZES["columns"](8_000))
@@ -265,7 +265,7 @@ def test_explaining_takes_time_in_proportion_to_columns(tmp_path):
 
 @pytest.fixture
 def counted(monkeypatch):
-    """Counts the calls of a function, given by what holds it and its name."""
+    """Counts the calls of a function, given its owner and its name."""
 
     def count(holder, name):
         calls = []
@@ -282,7 +282,7 @@ def counted(monkeypatch):
 
 
 def test_verifying_takes_time_in_proportion_to_pages(tmp_path):
-    """The NULLs of all pages were counted anew for each page with statistics."""
+    """The NULLs of all pages were once counted again for each page with statistics."""
     times = []
     for count in (2_000, 8_000):
         path = tmp_path / f"{count}.parquet"
@@ -333,8 +333,10 @@ def test_pages_of_a_torn_file_are_tried_many_at_a_time(tmp_path, counted):
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
-def test_pages_of_a_torn_file_are_told_apart_as_before(tmp_path, monkeypatch, version):
-    """One page at a time is the slow way to the same row groups."""
+def test_trying_pages_together_or_one_by_one_finds_the_same_row_groups(
+    tmp_path, monkeypatch, version
+):
+    """Trying one page at a time is the slow way to the same row groups."""
     path = tmp_path / "t.parquet"
     table = pa.table(
         {

@@ -1,7 +1,7 @@
-"""Does to hostile files what readers do, in a process of its own whose memory is limited.
+"""Reads hostile files in its own process, whose memory is limited.
 
-Reads lines of an action, a tab and a path; prints, a line each, what came out as JSON: the outcome,
-seconds, and the most megabytes held beyond those held before.
+Reads lines of an action, a tab and a path. Prints one line of JSON for each: the outcome, seconds,
+and the peak memory in megabytes above the memory before.
 """
 
 import json
@@ -29,7 +29,7 @@ def opened(path):
 
 
 def everything(path):
-    """Whatever can be asked of a file, except for writing."""
+    """Every read operation on a file."""
     file = ia.ParquetFile(path)
     leaves = range(len(file.schema.leaves))
     chunks = [(group, leaf) for group in range(len(file.metadata.row_groups)) for leaf in leaves]
@@ -49,7 +49,7 @@ def everything(path):
 
 
 def asked(file):
-    """A filter on the first column that is a number or a text."""
+    """A filter on the first column of numbers or strings."""
     for field in file.schema_arrow:
         if pa.types.is_integer(field.type) or pa.types.is_floating(field.type):
             return pc.field(field.name) == 1
@@ -59,7 +59,7 @@ def asked(file):
 
 
 def limited(path):
-    """What every way to read says, where pages are limited."""
+    """The result of every way to read, with a page size limit."""
     limit = 64 << 20
     file, data = (
         ia.ParquetFile(path, page_size_limit=limit),
@@ -87,7 +87,7 @@ def limited(path):
 
 
 def verified(path):
-    """How many findings there are."""
+    """Returns the number of findings."""
     return len(ia.verify(path))
 
 
@@ -119,7 +119,7 @@ def recovered_as_ints(path):
 
 
 def rows(path):
-    """How many rows a filter leaves, which is an answer."""
+    """Returns how many rows a filter leaves."""
     file = ia.ParquetFile(path)
     return file.read(filter=asked(file)).num_rows
 
@@ -132,7 +132,7 @@ def attempt(action):
 
 
 def peak_bytes():
-    """The most memory held since this was last asked, on Linux."""
+    """Peak memory since the last call, in bytes, on Linux."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     Path("/proc/self/clear_refs").write_text("5")
     return int(status["VmHWM"].split()[0]) * 1024
@@ -163,7 +163,7 @@ def main():
                 outcome = "ok"
             except ia.IntarsiaError as error:
                 value, outcome = f"{type(error).__name__}: {error}", "refused"
-            except BaseException:  # noqa: BLE001 # whatever comes out is the finding
+            except BaseException:  # noqa: BLE001 # any other exception
                 value, outcome = traceback.format_exc(), "failed"
             warned = [str(each.message) for each in caught]
         found = {

@@ -1,4 +1,4 @@
-"""Tables of all common types, and writers and readers by name."""
+"""Tables of all common types; writers and readers by name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import pytest
 
 from intarsia.engines.duckdb import sql as duckdb_sql
 
-# Modules beside the tests are loaded by path: the tests are no package.
+# The tests are no package: modules in this folder are imported by path.
 _path = Path(__file__).with_name("drawn_files.py")
 _spec = importlib.util.spec_from_file_location("drawn_files", _path)
 sys.modules["drawn_files"] = importlib.util.module_from_spec(_spec)
@@ -179,7 +179,9 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="session")
 def awkward() -> pa.Table:
-    """Few rows of all types, with what engines see differently: NaN, zeros, NULL, time zones."""
+    """Few rows of all types, with values that engines treat differently: NaN, zeros, NULL, time
+    zones.
+    """
     moments = [datetime.datetime(2020, 1, day, 12, 0, 0, day) for day in range(1, 8)]
     return pa.table(
         {
@@ -276,7 +278,7 @@ def awkward() -> pa.Table:
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What ``ia.sql`` asks first is answered: no other session is begun."""
+    """Answers the preliminary queries of ``ia.sql`` at once, without another session."""
     begin = duckdb_sql.session
 
     def shared(*, shared: bool) -> Any:
@@ -288,13 +290,13 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def by_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``ia.sql`` hands no files to DuckDB's own reader."""
+    """Prevents ``ia.sql`` from handing files to DuckDB's own reader."""
     monkeypatch.setattr(duckdb_sql, "hand_over", lambda *_: "the reader of pages is tested")
 
 
 @pytest.fixture(scope="session")
 def documented() -> types.SimpleNamespace:
-    """The functions of docs/how-to/tables.md, by name."""
+    """The functions in docs/how-to/tables.md, by name."""
     document = Path(__file__).parents[2] / "docs/how-to/tables.md"
     blocks = re.findall(r"```python\n(.*?)```", document.read_text(), re.DOTALL)
     with_functions = [block for block in blocks if "\ndef " in block]

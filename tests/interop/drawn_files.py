@@ -1,4 +1,4 @@
-"""Columns, tables and Parquet files drawn by Hypothesis, of all types that two engines read."""
+"""Columns, tables and Parquet files drawn by Hypothesis, of all types that both engines read."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def array_of(kind: pa.DataType, values: list[Any]) -> pa.Array:
 
 @st.composite
 def tables(draw: st.DrawFn, without: Collection[str] = ()) -> pa.Table:
-    """A table of an ``id`` and up to five columns, of few different values each."""
+    """A table of an ``id`` and up to five columns, each with few distinct values."""
     count = draw(st.integers(1, 16))
     columns = {"id": pa.array(range(count), pa.int64())}
     names = st.sampled_from(sorted(set(VALUES).difference(without)))
@@ -94,7 +94,7 @@ def write_pyarrow(
     folder: Path,
     has_page_index: st.SearchStrategy[bool] | None = None,
 ) -> None:
-    """Several files, of one layout each; some lack a column, or have another order of them."""
+    """Writes files of different layouts; some lack a column, or have them in another order."""
     parts = draw(st.integers(1, 3))
     for part in range(parts):
         start, stop = (table.num_rows * at // parts for at in (part, part + 1))
@@ -122,7 +122,7 @@ def write_pyarrow(
 def write_duckdb(
     draw: st.DrawFn, table: pa.Table, folder: Path, without_folders: Collection[str] = ()
 ) -> None:
-    """One file, or a folder for each value of a column, which may be in the files too."""
+    """Writes one file, or a folder for each value of a column, which may be in the files too."""
     unkeyed = {*NESTED, "raw", "id", *without_folders}
     scalar = [name for name in table.column_names if name not in unkeyed]
     keys = draw(st.lists(st.sampled_from(scalar), max_size=2, unique=True)) if scalar else []
@@ -138,7 +138,7 @@ def write_duckdb(
 
 
 def write_indexed(draw: st.DrawFn, table: pa.Table, folder: Path) -> None:
-    """One file with lookups on some columns; a lookup of two values would be refused."""
+    """Writes one file with lookups on some columns; a lookup on two values would be refused."""
     unindexed = {*NESTED, "time", "span", "half", "nothing", "flag"}
     scalar = [name for name in table.column_names if name not in unindexed]
     indexes = [ia.Lookup(name) for name in scalar if draw(st.booleans())]
@@ -146,7 +146,7 @@ def write_indexed(draw: st.DrawFn, table: pa.Table, folder: Path) -> None:
 
 
 def write(path: Path, columns: dict[str, Any], **options: Any) -> Path:
-    """The path of a file of these columns, whose folders are made."""
+    """Writes a file of these columns and creates its folders; returns the path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(columns), path, **options)
     return path

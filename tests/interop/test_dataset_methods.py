@@ -30,12 +30,12 @@ OTHER = field("word").isin(["w1", "w2"])
 NOWHERE = field("k") == -1
 TEXT = "k BETWEEN 20 AND 290 AND word LIKE 'w_' AND lower(word) <> 'w4'"
 READ = (field("k") >= 20) & (field("k") <= 290) & (field("word") != "w4")
-"""What ``TEXT`` says, to pyarrow."""
+"""The same condition as ``TEXT``, as an Expression."""
 PROJECTION = {"twice": field("k") * 2, "inner": field("nested", "a"), "day": field("day")}
 
 
 def small(ds: pads.Dataset) -> pads.Dataset:
-    """A right side for joins, of the same class as ``ds``."""
+    """The right side of joins, of the same class as ``ds``."""
     folder = Path(ds.files[0]).parent.parent.parent / "small"
     return ia.dataset(folder) if isinstance(ds, ia.Dataset) else pads.dataset(folder)
 
@@ -47,7 +47,7 @@ def sorted_table(found: Any) -> pa.Table:
 
 
 def rows_of_fragments(ds: pads.Dataset, condition: pads.Expression | None) -> pa.Table:
-    """Only rows count: with a filter, fewer fragments may do."""
+    """Compares rows only: with a filter, there may be fewer fragments."""
     fragments = ds.get_fragments(condition)
     parts = [fragment.to_table(ds.schema, filter=condition) for fragment in fragments]
     return pa.concat_tables([ds.schema.empty_table(), *parts])
@@ -325,7 +325,7 @@ VARIANTS = ["unfiltered", "filtered"]
 REFUSALS = {
     "scanner twice": "already scanned",
 }
-"""Calls that are refused with this error, though pyarrow answers them."""
+"""Calls that raise this error, though pyarrow answers them."""
 REFERENCES: dict[str, Callable[[pads.Dataset], Any]] = {
     "pickle": lambda ds: ds.to_table(),
     "pickle filter": lambda ds: ds.filter(OTHER).to_table(),
@@ -346,11 +346,12 @@ REFERENCES: dict[str, Callable[[pads.Dataset], Any]] = {
     "scanner text": lambda ds: ds.to_table(["k"], READ),
     "scanner text special": lambda ds: ds.to_table(["k", "__fragment_index"], READ),
 }
-"""Calls that pyarrow refuses for some data sets, and what tells the right answer instead."""
+"""Calls that pyarrow refuses for some data sets, and the call that gives the right answer instead.
+"""
 CLEAR = (ia.IntarsiaError, pa.ArrowException, TypeError, ValueError, KeyError, IndexError)
 
 
-# --- what one process is asked to do ------------------------------------------------------------
+# --- what the child process runs ----------------------------------------------------------------
 
 
 def make_data(folder: Path) -> None:
@@ -415,11 +416,13 @@ def work(folder: Path, variant: str, names: list[str]) -> None:
         print(json.dumps({"done": name, "result": result}), flush=True)
 
 
-# --- the process that asks ----------------------------------------------------------------------
+# --- the process that sends the calls -----------------------------------------------------------
 
 
 def results_of(folder: Path, variant: str) -> dict[str, str]:
-    """The result of each call; a process that dies costs its one call and is replaced."""
+    """The result of each call. If a child process dies, that call fails and the process is
+    replaced.
+    """
     results: dict[str, str] = {}
     while left := [name for name in CALLS if name not in results]:
         command = [sys.executable, __file__, str(folder), variant, *left]
@@ -506,7 +509,7 @@ def test_the_schemas_metadata_is_kept(tmp_path):
 
 
 def test_columns_are_computed_of_file_names(tmp_path):
-    """pyarrow has no such field there."""
+    """pyarrow does not have that field here."""
     make_data(tmp_path)
     ds = ia.dataset(tmp_path / "lake", partitioning="hive")
     found = ds.to_table({"at": field("__filename"), "k": field("k") + 1}, filter=OTHER)
@@ -562,7 +565,7 @@ def test_rows_of_many_small_files_are_taken_as_those_of_large_ones_are(tmp_path,
     assert data.take(rows) == expected
 
 
-def test_rows_that_are_not_there_cannot_be_taken(tmp_path):
+def test_taking_missing_rows_is_an_error(tmp_path):
     make_data(tmp_path)
     ds = ia.dataset(tmp_path / "lake")
     with pytest.raises(IndexError, match=f"row {ds.count_rows():,} of {ds.count_rows():,}"):
@@ -583,7 +586,7 @@ WITH_NAN = {
 
 @pytest.mark.parametrize("wanted", WITH_NAN.values(), ids=WITH_NAN)
 @pytest.mark.parametrize("special", ["__fragment_index", "__batch_index", "__last_in_fragment"])
-def test_which_batch_a_row_is_of_changes_no_rows(special, wanted, tmp_path):
+def test_the_batch_index_changes_no_rows(special, wanted, tmp_path):
     first = pa.table({"a": range(6), "x": [1.0, NAN, 2.0, 1.0, 1.0, NAN]})
     pq.write_table(first, tmp_path / "a.parquet", row_group_size=3)
     pq.write_table(pa.table({"a": [6, 7, 8], "x": [5.0, NAN, 9.0]}), tmp_path / "b.parquet")
@@ -628,7 +631,7 @@ def test_checksums_are_compared_where_a_scan_asks_for_it(tmp_path):
         data.to_table(filter=wanted, fragment_scan_options=5)
 
 
-def test_batches_of_no_rows_tell_their_schema(tmp_path):
+def test_batches_without_rows_have_their_schema(tmp_path):
     pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
     data = ia.dataset(tmp_path)
     for columns in (["a"], [], {"z": field("a") + 1}):
@@ -637,7 +640,7 @@ def test_batches_of_no_rows_tell_their_schema(tmp_path):
         assert found.num_rows == 0
 
 
-def test_fragments_take_what_pyarrows_take_in_its_place(tmp_path):
+def test_fragments_take_positional_arguments_as_pyarrows_do(tmp_path):
     pq.write_table(pa.table({"a": range(9), "b": range(9)}), tmp_path / "a.parquet")
     data, wanted = ia.dataset(tmp_path), field("a") > 5
     (fragment,) = data.get_fragments(wanted)
@@ -660,7 +663,7 @@ def test_columns_that_are_given_other_names_keep_their_metadata(wanted, tmp_path
     assert mine.schema.equals(own.schema, check_metadata=True)
 
 
-def test_what_computes_a_column_is_an_expression(tmp_path):
+def test_computed_columns_take_only_expressions(tmp_path):
     pq.write_table(pa.table({"a": [1, 2]}), tmp_path / "a.parquet")
     with pytest.raises(TypeError, match="'x' is computed by an Expression, not by a str"):
         ia.dataset(tmp_path).to_table({"x": "a"}, filter=field("a") > 0)
@@ -678,7 +681,7 @@ def test_scanners_give_the_names_of_files(tmp_path):
 
 @pytest.mark.parametrize("columns", [[], {}, ["n"], None])
 @pytest.mark.parametrize("condition", [None, field("n") > 1])
-def test_a_schemas_metadata_goes_with_rows_of_any_columns(
+def test_schema_metadata_comes_with_any_columns(
     tmp_path: Path, columns: Any, condition: pads.Expression | None
 ) -> None:
     pq.write_table(pa.table({"n": [1, 2, 3]}).replace_schema_metadata({"k": "v"}), tmp_path / "a")
@@ -719,7 +722,7 @@ def test_a_scan_is_closed_where_a_computed_column_fails(
     pq.write_table(pa.table({"b": pa.array([b"\xff"])}), tmp_path / "a")
     with pytest.raises(pa.ArrowInvalid) as failed:
         ia.dataset(tmp_path / "a").to_table(columns={"s": field("b").cast(pa.string())})
-    assert closed, failed.value  # whose frames hold the scan
+    assert closed, failed.value  # whose frames refer to the scan
 
 
 def test_data_sets_are_made_of_fragments(tmp_path):
@@ -735,7 +738,7 @@ def test_data_sets_are_made_of_fragments(tmp_path):
     assert own.to_table() == pa.table({"a": [0]})
 
 
-def test_a_pickled_fragment_does_not_hold_the_other_files(tmp_path):
+def test_a_pickled_fragment_does_not_include_the_other_files(tmp_path):
     table = pa.table({"a": [1]})
     sizes = []
     for count in (1, 20):

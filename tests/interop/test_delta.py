@@ -1,6 +1,6 @@
-"""Files of Delta Lake tables: read by page, given indexes, and whole to Delta's own readers.
+"""Files of Delta Lake tables: read by page, given indexes, and read whole by Delta's own readers.
 
-Delta's log records each file's length, and its readers take the footer to be there.
+Delta's log records each file's length, and its readers expect the footer at that place.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def table(tmp_path):
 
 
 def again(table):
-    """The table as whoever opens it now sees it."""
+    """The table as opened now."""
     return DeltaTable(table.table_uri)
 
 
 def rows(found):
-    """By their ids; Delta keeps files in no order."""
+    """The rows sorted by id; Delta does not keep the order of files."""
     return sorted(pa.table(found).to_pylist(), key=lambda row: row["id"])
 
 
@@ -60,7 +60,7 @@ def paths(table):
 
 
 def schema_of(table):
-    """As the log has it, folders' columns included."""
+    """The schema in the log, partition columns included."""
     return pa.schema(table.schema().to_arrow())
 
 
@@ -80,7 +80,7 @@ VALUES = ["New York", "a/b", "50%", "x=y", None, "né"]
 
 @pytest.mark.parametrize("name", ["table", "a table of 50%"])
 def test_folders_have_any_name(name, tmp_path):
-    """The log's paths are encoded once more than names on the disk are."""
+    """The log's paths are percent-encoded once more than the names on disk."""
     data = pa.table({"id": range(6), "c": VALUES})
     path = str(tmp_path / name)
     deltalake.write_deltalake(path, data, partition_by=["c"])
@@ -112,7 +112,7 @@ def test_columns_that_came_later_are_null_in_older_files(table):
     assert source.count_rows(filter=pc.field("note").is_null()) == ROWS
 
 
-def test_files_that_delta_rewrote_have_views_for_texts_unless_the_schema_is_told(table):
+def test_files_rewritten_by_delta_have_string_views_unless_a_schema_is_given(table):
     """pyarrow has no IN for views."""
     table.delete("id = 5")
     asked = pc.field("k").isin(["k00007", "k00008"])
@@ -139,7 +139,7 @@ def test_mapped_columns_have_their_physical_names_in_files(tmp_path):
 
 
 def deleted(table, numbers):
-    """Have a deletion vector take rows of a table's only file, as other writers of Delta do."""
+    """Adds a deletion vector for rows of a table's only file, as other Delta writers do."""
     bitmap = pyroaring.BitMap(numbers).serialize()
     data = struct.pack("<IQI", 1681511377, 1, 0) + bitmap
     data += b"\0" * (-len(data) % 4)
@@ -168,7 +168,7 @@ def z85(data):
     return base64.b85encode(data).decode().translate(str.maketrans(ours, theirs))
 
 
-def test_rows_that_a_deletion_vector_takes_are_in_the_file_still(tmp_path, documented):
+def test_rows_deleted_by_a_deletion_vector_are_still_in_the_file(tmp_path, documented):
     path = str(tmp_path / "vectors")
     features = {"delta.enableDeletionVectors": "true"}
     deltalake.write_deltalake(path, TABLE, configuration=features)
@@ -187,7 +187,7 @@ def test_rows_that_a_deletion_vector_takes_are_in_the_file_still(tmp_path, docum
 
 
 def pad(selection, num_rows):
-    """A vector ends at the last row that is gone."""
+    """Pads the vector, which ends at the last deleted row."""
     return [*selection, *[True] * (num_rows - len(selection))]
 
 
@@ -196,7 +196,7 @@ def pad(selection, num_rows):
 
 @pytest.fixture
 def indexed(table):
-    """A table whose files were given indexes behind Delta's back."""
+    """A table whose files were given indexes without Delta's knowledge."""
     ia.add_indexes(table.file_uris(), INDEXES)
     for path, length in zip(paths(table), lengths(table), strict=True):
         assert os.path.getsize(path) > length
@@ -217,7 +217,7 @@ def by_polars(table, k):
 
 
 def by_length(table, k):
-    """As a reader that takes the recorded length for the file's."""
+    """Opens a file like a reader that uses the recorded length as the length of the file."""
     found = []
     for path, length in zip(paths(table), lengths(table), strict=True):
         with open(path, "rb") as file:
@@ -244,7 +244,7 @@ def test_every_reader_reads_files_with_indexes(read, indexed):
 
 @pytest.mark.parametrize("read", READERS[:-1], ids=lambda read: read.__name__)
 def test_every_reader_reads_them_as_they_were_when_opened(read, table):
-    """What was planned before indexes came is carried out after."""
+    """A plan made before indexes were added is executed afterwards."""
     before = DeltaTable(table.table_uri)
     before.get_add_actions()
     ia.add_indexes(table.file_uris(), INDEXES)
@@ -264,8 +264,10 @@ def test_a_reader_with_the_file_open_reads_on_as_it_was(table):
     assert os.path.getsize(path) > len(before)
 
 
-def test_the_table_goes_on(indexed):
-    """Rows appended, deleted, merged; files compacted, vacuumed; a checkpoint, a restore."""
+def test_the_table_remains_usable(indexed):
+    """Appends, deletes and merges rows; compacts and vacuums files; makes and restores a
+    checkpoint.
+    """
     indexed.optimize.compact()
     deltalake.write_deltalake(indexed.table_uri, TABLE.slice(0, 10), mode="append")
     now = again(indexed)
@@ -297,7 +299,7 @@ def test_a_restored_version_has_its_indexes(indexed):
 # --- sidecars -----------------------------------------------------------------------------------
 
 
-def test_sidecars_touch_no_file(table):
+def test_sidecars_change_no_file(table):
     before = {path: (os.stat(path).st_mtime_ns, os.path.getsize(path)) for path in paths(table)}
     ia.add_indexes(table.file_uris(), [ia.Lookup("k", granule_rows=100)], sidecar=True)
     assert before == {p: (os.stat(p).st_mtime_ns, os.path.getsize(p)) for p in before}

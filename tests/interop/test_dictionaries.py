@@ -1,4 +1,4 @@
-"""Arrow dictionaries, written by us: other readers answer by bounds, and pay for pages."""
+"""Arrow dictionaries written by Intarsia: other readers use bounds, and pages stay small."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WITHIN = {
 
 
 @pytest.mark.parametrize("values", WITHIN.values(), ids=WITHIN)
-def test_a_value_that_is_not_used_is_no_bound_of_what_lists_hold(tmp_path, values):
+def test_an_unused_dictionary_value_is_no_bound_of_list_elements(tmp_path, values):
     path, table = tmp_path / "a.parquet", pa.table({"c": values})
     ia.write_table(table, path)
     assert ia.verify(path) == []
@@ -37,7 +37,7 @@ def with_dictionaries(path: Path) -> set[str]:
     return {column.path_in_schema for column in columns if column.has_dictionary_page}
 
 
-def test_columns_have_dictionaries_that_take_no_more_than_a_page(tmp_path):
+def test_columns_get_dictionaries_of_at_most_a_page(tmp_path):
     path, rows = tmp_path / "a.parquet", 50_000
     draw = np.random.default_rng(7)
     words = pa.array([f"word-{number:040}" for number in range(6000)])
@@ -82,7 +82,7 @@ def test_pages_of_few_rows_have_smaller_dictionaries(tmp_path):
 
 
 @pytest.mark.parametrize("every", [None, 1])
-def test_a_writer_has_the_dictionaries_that_pay_in_its_first_rows(tmp_path, every):
+def test_a_writer_chooses_dictionaries_by_its_first_rows(tmp_path, every):
     path, whole = tmp_path / "a.parquet", tmp_path / "whole.parquet"
     draw = np.random.default_rng(7)
     words = pa.array([f"word-{number:080}" for number in range(5000)])
@@ -112,7 +112,7 @@ def test_a_writer_has_the_dictionaries_that_pay_in_its_first_rows(tmp_path, ever
     assert path.stat().st_size > whole.stat().st_size * 1.1
 
 
-def test_dictionaries_are_as_small_as_the_first_rows_promise(tmp_path):
+def test_dictionaries_stay_as_small_as_in_the_first_rows(tmp_path):
     path = tmp_path / "a.parquet"
     few, many = ["a"] * 10_000, [f"{row:040}" for row in range(50_000)]
     with ia.ParquetWriter(path, pa.schema([("t", pa.string())])) as writer:
@@ -123,7 +123,7 @@ def test_dictionaries_are_as_small_as_the_first_rows_promise(tmp_path):
 
 
 @pytest.mark.parametrize("every", [None, 1])
-def test_what_has_no_dictionary_makes_none_larger(tmp_path, every):
+def test_columns_without_a_dictionary_make_no_other_larger(tmp_path, every):
     path = tmp_path / "a.parquet"
     names = pa.schema(
         [("t", pa.string()), ("z", pa.string()), ("s", pa.struct({"x": pa.string()}))]
@@ -144,7 +144,7 @@ def test_what_has_no_dictionary_makes_none_larger(tmp_path, every):
     assert max(sizes) < 200_000
 
 
-def test_a_writer_without_rows_or_with_odd_settings(tmp_path):
+def test_a_writer_without_rows_or_with_unusual_settings(tmp_path):
     path, schema = tmp_path / "a.parquet", pa.schema([("t", pa.string())])
     ia.ParquetWriter(path, schema).close()
     assert pq.read_table(path) == schema.empty_table()
@@ -161,7 +161,7 @@ def test_a_writer_without_rows_or_with_odd_settings(tmp_path):
     assert [metadata.num_rows for metadata in found] == [1, 20_000]
 
 
-def test_a_value_left_out_of_one_chunk_costs_no_other_its_dictionary(tmp_path):
+def test_a_chunk_that_lacks_a_value_keeps_its_dictionary(tmp_path):
     texts = pa.array([f"category-{number:05}" for number in range(2000)])
     draw = np.random.default_rng(7)
     parts = [pa.array(draw.integers(0, 2000, 100_000), pa.int32()) for _ in range(2)]

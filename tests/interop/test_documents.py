@@ -1,4 +1,4 @@
-"""The documents: their Python runs as it stands, their links lead somewhere."""
+"""The documents: their Python code runs unchanged, and their links are valid."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RUN = [
     "docs/how-to/write-files.md",
     "docs/reference/indexes.md",
 ]
-"""Documents whose Python is run. Blocks that import ``intarsia.spark`` are left out."""
+"""Documents with Python code to run. Blocks that import ``intarsia.spark`` are left out."""
 
 
 @pytest.fixture

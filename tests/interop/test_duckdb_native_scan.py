@@ -1,4 +1,4 @@
-"""Files that DuckDB reads by itself for ``ia.sql``: the same answers as over tables in memory."""
+"""Files that ``ia.sql`` hands to DuckDB's own reader: the same answers as over tables in memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NUMBERS = list(range(ROWS))
 
 
 def every(values: list) -> list:
-    """As many values as there are rows, over and over."""
+    """Repeats values up to the number of rows."""
     return [values[n % len(values)] for n in NUMBERS]
 
 
@@ -95,7 +95,7 @@ WRITERS = ["pyarrow", "pyarrow, two files", "pages", "indexes", "DuckDB", "Polar
 
 
 def written(writer: str, data: pa.Table, folder: Path) -> Path:
-    """A folder with the rows of ``data``, as a tool writes them, in their order."""
+    """A folder with the rows of ``data``, as another tool writes them, in the same order."""
     folder.mkdir()
     path = folder / "a.parquet"
     if writer == "pyarrow":
@@ -127,7 +127,7 @@ def lakes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def memory() -> dict[str, pa.Table]:
-    """The rows, and what is expected of each query over a file's columns."""
+    """The rows in memory, which give the expected answer of each query."""
     return {"all": table()}
 
 
@@ -141,7 +141,7 @@ def test_answers_are_those_over_tables_in_memory(writer: str, lakes: dict[str, P
         for query in QUERIES:
             try:
                 expected = connection.sql(query).to_arrow_table()
-            except duckdb.BinderException:  # a column that the writer cannot write
+            except duckdb.BinderException:  # the writer cannot write this column
                 continue
             for reader in ("engine", "auto", "pages"):
                 found = ia.sql(query, t=data.with_options(reader=reader))
@@ -196,7 +196,7 @@ SELECT * FROM (PIVOT t ON i % 2 USING max(y)) ORDER BY ALL
 
 
 @pytest.mark.parametrize("query", [query.replace("\0", "\n") for query in BY_BOUNDS])
-def test_bounds_that_leave_out_nan_answer_nothing(query: str, tmp_path: Path) -> None:
+def test_bounds_that_ignore_nan_are_not_used_as_answers(query: str, tmp_path: Path) -> None:
     x = [1.0, 2.0, NAN, 3.0, None, -5.0, 7.0, 7.0, NAN, NAN, NAN, NAN]
     rows = pa.table({"i": range(12), "x": x, "y": [n + 0.5 for n in range(12)]})
     pq.write_table(rows, tmp_path / "a.parquet", row_group_size=3)
@@ -207,7 +207,9 @@ def test_bounds_that_leave_out_nan_answer_nothing(query: str, tmp_path: Path) ->
     assert str(found.to_pylist()) == str(expected.to_pylist())
 
 
-def test_duckdb_skips_row_groups_by_floats_unless_it_may_answer_by_them(tmp_path: Path) -> None:
+def test_duckdb_skips_row_groups_by_float_bounds_but_does_not_answer_by_them(
+    tmp_path: Path,
+) -> None:
     rows = pa.table({"i": range(12), "y": [n + 0.5 for n in range(12)]})
     pq.write_table(rows, tmp_path / "a.parquet", row_group_size=3)
     data = ia.dataset(tmp_path, reader="engine")
@@ -293,7 +295,7 @@ def test_unusual_columns_are_read_by_pages(name: str, tmp_path: Path) -> None:
     assert ia.sql("SELECT i, x FROM t ORDER BY i", t=data)["i"].to_pylist() == [1, 2]
 
 
-def test_data_sets_that_only_our_reader_understands(tmp_path: Path) -> None:
+def test_data_sets_that_only_our_reader_can_read(tmp_path: Path) -> None:
     for name, rows in (("a", {"i": [1], "n": [2]}), ("b", {"i": [3]})):
         pq.write_table(pa.table(rows), tmp_path / f"{name}.parquet")
     lacking = ia.dataset(tmp_path)
@@ -318,7 +320,7 @@ def test_data_sets_that_only_our_reader_understands(tmp_path: Path) -> None:
         assert ia.sql("SELECT i FROM t", t=data).num_rows == expected
 
 
-def test_errors_name_the_place_as_by_our_reader(tmp_path: Path) -> None:
+def test_errors_name_the_place_as_our_reader_does(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(
         pa.table({"i": NUMBERS, "s": every(["some", "text"])}), path, use_dictionary=False

@@ -1,4 +1,4 @@
-"""Durations beside spans in ``ia.sql``: DuckDB's answers in memory, and fewer rows read."""
+"""Durations compared with INTERVALs in ``ia.sql``: DuckDB's answers, and fewer rows read."""
 
 from __future__ import annotations
 
@@ -129,11 +129,11 @@ def test_spans_reach_the_scan(condition, data, memory, monkeypatch):
     assert found == expected
     (filter_,) = filters
     assert data.to_table(["n"], filter_)["n"].to_pylist() == expected
-    if "list" not in condition:  # of which an index alone would tell
+    if "list" not in condition:  # of which only an index can exclude rows
         assert data.plan(["n"], filter_).figures.rows.selected < ROWS
 
 
-def test_nanoseconds_stay_with_duckdb_which_cuts_them_off(data, memory):
+def test_nanoseconds_are_left_to_duckdb_which_truncates_them(data, memory):
     found, expected = rows(memory, data, "d_odd = INTERVAL 0 SECOND")
     assert found == expected
     assert len(expected) > 1

@@ -1,4 +1,4 @@
-"""Files that DuckDB reads by itself for ``ia.sql``: the answers are those over data in memory."""
+"""Files handed to DuckDB's own reader by ``ia.sql``: the answers are those over data in memory."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def in_memory(query: str, **tables: pa.Table) -> pa.Table:
 
 
 def shown(value: Any) -> Any:
-    """A value that compares by itself: NaN equals NaN, and zeros of both signs are one."""
+    """A value that compares equal to itself: NaN equals NaN, and both zeros are one."""
     if isinstance(value, float):
         return repr(value + 0.0)
     if isinstance(value, dict):
@@ -69,7 +69,7 @@ def rows_of(table: pa.Table, *, ordered: bool) -> list[str]:
 
 
 def check(query: str, path: Any, table: pa.Table | None = None, **options: Any) -> None:
-    """Assert that both readers answer ``query`` as DuckDB does over ``table``, or raise as it."""
+    """Asserts that both readers give DuckDB's answer to ``query`` over ``table``, or its error."""
     ordered = "ORDER BY" in query.rpartition(")")[2]
     if table is None:
         table = ia.dataset(path, reader="pages", **options).to_table()
@@ -91,14 +91,12 @@ def check(query: str, path: Any, table: pa.Table | None = None, **options: Any) 
 
 
 def refusal(data: pads.Dataset, columns: Sequence[str] | None = None, **options: Any) -> str | None:
-    """Why files are not handed over; None if they are."""
-    found = hand_over(
-        data.scan_source, data.schema.names if columns is None else columns, **options
-    )
+    """The reason why files are not handed over; None if they are."""
+    found = hand_over(data, data.schema.names if columns is None else columns, **options)
     return None if isinstance(found, HandOver) else found
 
 
-# --- any table, file, query ---------------------------------------------------------------------
+# --- any table, file and query ------------------------------------------------------------------
 
 UNREAD = {"half", "span", "pair", "place"}  # types that DuckDB does not write, or not alike
 SUMMED = {"i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f32", "f64", "d5", "d18", "d38"}
@@ -213,7 +211,7 @@ def as_old_writers_did(metadata: Any) -> Any:
 
 
 def folders(base: Path, **files: dict[str, Any]) -> Path:
-    """A file in each folder; ``__`` in a name stands for what separates folders."""
+    """Writes one file per folder; ``__`` in a name stands for the path separator."""
     for name, columns in files.items():
         write(base / name.replace("__", "/") / "f.parquet", columns)
     return base
@@ -235,7 +233,7 @@ def geo(base: Path) -> Path:
 
 
 def two_levels(base: Path) -> Path:
-    """A list whose repeated group is called as those that have no element within."""
+    """A list whose repeated group has the name of a two-level list's."""
 
     def renamed(metadata: Any) -> Any:
         schema = [amended(e, name="array") if e.name == "list" else e for e in metadata.schema]
@@ -247,7 +245,7 @@ def two_levels(base: Path) -> Path:
 
 
 def zone_in_arrow_schema(base: Path) -> Path:
-    """A zone that ``ARROW:schema`` alone gives to a timestamp."""
+    """A time zone that is only in ``ARROW:schema``."""
 
     def without_logical_types(metadata: Any) -> Any:
         return amended(metadata, schema=[amended(e, logicalType=None) for e in metadata.schema])
@@ -258,7 +256,7 @@ def zone_in_arrow_schema(base: Path) -> Path:
 
 
 def bare_index(base: Path) -> Path:
-    """A page index of a column whose chunks have no statistics."""
+    """A page index of a column chunk without statistics."""
 
     def without_statistics(metadata: Any) -> Any:
         (group,) = metadata.row_groups
@@ -410,7 +408,7 @@ REFUSED: dict[str, tuple[Callable[[Path], Path], dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_duckdb_reads_otherwise_is_not_handed_over(name, tmp_path):
+def test_files_that_duckdb_reads_differently_are_not_handed_over(name, tmp_path):
     make, options, reason = REFUSED[name]
     path = make(tmp_path)
     data = ia.dataset(path, **{"reader": "engine", **options})
@@ -455,7 +453,7 @@ def test_files_that_have_the_columns_of_their_folders_are_handed_over(tmp_path):
     check("SELECT * FROM t WHERE k = 1", path)
 
 
-def test_a_file_that_is_given_twice_is_not_handed_over(tmp_path):
+def test_a_file_listed_twice_is_not_handed_over(tmp_path):
     path = ORDINARY(tmp_path)
     assert "twice" in (refusal(ia.dataset([path, path], reader="engine")) or "")
     check("SELECT count(*), sum(v) FROM t", [path, path])
@@ -482,7 +480,7 @@ def test_a_filter_that_no_row_can_pass_leaves_nothing_to_hand_over(tmp_path):
     check("SELECT * FROM t WHERE k > 1", path)
 
 
-def test_files_whose_indexes_leave_little_are_not_handed_over_by_default(tmp_path):
+def test_selective_indexes_prevent_the_hand_over_by_default(tmp_path):
     values = [row * 7919 % 20_000 for row in range(20_000)]
     table = pa.table({"v": values, "w": values})
     indexes = [ia.Lookup("v")]
@@ -514,7 +512,7 @@ def test_a_limit_of_a_row_group_or_more_is_handed_over(tmp_path):
 
 @pytest.mark.parametrize(("rows", "is_handed"), [(200, False), (4_000, True)])
 def test_files_of_few_pages_are_handed_over(rows, is_handed, tmp_path):
-    """DuckDB decodes the column of a condition, and of others the pages that match."""
+    """DuckDB decodes the column of a condition, and only the matching pages of other columns."""
     mixed = {name: [n * 7919 % 20_000 for n in range(20_000)] for name in ("a", "b", "c")}
     table = pa.table({"v": range(20_000), **mixed})
     options = {"use_dictionary": False, "write_batch_size": 200, "max_rows_per_page": rows}
@@ -537,7 +535,7 @@ def test_sidecars_leave_out_row_groups_of_files_that_are_handed_over(tmp_path):
     check("SELECT * FROM t WHERE v = 7", tmp_path)
 
 
-# --- what fails ---------------------------------------------------------------------------------
+# --- errors -------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -642,11 +640,11 @@ def test_a_column_without_a_name_is_read_by_pages(tmp_path):
     assert ia.sql(ALL, t=ia.dataset(tmp_path, reader="engine")).equals(expected)
 
 
-# --- at the same time ---------------------------------------------------------------------------
+# --- concurrency --------------------------------------------------------------------------------
 
 
-def test_threads_have_views_of_their_own(lake, tmp_path_factory):
-    """Two data sets under one name, of which several threads ask at a time."""
+def test_each_thread_has_its_own_views(lake, tmp_path_factory):
+    """Several threads query two data sets that have the same name."""
     other = tmp_path_factory.mktemp("other")
     write(other / "f.parquet", {"id": range(5), "v": ["z"] * 5})
     expected = {lake: 2000, other: 5}
@@ -667,7 +665,7 @@ def test_threads_have_views_of_their_own(lake, tmp_path_factory):
     assert wrong == []
 
 
-def test_a_forked_process_has_files_handed_over(lake):
+def test_files_are_handed_over_in_a_forked_process(lake):
     data = ia.dataset(lake, reader="engine")
     query = "SELECT count(*) AS n, max(v) AS v FROM t WHERE id < 100"
     expected = ia.sql(query, t=data)

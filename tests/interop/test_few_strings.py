@@ -1,4 +1,4 @@
-"""Answers of DuckDB and Polars over columns and fields of few strings, by both readers."""
+"""DuckDB and Polars over columns and fields of few distinct strings give the same answers."""
 
 import duckdb
 import numpy as np
@@ -80,7 +80,7 @@ SELECT day, svc, avg(n) AS a FROM t GROUP BY ALL ORDER BY ALL
 
 @pytest.mark.parametrize("reader", ["auto", "pages"])
 @pytest.mark.parametrize("query", QUERIES)
-def test_answers_are_duckdbs_over_texts(query, reader, lake):
+def test_answers_are_duckdbs_over_strings(query, reader, lake):
     ds, whole = lake
     with duckdb.connect() as connection:
         connection.register("t", whole)
@@ -91,8 +91,8 @@ def test_answers_are_duckdbs_over_texts(query, reader, lake):
     assert found.equals(expected)
 
 
-def test_files_whose_texts_are_not_coded_are_read_alike(tmp_path):
-    """Neither the first file, nor one in the middle, nor the last says so."""
+def test_files_without_dictionary_encoding_give_the_same_answers(tmp_path):
+    """No footer says so: of the first, a middle, or the last file."""
     for number, seed in enumerate([0, 3, 1, 4, 2]):
         options = {"use_dictionary": ["level"]} if seed > 2 else {}
         pq.write_table(table_of(seed), tmp_path / f"{number}.parquet", **options)
@@ -125,7 +125,7 @@ def test_a_column_that_another_file_lacks_or_has_as_numbers(tmp_path):
     assert found["7"] == pc.sum(pc.equal(whole["n"], 7)).as_py()
 
 
-def test_a_file_that_cannot_be_opened_is_told_of_where_it_is_read(tmp_path):
+def test_a_file_that_cannot_be_opened_is_an_error_when_it_is_read(tmp_path):
     for number in range(3):
         at = tmp_path / f"day={number}" / "a.parquet"
         at.parent.mkdir()
@@ -138,7 +138,7 @@ def test_a_file_that_cannot_be_opened_is_told_of_where_it_is_read(tmp_path):
         ia.sql(query.format(3), t=ds)
 
 
-def test_texts_that_folders_fix_are_left(tmp_path):
+def test_partition_values_are_not_decoded_as_dictionaries(tmp_path):
     for number in range(2):
         (tmp_path / f"level=x{number}").mkdir()
         table = table_of(number).select(["svc", "n"])
@@ -150,7 +150,7 @@ def test_texts_that_folders_fix_are_left(tmp_path):
 
 
 @pytest.mark.parametrize("row_group_size", [ROWS, 1_000])
-def test_few_texts_are_decoded_as_codes(row_group_size, tmp_path, as_codes):
+def test_few_strings_are_decoded_as_dictionary_indices(row_group_size, tmp_path, as_codes):
     table = table_of(0).select(["svc", "level", "id", "n"])
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=row_group_size)
     ds = ia.dataset(tmp_path / "a.parquet", read_dictionary=["level"])
@@ -175,14 +175,14 @@ def test_few_texts_are_decoded_as_codes(row_group_size, tmp_path, as_codes):
         lambda frame: frame.sort("row").slice(70_000, 5).select("row", "svc"),
     ],
 )
-def test_answers_are_polars_over_texts(ask, lake):
+def test_answers_are_polars_over_strings(ask, lake):
     ds, whole = lake
     found = ask(ia.polars.scan(ds.with_options(reader="pages"))).collect()
     assert_frame_equal(found, ask(pl.from_arrow(whole).lazy()).collect())
 
 
 def test_polars_keeps_categories(lake, tmp_path):
-    """Which are dictionaries in the file's own Arrow schema."""
+    """Categories are dictionaries in the file's own Arrow schema."""
     table = table_of(0).select(["svc", "level", "n"])
     own = table.set_column(1, "level", table["level"].dictionary_encode())
     pq.write_table(own, tmp_path / "a.parquet")
@@ -193,7 +193,7 @@ def test_polars_keeps_categories(lake, tmp_path):
 
 @pytest.fixture(scope="module", params=["together", "apart"])
 def structs(request, tmp_path_factory):
-    """Files of structs, whose leaves have pages of the same rows, or of others."""
+    """Files of structs. In some, the pages of the fields have the same rows, in others not."""
     folder = tmp_path_factory.mktemp("structs")
     pages = {
         "together": {"max_rows_per_page": 2_000},
@@ -206,7 +206,7 @@ def structs(request, tmp_path_factory):
         fields = {name: flat[name].combine_chunks() for name in ("svc", "n", "id")} | {"v": inner}
         u = pa.StructArray.from_arrays([*fields.values()], [*fields], mask=missing)
         table = flat.select(["row", "level"]).append_column("u", u)
-        if seed:  # no svc, and levels as large texts
+        if seed:  # no svc, and levels of type large_string
             less = pa.struct({"n": pa.int64(), "v": pa.struct({"level": pa.large_string()})})
             table = table.set_column(2, "u", table["u"].cast(less))
         options = {"row_group_size": 50_000, "write_batch_size": 500, "write_page_index": True}

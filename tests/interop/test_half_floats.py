@@ -1,4 +1,4 @@
-"""Columns of FLOAT16, which pyarrow itself does not compare, are filtered as FLOAT is."""
+"""FLOAT16 columns, which pyarrow cannot compare, are filtered like FLOAT columns."""
 
 from __future__ import annotations
 
@@ -125,27 +125,27 @@ def test_functions_are_those_of_float32(condition, ds):
         "h > 1e39",
     ],
 )
-def test_conditions_in_sql_text(condition, ds):
+def test_sql_conditions_are_those_of_float32(condition, ds):
     wide = WIDE
     expected = duckdb.sql(f"SELECT i FROM wide WHERE {condition}").fetchnumpy()["i"].tolist()
-    if condition.startswith("h >"):  # NaN is the greatest to DuckDB, and no number here
+    if condition.startswith("h >"):  # NaN is the greatest value in DuckDB
         expected = [i for i in expected if not np.isnan(HALVES[i])]
     assert rows(ds.to_table(filter=condition)) == expected
     assert ia.sql(f"SELECT i FROM t WHERE {condition}", t=ds).num_rows >= len(expected)
     assert wide.num_rows
 
 
-def test_lists(ds):
+def test_lists_of_half_floats_are_searched(ds):
     assert rows(ds.to_table(filter=ia.list_contains("l", 19.25))) == [77]
     assert len(rows(ds.to_table(filter=ia.list_contains("l", 2)))) == ROWS
 
 
-def test_types_stay(ds):
+def test_the_type_remains_half_float(ds):
     found = ds.to_table({"h": field("h"), "more": field("h") + 1}, filter=field("i") == 77)
     assert found.schema.types == [pa.float16(), pa.float32()]
     assert ds.scanner(filter=field("h") == 19.25).to_table().equals(TABLE.slice(77, 1))
     least = [i for i in range(ROWS) if HALVES[i] == float("-inf")]
-    # pyarrow keeps no order among equal values.
+    # pyarrow does not preserve the order of equal values
     assert sorted(rows(ds.sort_by("h").to_table())[: len(least)]) == least
 
 

@@ -1,6 +1,6 @@
-"""Files of Iceberg tables: read by page, given indexes, and whole to Iceberg's own readers.
+"""Files of Iceberg tables: read by page, given indexes, and read whole by Iceberg's own readers.
 
-Manifests record each file's length, and its columns are known by their numbers.
+Manifests record each file's length, and identify columns by field ids.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def rows(found):
 
 
 def plan_of(table, **scan):
-    """The data files of a scan. Files of deletes belong to other rows than are in them."""
+    """The data files of a scan, without delete files, whose rows belong to other files."""
     tasks = list(table.scan(**scan).plan_files())
     assert not any(task.delete_files for task in tasks)
     return [task.file for task in tasks]
@@ -67,12 +67,12 @@ def files_of(table, **scan):
 
 
 def local(location):
-    """Locations are no URIs: what they have encoded is encoded in names on the disk."""
+    """Removes the scheme of a location, which is not percent-encoded like a URI."""
     return PyArrowFileIO.parse_location(location)[2]
 
 
 def opened(table):
-    """Values of partitions are in the files: folders add nothing."""
+    """Opens files without partitioning: they hold the partition values themselves."""
     return ia.dataset(files_of(table), partitioning=None)
 
 
@@ -97,7 +97,7 @@ def test_folders_have_any_name(catalog):
     assert rows(table.scan().to_arrow()) == data.to_pylist()
 
 
-def test_icebergs_plan_comes_first(table):
+def test_icebergs_plan_selects_the_files(table):
     files = files_of(table, row_filter="day = 1")
     assert len(files) == 1
     found = ia.dataset(files, partitioning=None).to_table(filter=WANTED)
@@ -112,8 +112,8 @@ def test_an_older_snapshot_is_another_list_of_files(table):
     assert ia.dataset(files, partitioning=None).count_rows() == ROWS
 
 
-def test_columns_have_their_names_of_when_the_file_was_written(table):
-    """After a column was renamed and another added, names are found by Iceberg's numbers."""
+def test_columns_have_the_names_they_had_when_the_file_was_written(table):
+    """One column was renamed, another added. Their names are found by Iceberg's field ids."""
     with table.update_schema() as update:
         update.rename_column("k", "key")
         update.add_column("note", StringType())
@@ -144,7 +144,7 @@ def test_types_that_were_widened_are_read_by_the_tables_schema(catalog):
 
 @pytest.fixture
 def indexed(table, catalog):
-    """A table whose files were given indexes behind Iceberg's back."""
+    """A table whose files were given indexes without Iceberg's knowledge."""
     ia.add_indexes(files_of(table), INDEXES)
     for file in plan_of(table):
         assert os.path.getsize(local(file.file_path)) > file.file_size_in_bytes
@@ -170,7 +170,7 @@ def by_polars_with_pyiceberg(table, k):
 
 
 def by_length(table, k):
-    """As a reader that takes the recorded length for the file's."""
+    """Opens a file like a reader that uses the recorded length as the length of the file."""
     found = []
     for one in plan_of(table):
         with open(local(one.file_path), "rb") as file:
@@ -193,7 +193,7 @@ def test_every_reader_reads_files_with_indexes(read, indexed):
 
 
 @pytest.mark.parametrize("read", READERS[:-1], ids=lambda read: read.__name__)
-def test_every_reader_reads_them_by_a_plan_from_before(read, table):
+def test_every_reader_reads_them_by_a_plan_made_before(read, table):
     planned = list(table.scan().plan_files())
     ia.add_indexes(files_of(table), INDEXES)
     assert [local(task.file.file_path) for task in planned] == files_of(table)
@@ -210,8 +210,8 @@ def test_a_reader_with_the_file_open_reads_on_as_it_was(table):
     assert os.path.getsize(path) > len(before)
 
 
-def test_the_table_goes_on(indexed, catalog):
-    """Rows appended, deleted, overwritten; snapshots expired."""
+def test_the_table_remains_usable(indexed, catalog):
+    """Appends, deletes and overwrites rows; expires snapshots."""
     indexed.append(TABLE.slice(0, 10))
     ia.add_indexes(files_of(indexed), INDEXES)
     indexed.delete("id = 5")
@@ -237,7 +237,7 @@ def test_files_with_indexes_become_a_table(catalog, tmp_path):
 # --- sidecars -----------------------------------------------------------------------------------
 
 
-def test_sidecars_touch_no_file(table, catalog):
+def test_sidecars_change_no_file(table, catalog):
     before = {path: os.stat(path) for path in files_of(table)}
     ia.add_indexes(files_of(table), [ia.Lookup("k", granule_rows=100)], sidecar=True)
     for path, stat in before.items():

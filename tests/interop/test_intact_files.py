@@ -1,4 +1,4 @@
-"""Intact files of other writers: with every page checked, no row is left out."""
+"""Intact files of other writers: with all page checks enabled, no row is left out."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ WRITERS: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("rows", range(1, 13))
-def test_levels_that_duckdb_pads_are_no_damage(rows: int, tmp_path: Path) -> None:
-    """Its last run of levels has room for 256, whatever they are."""
+def test_padded_levels_of_duckdb_are_no_damage(rows: int, tmp_path: Path) -> None:
+    """DuckDB pads the last run of levels to 256 with arbitrary values."""
     path, whole = tmp_path / "a.parquet", TABLE.slice(0, rows)
     with duckdb.connect() as connection:
         connection.register("t", whole)
@@ -76,7 +76,7 @@ def test_levels_that_duckdb_pads_are_no_damage(rows: int, tmp_path: Path) -> Non
     assert ia.dataset(path).to_table(filter=pc.field("i") >= 0).num_rows == rows
 
 
-def test_a_filter_that_knows_booleans_is_no_finding(tmp_path: Path) -> None:
+def test_a_bloom_filter_on_booleans_is_no_finding(tmp_path: Path) -> None:
     context = datafusion.SessionContext()
     options = datafusion.ParquetWriterOptions(bloom_filter_on_write=True)
     context.from_arrow(TABLE).write_parquet_with_options(str(tmp_path / "a.parquet"), options)

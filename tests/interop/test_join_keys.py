@@ -1,4 +1,4 @@
-"""Keys of what a data set is joined with reach its scan, and no row that counts is lost by them."""
+"""The join keys of one table filter the scan of the other, and no row of the answer is lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOMENT = datetime.datetime(2026, 1, 1)
 
 
 def logs_of(numbers: list[int | None]) -> pa.Table:
-    """Columns of many types whose values are those of ``numbers``, told apart as these are."""
+    """Columns of many types that hold one distinct value for each of ``numbers``."""
     return pa.table(
         {
             "row": range(len(numbers)),
@@ -45,7 +45,7 @@ def logs_of(numbers: list[int | None]) -> pa.Table:
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> ia.Dataset:
-    """Every number occurs twice: in its place, and at random."""
+    """Every number occurs twice: once in order, once in random order."""
     numbers = np.arange(ROWS) // 2
     shuffled = np.random.default_rng(1).permutation(numbers)
     table = logs_of([int(n) for pair in zip(numbers, shuffled, strict=True) for n in pair])
@@ -122,7 +122,7 @@ def test_keys_reach_the_scan(logs, query):
 
 
 @pytest.mark.parametrize("query", LEAVING.values(), ids=LEAVING)
-def test_keys_do_not_reach_a_scan_whose_rows_count_without(logs, query):
+def test_keys_do_not_filter_the_preserved_side_of_an_outer_join(logs, query):
     found = filters(query, logs=logs, seen=SEEN)["logs"]
     assert found is None
 
@@ -182,7 +182,7 @@ def test_conditions_on_the_other_side_leave_fewer_keys(logs):
     assert "7" not in filters(query, logs=logs, seen=SEEN)["logs"]
 
 
-def test_keys_of_a_data_set_that_has_fewer_rows_left_reach_the_other(logs, tmp_path):
+def test_keys_of_the_smaller_side_reach_the_other(logs, tmp_path):
     users = pa.table({"id": range(500), "name": [f"name {n}" for n in range(500)]})
     ia.write_table(users, tmp_path / "users.parquet", max_rows_per_page=50, write_batch_size=50)
     query = "SELECT row, name FROM logs JOIN users ON n = id WHERE name LIKE 'name 77%'"
@@ -195,12 +195,12 @@ def test_keys_of_a_data_set_that_has_fewer_rows_left_reach_the_other(logs, tmp_p
     assert "is_in" not in found["logs"]
 
 
-def test_keys_that_all_rows_hold_are_not_looked_for(logs):
+def test_keys_that_exclude_nothing_are_not_looked_up(logs):
     every = pa.table({"k": range(ROWS)})
     assert filters("SELECT * FROM logs JOIN e ON n = k", logs=logs, e=every) == {"logs": None}
 
 
-def test_what_cannot_be_read_for_keys_is_the_querys_own_business(logs, tmp_path):
+def test_errors_while_reading_keys_are_left_to_the_query(logs, tmp_path):
     path = tmp_path / "seen.parquet"
     ia.write_table(SEEN, path)
     seen = ia.dataset(path)
@@ -213,7 +213,7 @@ def test_what_cannot_be_read_for_keys_is_the_querys_own_business(logs, tmp_path)
     assert ia.sql(f"{query} LIMIT 0", logs=logs, seen=unread).num_rows == 0
 
 
-def test_queries_that_double_are_planned_soon(logs):
+def test_queries_that_grow_exponentially_are_planned_quickly(logs):
     parts = [f"c{n} AS (SELECT k FROM c{n - 1} UNION SELECT k FROM c{n - 1})" for n in range(1, 40)]
     query = (
         f"WITH c0 AS (SELECT k FROM seen), {', '.join(parts)} SELECT * FROM logs JOIN c39 ON n = k"
@@ -221,8 +221,10 @@ def test_queries_that_double_are_planned_soon(logs):
     assert "is_in" in filters(query, logs=logs, seen=SEEN)["logs"]
 
 
-def test_conditions_that_double_are_planned_soon(logs):
-    """Each step wants two things of the one before: what all want of the first has no end."""
+def test_conditions_that_grow_exponentially_are_planned_quickly(logs):
+    """Each step has two conditions on the step before, so conditions on the first grow
+    exponentially.
+    """
     each = "SELECT * FROM c{0} WHERE n > {1} UNION ALL SELECT * FROM c{0} WHERE n < {1}"
     parts = [f"c{n} AS ({each.format(n - 1, n)})" for n in range(1, 40)]
     query = f"WITH c0 AS (SELECT n FROM logs), {', '.join(parts)} SELECT * FROM c39"
@@ -231,7 +233,7 @@ def test_conditions_that_double_are_planned_soon(logs):
     assert few == "(((n > 1) and ((n > 2) or (n < 2))) or ((n < 1) and ((n > 2) or (n < 2))))"
 
 
-def test_long_lists_are_not_what_doubles(logs):
+def test_long_lists_do_not_count_as_exponential_growth(logs):
     one, other = (", ".join(map(str, range(start, start + 600))) for start in (0, 900))
     query = f"""
         WITH a AS (SELECT n FROM logs),
@@ -243,12 +245,12 @@ def test_long_lists_are_not_what_doubles(logs):
     assert "n > 3" in found
 
 
-def test_a_common_table_expression_that_nothing_refers_to_is_passed_over(logs):
+def test_an_unused_common_table_expression_is_ignored(logs):
     query = "WITH c AS (SELECT n FROM logs) SELECT count(*) FROM logs WHERE row < 3"
     assert ia.sql(query, logs=logs).to_pydict() == {"count_star()": [3]}
 
 
-def test_too_many_keys_are_not_looked_for(logs, monkeypatch):
+def test_too_many_keys_are_not_looked_up(logs, monkeypatch):
     query = "SELECT * FROM logs JOIN seen ON n = k"
     monkeypatch.setattr(join_keys, "_MAX_KEYS", 1)
     assert filters(query, logs=logs, seen=SEEN) == {"logs": None}
@@ -274,7 +276,7 @@ def test_each_of_many_scans_is_planned_once(logs, monkeypatch):
     assert len(planned) == 6
 
 
-def test_a_join_with_few_reads_their_pages_only(logs):
+def test_a_join_with_few_keys_reads_only_their_pages(logs):
     ((plan),) = [logs.plan(None, pa.compute.field("row").isin([14, 15]))]
     few = pa.table({"k": [14, 15]})
     scans = scans_of(
@@ -333,7 +335,7 @@ SHAPES = [
 def test_any_join_gives_duckdbs_answer(
     shape, sides, names, joins, column, numbers, tmp_path, monkeypatch
 ):
-    """Of two data sets, ``a`` and ``b``, and a table in memory."""
+    """Joins two data sets, ``a`` and ``b``, and a table in memory."""
     monkeypatch.setattr(join_keys.Joined, "_may_pay", lambda *_: True)
     memory = dict(zip("abm", map(logs_of, numbers), strict=True))
     tables = {"m": memory["m"]}

@@ -1,4 +1,4 @@
-"""``ia.sql`` reads just what LIMIT, ORDER BY … LIMIT, min, max and count(*) need."""
+"""``ia.sql`` reads only the rows needed by LIMIT, ORDER BY … LIMIT, min, max and count(*)."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ NEEDS = {
     "SELECT count(*) + 1 FROM t": None,
     "SELECT count(*) FROM t HAVING count(*) > 1": None,
     "EXPLAIN SELECT count(*) FROM t": None,
-    # Names that are not the columns they look like.
+    # Names that look like other columns.
     "SELECT count(*) FROM t AS o(ts, i) WHERE i > 3": None,
     "SELECT max(i) FROM t AS o(i, ts)": None,
     "SELECT i FROM t AS o(i, ts) ORDER BY i LIMIT 5": None,
@@ -115,7 +115,7 @@ NEEDS = {
 
 
 @pytest.mark.parametrize(("query", "expected"), NEEDS.items(), ids=NEEDS)
-def test_what_a_query_needs(query, expected):
+def test_the_rows_a_query_needs_are_computed(query, expected):
     (scan,) = scans_of(query, {"t": SCHEMA}).scans
     assert scan.need == expected
 
@@ -205,14 +205,14 @@ def in_memory(query, table):
 
 
 def outcome(ask):
-    """The rows, or what is wrong."""
+    """The rows, or the error."""
     try:
         return ask().to_pylist()
     except duckdb.Error as error:
         return type(error)
 
 
-def test_offsets_that_are_written_otherwise(logs, folder, tmp_path):
+def test_other_spellings_of_offset_are_understood(logs, folder, tmp_path):
     data = ia.dataset(folder)
     plan = ia.sql("EXPLAIN SELECT n FROM t LIMIT 2 OFFSET 70000", t=data)
     assert plan.num_rows
@@ -228,7 +228,7 @@ def test_offsets_that_are_written_otherwise(logs, folder, tmp_path):
     assert found["n"].equals(logs["n"].slice(0, 2))
 
 
-def test_rows_that_a_filter_leaves_are_passed_over_as_they_are(logs, folder):
+def test_an_offset_skips_rows_that_pass_the_filter(logs, folder):
     data, query = ia.dataset(folder), "SELECT n FROM t LIMIT 2 OFFSET 70000"
     kept = logs.filter(pc.field("code") < 90)["n"]
     assert ia.sql(query, t=data.filter("code < 90"))["n"].equals(kept.slice(70_000, 2))
@@ -238,7 +238,7 @@ def test_rows_that_a_filter_leaves_are_passed_over_as_they_are(logs, folder):
     assert ia.sql(query, t=ia.dataset(folder, on_corrupt="skip")).num_rows == 2
 
 
-def test_what_may_not_pay_is_not_looked_for(logs, folder, tmp_path):
+def test_unprofitable_bounds_are_not_looked_up(logs, folder, tmp_path):
     pq.write_table(logs, tmp_path / "one.parquet", row_group_size=ROWS)
     whole, paged = ia.dataset(tmp_path / "one.parquet"), ia.dataset(folder)
 
@@ -250,7 +250,7 @@ def test_what_may_not_pay_is_not_looked_for(logs, folder, tmp_path):
     assert first_rows(paged, count=0) is None
     assert first_rows(paged, count=ROWS) is None
     rare = ia.dataset(folder).filter("rare = 'bad'")
-    assert first_rows(rare) is None  # an eighth of the rows hold fewer
+    assert first_rows(rare) is None  # an eighth of the rows have lower values
     assert first_rows(paged.filter("n < 500")) is not None
     assert first_rows(paged.filter("ts < '1970-01-01 00:00:01'")) is None  # few rows are left
     few = tmp_path / "few.parquet"
@@ -258,7 +258,7 @@ def test_what_may_not_pay_is_not_looked_for(logs, folder, tmp_path):
     assert first_rows(ia.dataset(few)) is None
 
 
-def test_values_that_are_no_column_of_the_file(logs, tmp_path):
+def test_order_by_a_value_that_is_no_column_of_the_file(logs, tmp_path):
     for day in (1, 2):
         (tmp_path / f"day={day}").mkdir()
         ia.write_table(logs, tmp_path / f"day={day}" / "a.parquet")
@@ -271,7 +271,7 @@ def test_values_that_are_no_column_of_the_file(logs, tmp_path):
         assert list(found.to_pylist()[0].values()) in ([2, 0], [2], [ROWS])
 
 
-def test_a_narrower_type_in_one_file(tmp_path):
+def test_order_by_a_column_of_a_narrower_type_in_one_file(tmp_path):
     wide = pa.table({"n": pa.array(range(ROWS), pa.int64())})
     ia.write_table(wide, tmp_path / "a.parquet", max_rows_per_page=PAGE)
     narrow = pa.table({"n": pa.array(range(ROWS, ROWS + 9), pa.int32())})

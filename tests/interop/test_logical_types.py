@@ -1,6 +1,4 @@
-"""UUIDs and JSON in data sets have their logical types, whoever wrote them, and filters take them
-in every spelling.
-"""
+"""UUID and JSON columns have their logical types for every writer; filters take every spelling."""
 
 from __future__ import annotations
 
@@ -84,7 +82,7 @@ def write(path, writer, table=TABLE):
 
 @pytest.fixture(scope="module", params=["DuckDB", "no Arrow schema", "Arrow schema"])
 def path(request, tmp_path_factory):
-    """A file of a writer; DuckDB stores no Arrow schema, and pyarrow can leave it out."""
+    """A writer's file. DuckDB stores no Arrow schema, and pyarrow can leave it out."""
     return write(tmp_path_factory.mktemp("logical") / "a.parquet", request.param)
 
 
@@ -136,7 +134,7 @@ def test_a_filter_takes_every_spelling(spelling, ds):
 
 
 @pytest.mark.parametrize("spelling", ["UUID", "string", "no hyphens", "bytes"])
-def test_members_in_every_spelling(spelling, ds):
+def test_in_lists_take_every_spelling(spelling, ds):
     both = [
         {"UUID": u, "string": str(u), "no hyphens": u.hex, "bytes": u.bytes}[spelling]
         for u in (ID, IDS[6])
@@ -167,7 +165,7 @@ def test_members_in_every_spelling(spelling, ds):
         ([("u", "in", ["nope"])], "'nope' is no UUID"),
     ],
 )
-def test_what_is_never_a_uuid_is_an_error(condition, problem, ds):
+def test_a_string_that_is_not_a_uuid_is_an_error(condition, problem, ds):
     for ask in (ds.to_table, ds.count_rows, partial(ds.head, 1)):
         with pytest.raises(ia.PredicateError, match=problem):
             ask(filter=condition)
@@ -177,7 +175,7 @@ def test_bytes_of_another_length_are_an_error(tmp_path):
     table = pa.table({"b": pa.array([one.bytes for one in IDS], pa.binary(16)), "i": range(ROWS)})
     pq.write_table(table, tmp_path / "a.parquet")
     ds = ia.dataset(tmp_path / "a.parquet")
-    assert ds.schema.field("b").type == pa.binary(16)  # the footer says no UUID
+    assert ds.schema.field("b").type == pa.binary(16)  # the footer does not declare a UUID
     assert matching(ds, field("b") == ID) == [AT]
     assert matching(ds, field("b") == ID.bytes) == [AT]
     assert matching(ds, field("b").isin([ID.bytes, b"short"])) == [AT]
@@ -214,7 +212,7 @@ def test_columns_whose_types_have_no_value_in_common_are_an_error(name, turned, 
         assert len(matching(fitting, field("u") == field("x"))) == ROWS * 9 // 10
 
 
-def test_text_of_another_length_than_the_bytes_is_an_error(ds, tmp_path):
+def test_a_string_of_another_length_is_an_error(ds, tmp_path):
     spans = pa.table({"v": pa.array([b"123456789abc"], pa.binary(12))})
     pq.write_table(spans, tmp_path / "a.parquet")
     twelve = ia.dataset(tmp_path / "a.parquet")
@@ -243,7 +241,7 @@ def test_json_is_compared_with_strings(ds):
     assert matching(ds, "j LIKE '%:77}'") == [AT]
 
 
-def test_computed_columns(ds):
+def test_computed_columns_have_logical_types(ds):
     columns = {
         "is": field("u") == TEXT,
         "own": field("u"),
@@ -258,7 +256,7 @@ def test_computed_columns(ds):
     assert found.schema.field("u").type == pa.uuid()
 
 
-def test_the_data_set_s_own_methods(ds):
+def test_data_set_methods_keep_logical_types(ds):
     assert ds.filter(field("u") == TEXT).to_table(["u"]).to_pylist() == [{"u": ID}]
     assert ds.take([3, AT])["u"].to_pylist() == [IDS[3], ID]
     assert ds.head(1, filter=field("u") == ID.bytes)["i"].to_pylist() == [AT]
@@ -357,7 +355,7 @@ def test_commands_print_uuids_as_text(arguments, tmp_path):
     assert ID.hex not in printed
 
 
-def test_a_stated_schema_says_what_the_columns_are(path):
+def test_a_given_schema_defines_logical_types(path):
     as_bytes = ia.dataset(path, schema=STORED)
     assert as_bytes.to_table().to_pylist() == TABLE.cast(STORED).to_pylist()
     assert as_bytes.to_table(["i"], filter=field("u") == ID)["i"].to_pylist() == [AT]
@@ -384,7 +382,7 @@ def test_files_of_several_writers(first, second, tmp_path):
         assert matching(data, field("s", "u") == ID) == [AT, AT]
 
 
-def test_a_catalog_has_the_types(path, tmp_path):
+def test_a_catalog_keeps_logical_types(path, tmp_path):
     for name in ("a", "b"):
         write(tmp_path / f"{name}.parquet", "no Arrow schema")
     ia.build_catalog(tmp_path)

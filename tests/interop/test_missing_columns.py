@@ -1,7 +1,7 @@
-"""Columns that some files lack are NULL in them; what functions make of NULL may not be NULL.
+"""Columns that some files lack are NULL there, but a function of NULL may not be NULL.
 
-Each filter is put to a data set of files of which one half lacks all columns but ``id``, and its
-answer compared with that of the same rows in memory.
+Each filter is applied to a data set in which half of the files lack all columns but ``id``. The
+answer is compared with that of the same rows in memory.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def ids(table: pa.Table) -> list[int | None]:
 
 
 def folder(path: Path, layout: str) -> Path:
-    """``FULL`` and ``LACKING``, in one file each, or in many small ones that are read together."""
+    """``FULL`` and ``LACKING``, one file each, or many small files that are read together."""
     for number in range(8 if layout == "many" else 1):
         pq.write_table(FULL, path / f"a{number}.parquet")
         pq.write_table(LACKING, path / f"b{number}.parquet")
@@ -172,7 +172,7 @@ def test_files_are_left_out_where_a_function_of_missing_columns_cannot_match(
         assert not any(name.startswith("b") for name in names), wanted
 
 
-def test_functions_of_folders_leave_folders_out(tmp_path: Path) -> None:
+def test_functions_of_partition_columns_exclude_folders(tmp_path: Path) -> None:
     for region in ("EU", "US", "eu"):
         (tmp_path / f"region={region}").mkdir()
         pq.write_table(LACKING, tmp_path / f"region={region}" / "a.parquet")

@@ -1,6 +1,6 @@
-"""Data sets as they are: files that differ in columns, types, writers and numbers of rows.
+"""Data sets of files that differ in columns, types, writers and numbers of rows.
 
-What pyarrow answers is right; where it raises, so do we, with an error of our own.
+pyarrow's answer is right. Where pyarrow raises, Intarsia raises its own error.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ FEW = ("to_table", "count_rows")
 
 
 def outcome(query: Any, *args: Any) -> Any:
-    """What can be compared: NaN equals NaN; None for an error, pyarrow's or one of ours."""
+    """Converts an answer so that NaN equals NaN; None for an error of pyarrow or Intarsia."""
     try:
         found = query(*args)
     except (pa.ArrowException, IndexError, ia.IntarsiaError):
@@ -187,7 +187,7 @@ def outcome(query: Any, *args: Any) -> Any:
 
 
 def row_by_row(data: pads.Dataset, wanted: pads.Expression) -> list[dict[str, Any]]:
-    """The answer where pyarrow raises because of values that were not asked for."""
+    """Filters row by row, where pyarrow raises because of values that were not requested."""
     found: list[dict[str, Any]] = []
     for path in data.files:
         table = pq.ParquetFile(path).read()
@@ -227,7 +227,7 @@ def test_a_column_of_two_types(mix: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mix", MIXES)
-def test_both_types_seen_as_a_given_one(mix: str, tmp_path: Path) -> None:
+def test_a_given_type_replaces_both_types(mix: str, tmp_path: Path) -> None:
     for i, values in enumerate(MIXES[mix][:2]):
         table = pa.table({"k": [10 * i + row for row in range(4)], "x": values})
         pq.write_table(table, tmp_path / f"{i}.parquet", write_page_index=True)
@@ -276,7 +276,7 @@ def test_files_that_lack_a_column_have_more_or_have_no_rows(uneven: Path) -> Non
     assert ours.count_rows() == theirs.count_rows()
 
 
-def test_a_schema_that_no_file_has_whole(uneven: Path) -> None:
+def test_a_schema_with_columns_that_no_single_file_has(uneven: Path) -> None:
     schema = pa.schema([("new", pa.string()), ("other", pa.float32()), ("k", pa.int16())])
     ours, theirs = (f.dataset(uneven, schema=schema) for f in (ia, pads))
     for wanted in (field("new") == "b", field("other") > 2, field("k") > 2, field("new").is_null()):
@@ -347,7 +347,7 @@ def test_two_thousand_files_keep_few_open_and_take_seconds(tmp_path: Path) -> No
     assert open_files() - before < 160
     assert time.perf_counter() - start < 60
     del data
-    for _ in range(100):  # what was begun ahead of the head is still under way
+    for _ in range(100):  # reads begun ahead of the head are still in progress
         gc.collect()
         if open_files() - before < 10:
             return
@@ -356,7 +356,7 @@ def test_two_thousand_files_keep_few_open_and_take_seconds(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("count", [1, 20], ids=["one_by_one", "together"])
-def test_json_of_two_forms(count: int, tmp_path: Path) -> None:
+def test_json_in_two_storage_types(count: int, tmp_path: Path) -> None:
     texts = pa.array(["{}", None, "[1]"])
     large = pa.ExtensionArray.from_storage(pa.json_(pa.large_string()), texts.cast("large_string"))
     small = pa.ExtensionArray.from_storage(pa.json_(), texts)
@@ -392,7 +392,7 @@ def test_extension_types_of_writers_that_store_no_arrow_schema(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("first", ["duckdb", "pyarrow"])
-def test_extension_types_beside_bytes_of_other_writers_are_united(
+def test_extension_types_are_unified_with_bytes_of_other_writers(
     first: str, tmp_path: Path
 ) -> None:
     at = {"duckdb": tmp_path / "b.parquet", "pyarrow": tmp_path / "c.parquet"}

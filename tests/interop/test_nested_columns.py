@@ -1,9 +1,9 @@
-"""Nested columns of a data set: fields of structs by their paths, and what engines make of slices.
+"""Nested columns of a data set: fields of structs by their paths, and engines that read slices.
 
 ::
 
-    i    0 … 2999, three row groups     a filter that leaves two long runs: what is kept is sliced
-    x    one nested type a test
+    i    0 … 2999, three row groups     a filter that leaves two long runs, so arrays are sliced
+    x    one nested type per test
 """
 
 from __future__ import annotations
@@ -93,12 +93,12 @@ def by_small_batches(data: ia.Dataset) -> list[Any]:
 @pytest.mark.parametrize(
     "ask", [by_duckdb, by_sql, by_datafusion, by_duckdb_from_a_table, by_small_batches]
 )
-def test_engines_read_what_is_left_of_a_nested_column(ask, nested: Path) -> None:
+def test_engines_read_slices_of_nested_columns(ask, nested: Path) -> None:
     expected = rows(pads.dataset(nested).to_table(filter=KEPT)["x"])
     assert ask(ia.dataset(nested)) == expected
 
 
-def test_nested_columns_are_pyarrows(nested: Path) -> None:
+def test_nested_columns_equal_pyarrows(nested: Path) -> None:
     theirs, ours = pads.dataset(nested), ia.dataset(nested)
     for wanted in (KEPT, pc.field("i").isin([3, 1500, 2999]), pc.field("i") == 1001):
         assert ours.to_table(filter=wanted).equals(theirs.to_table(filter=wanted))
@@ -111,7 +111,7 @@ def test_nested_columns_are_pyarrows(nested: Path) -> None:
 
 @pytest.fixture
 def points(tmp_path: Path) -> Path:
-    """A struct with NULLs at each level, a field that is never NULL, and names that hold dots."""
+    """A struct with NULLs at each level, a required field, and names that contain dots."""
     fields = [pa.field("a", pa.int64(), nullable=False), pa.field("b", POINT)]
     kind = pa.struct(fields)
     values = [None if i % 5 == 0 else {"a": i, "b": {"c": i} if i % 3 else None} for i in range(50)]
@@ -134,7 +134,7 @@ def points(tmp_path: Path) -> Path:
     "columns", [["st.b.c"], ["i", "st.b"], ["st.a"], ["st.b.c", "st"], ["st.b", "st.b.c"]]
 )
 @pytest.mark.parametrize("wanted", [None, pc.field("i") > 30, pc.field("st", "a") == 7, KEPT])
-def test_dotted_paths_are_columns_as_for_pyarrow(columns, wanted, points: Path) -> None:
+def test_dotted_paths_select_columns_as_in_pyarrow(columns, wanted, points: Path) -> None:
     theirs, ours = pads.dataset(points), ia.dataset(points)
     expected = theirs.to_table(columns, filter=wanted)
     found = ours.to_table(columns, filter=wanted)
@@ -152,7 +152,7 @@ def test_a_column_of_a_file_that_is_asked_for_twice_comes_once(columns, points: 
     assert next(file.iter_batches(columns=columns)).schema.names == expected.schema.names
 
 
-def test_a_path_reads_its_own_leaves_only(points: Path) -> None:
+def test_a_path_reads_only_its_own_leaves(points: Path) -> None:
     data = ia.dataset(points)
     (file,) = data.plan(["st.b.c"], "i = 7").files
     assert {column.column for column in file.columns} == {"i", "st.b.c"}
@@ -160,6 +160,6 @@ def test_a_path_reads_its_own_leaves_only(points: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["st.q", "i.x", "st.", ".st", "st.b.c.d"])
-def test_paths_that_lead_nowhere_are_refused(path: str, points: Path) -> None:
+def test_unknown_paths_are_refused(path: str, points: Path) -> None:
     with pytest.raises(ia.PredicateError, match="not there"):
         ia.dataset(points).to_table([path], filter=KEPT)

@@ -1,4 +1,4 @@
-"""Files of writers that knew the deprecated bounds only: other readers skip by them as before."""
+"""Files with deprecated bounds only: after a change, other readers still skip by these bounds."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def with_old_bounds(chunk: Any) -> Any:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A file as they were written in 2015."""
+    """A file as writers made it in 2015."""
     path = tmp_path / "old.parquet"
     pq.write_table(TABLE, path, row_group_size=100, write_page_index=False)
     data = path.read_bytes()
@@ -52,7 +52,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def bounds_seen(path: Path) -> list[Any]:
-    """What pyarrow knows of the first row group."""
+    """The bounds that pyarrow reads from the first row group."""
     group = pq.read_metadata(path).row_group(0)
     stats = [group.column(number).statistics for number in range(group.num_columns)]
     return [(one.min, one.max) if one.has_min_max else None for one in stats]

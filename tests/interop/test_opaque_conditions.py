@@ -1,4 +1,4 @@
-"""Conditions that only DuckDB can compute: answers are its own, by both readers."""
+"""Conditions that only DuckDB can compute: both readers give its answers."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_parameters_of_the_where_are_given(query, parameters, lake):
     assert ia.sql(query, parameters, t=lake).num_rows == 4
 
 
-def test_a_where_that_fails_fails_as_it_does(lake):
+def test_a_failing_condition_raises_duckdbs_error(lake):
     with pytest.raises(duckdb.ConversionException, match=r"INT8(.|\n)*WHERE n::TINYINT = 3"):
         ia.sql("SELECT * FROM t WHERE n::TINYINT = 3", t=lake)
     query = "SELECT name FROM t WHERE n::TINYINT = 3 AND n < 100"
@@ -109,7 +109,7 @@ def test_a_where_that_fails_fails_as_it_does(lake):
 
 
 @pytest.mark.usefixtures("at_once")
-def test_what_a_where_chooses_is_chosen_once(lake):
+def test_a_random_condition_is_evaluated_once(lake):
     ids = pa.table({"n": range(ROWS)})
     for _ in range(3):
         query = "SELECT count(DISTINCT n) AS c, max(msg) AS m FROM t WHERE n IN (FROM ids {})"

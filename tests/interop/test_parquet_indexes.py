@@ -24,12 +24,12 @@ field = pads.field
 PROCESS_IO = Path("/proc/self/io")
 
 
-# --- engines, and what they themselves say they read ---------------------------------------------
+# --- engines, and their own statistics of what they read ------------------------------------------
 
 
 @dataclass(frozen=True)
 class Scan:
-    """An answer, the bytes that were read for it, and what was left after all pruning."""
+    """An answer, the bytes read for it, and the row groups and pages left after all pruning."""
 
     table: pa.Table
     bytes: int
@@ -52,7 +52,7 @@ def scan_datafusion(path: Path, condition: str, *, late: bool = False) -> Scan:
     metrics = scans[0]
 
     def counts(name: str) -> list[tuple[int, int]]:
-        """Of "391 total → 1 matched"; both are abbreviated from 1,000 on, unlike here."""
+        """Parses "391 total → 1 matched"; numbers of 1,000 or more would be abbreviated."""
         found = [str(metric).split() for metric in metrics.metrics() if metric.name == name]
         return [(int(words[0]), int(words[3])) for words in found]
 
@@ -104,7 +104,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 
 def rows(table: pa.Table) -> list[str]:
-    """In no order; as text, where a NaN is a NaN and each zero has its sign."""
+    """The sorted rows as text, where NaN equals NaN and both zeros differ."""
     return sorted(map(str, table.to_pylist()))
 
 
@@ -186,7 +186,7 @@ def ordered_table() -> pa.Table:
 
 @pytest.fixture(scope="module")
 def ordered(tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    """One row group of 118 pages a column, without any indexes and with page indexes."""
+    """One row group of 118 pages a column, without indexes and with page indexes."""
     path = tmp_path_factory.mktemp("ordered") / "ordered.parquet"
     pq.write_table(
         ordered_table(),
@@ -227,7 +227,7 @@ def test_other_engines_find_the_same_rows_by_a_page_index(other, sql, expression
 
 
 @pytest.mark.skipif(not PROCESS_IO.exists(), reason="the system does not count a process's reads")
-def test_footer_and_indexes_included_datafusion_reads_a_small_part_of_the_file(ordered):
+def test_datafusion_reads_a_small_part_of_the_file_including_metadata(ordered):
     taken = []
     for path in (ordered.before, ordered.after, ordered.before, ordered.after):
         start = bytes_this_process_read()
@@ -311,12 +311,12 @@ def nested(
 
 @pytest.fixture(scope="module")
 def nested_in_part(nested: Pair) -> Pair:
-    """Of eleven columns only ``id`` and ``pairs.a`` have bounds."""
+    """A table of eleven columns, of which only ``id`` and ``pairs.a`` have bounds."""
     before = Path(shutil.copy(nested.before, nested.before.with_name("in-part.parquet")))
     return Pair.of(before, [ia.PageIndex(["id", "pairs.list.element.a"])])
 
 
-def test_every_nested_column_has_pages_to_skip(nested):
+def test_every_nested_column_has_several_pages(nested):
     metadata = pq.read_metadata(nested.after).row_group(0)
     assert metadata.num_columns == 11
     chunks = [metadata.column(i) for i in range(metadata.num_columns)]
@@ -345,7 +345,7 @@ def test_datafusion_skips_pages_of_nested_columns(nested):
 @pytest.mark.parametrize("columns", [None, ["id"]])
 def test_datafusion_skips_pages_where_all_columns_have_an_offset_index(columns, tmp_path):
     x = np.random.default_rng(0).random(50_000)
-    x[5000] = np.nan  # no ColumnIndex for this one, which is no hindrance
+    x[5000] = np.nan  # no ColumnIndex for this column, which does not matter
     path = tmp_path / "few.parquet"
     table = pa.table({"id": np.arange(50_000), "x": x})
     pq.write_table(table, path, compression="none", use_dictionary=False, data_page_size=8192)
@@ -365,7 +365,7 @@ BLOOM_ROWS = GROUPS * GROUP_ROWS
 
 @dataclass(frozen=True)
 class Kind:
-    """A column's type: its values in ascending order, of a number, and those as literals."""
+    """A column's type: the n-th value in ascending order, and that value as a literal."""
 
     type: pa.DataType
     value: Callable[[int], Any]
@@ -425,13 +425,13 @@ SKIPS = {
     "datafusion": KINDS.keys() - {"i16", "day", "ts", "ts_utc"},
     "duckdb": KINDS.keys() - {"money", "fortune"},
 }
-"""The types for which an engine looks into bloom filters; the others it reads as ever."""
+"""The types for which an engine uses bloom filters; it reads the others as before."""
 PRESENT = [0, 9_002, 31_998]
 ABSENT = [10_001, 21_001]
 
 
 def bloom_table() -> pa.Table:
-    """All even numbers below 32,000, at random: each row group holds small and great ones."""
+    """All even numbers below 32,000 in random order: each row group has small and large ones."""
     numbers = (np.random.default_rng(7).permutation(BLOOM_ROWS) * 2).tolist()
     columns = {
         name: pa.array([kind.value(n) for n in numbers], kind.type) for name, kind in KINDS.items()
@@ -459,7 +459,7 @@ def equals(name: str, n: int, engine: str) -> str:
     return f"{name} = {(literal or kind.literal)(kind.value(n))}"
 
 
-def test_bounds_of_row_groups_leave_the_looked_for_values_to_bloom_filters(bloomed):
+def test_bounds_of_row_groups_do_not_exclude_the_values_looked_up(bloomed):
     metadata = pq.read_metadata(bloomed.before)
     assert metadata.num_row_groups == GROUPS
     for group in range(GROUPS):
@@ -542,10 +542,12 @@ ODD_NANS = {"float": np.uint32(0xFFC00123), "double": np.uint64(0xFFF80000000001
 
 
 def float_table(sql_type: str) -> pa.Table:
-    """Ten pages of 100 rows, each with other zeros, NaN and numbers; no row group's bounds help."""
+    """Ten pages of 100 rows with different zeros, NaN and numbers; row group bounds exclude
+    nothing.
+    """
     noise = np.random.default_rng(2)
     x = noise.choice([-5.0, -1.0, -0.25, 0.25, 1.0, 1.5, 5.0], (10, 100))
-    x[2:5] = noise.choice([0.25, 0.5, 1.25], (3, 100))  # nothing above two, but for NaN
+    x[2:5] = noise.choice([0.25, 0.5, 1.25], (3, 100))  # nothing above two, except NaN
     x[0, 7] = x[5, 3] = 0.0
     x[1, 7] = x[5, 9] = -0.0
     x[2, ::9] = np.nan
@@ -593,11 +595,11 @@ def test_zeros_and_nan_are_found_as_before(condition, engine, floats):
     after = ENGINES[engine](pair.after, condition).table
     assert rows(after) == rows(before)
     if condition.startswith("x = CAST('NaN'"):
-        return  # some skip all of a row group whose bounds, of numbers, leave it out
+        return  # some skip a row group whose numeric bounds exclude it, though it has NaN
     assert before.num_rows or "77" in condition
 
 
-def test_both_zeros_are_looked_for_where_they_are_equal(floats):
+def test_a_bloom_filter_contains_both_zeros(floats):
     pair, sql_type = floats
     zeros = ids(pq.read_table(pair.before).filter(field("x") == 0))
     assert len(zeros) > 180
@@ -606,7 +608,7 @@ def test_both_zeros_are_looked_for_where_they_are_equal(floats):
         assert ids(found.table) == zeros
 
 
-def test_nan_is_above_two_where_it_is_the_greatest(floats):
+def test_nan_is_above_two_in_engines_where_it_is_the_greatest(floats):
     pair, _ = floats
     table = pq.read_table(pair.before)
     x = table["x"].to_numpy()

@@ -1,6 +1,6 @@
-"""Columns that folders give: their types, and files that have the same columns.
+"""Partition columns: their types, and files that have the same columns.
 
-The lakes are written by the tools whose users first try them: DuckDB, Polars and pyarrow.
+DuckDB, Polars and pyarrow write the data sets.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def test_dates_in_folders_are_filtered_as_dates(days: str) -> None:
     assert data.to_table(filter=pc.year(pc.field("d")) == 2026).num_rows == 3
 
 
-def test_the_rule_can_be_chosen(days: str) -> None:
+def test_type_inference_can_be_chosen(days: str) -> None:
     assert ia.dataset(days, partitioning="pyarrow").schema.field("d").type == pa.string()
     assert ia.polars.scan(days, partitioning="pyarrow").collect_schema()["d"] == pl.String
     assert "d" not in ia.dataset(days, partitioning=None).schema.names
@@ -100,7 +100,7 @@ def test_the_rule_can_be_chosen(days: str) -> None:
         ia.dataset(days, partitioning="hiev")
 
 
-def test_the_command_line_has_the_rule(days: str) -> None:
+def test_the_command_line_infers_types_too(days: str) -> None:
     def rows(*options: str) -> list[dict[str, object]]:
         result = CliRunner().invoke(cli, ["scan", days, "--format", "json", *options])
         assert result.exit_code == 0, result.output
@@ -174,7 +174,7 @@ TYPES = {
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_values_of_folders_have_the_type_of_the_file(tmp_path: Path, name: str) -> None:
+def test_partition_values_have_the_type_of_the_file(tmp_path: Path, name: str) -> None:
     kind, value = TYPES[name]
     table = pa.table({"key": pa.array([value], kind), "id": [1]})
     pads.write_dataset(
@@ -188,7 +188,7 @@ def test_values_of_folders_have_the_type_of_the_file(tmp_path: Path, name: str) 
         assert data.to_table(filter=wanted).column("key").to_pylist() == [value]
 
 
-def test_a_folder_that_the_type_of_the_file_cannot_hold_is_an_error(tmp_path: Path) -> None:
+def test_a_partition_value_that_the_file_type_cannot_hold_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "key=abc").mkdir()
     pq.write_table(pa.table({"key": [1], "id": [1]}), tmp_path / "key=abc" / "a.parquet")
     with pytest.raises(ia.FormatError, match=r"folder key=abc contradicts .*'key' is int64"):

@@ -1,4 +1,4 @@
-"""Files that Polars reads by itself for ``ia.polars.scan``: the answers are those in memory."""
+"""Files handed to Polars' own reader by ``ia.polars.scan``: the answers are those in memory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def is_polars_own(frame: pl.LazyFrame) -> bool:
 
 
 def check(question: Question, path: Any, **options: Any) -> None:
-    """Assert that both readers answer as Polars does over the rows in memory, or raise as it."""
+    """Asserts that both readers give Polars' answer over the rows in memory, or its error."""
     scan = ia.polars.scan(path, reader="pages", **options)
     assert not is_polars_own(scan)
     memory = scan.collect().lazy()
@@ -53,13 +53,13 @@ def check(question: Question, path: Any, **options: Any) -> None:
         assert_frame_equal(question(scan).collect(), expected)
 
 
-# --- any table, file, question ------------------------------------------------------------------
+# --- any table, file and question ---------------------------------------------------------------
 
-UNREAD = {"texts", "point", "map"}  # other nested types take their place
+UNREAD = {"texts", "point", "map"}  # other nested types replace them
 
 
 def write_part(draw: st.DrawFn, table: pa.Table, folder: Path) -> None:
-    # pyarrow divides rows of fixed lists among small pages, and a page index of them is ignored.
+    # pyarrow divides rows of fixed-size lists among small pages, so a page index of them is ignored
     has_page_index = "pair" not in table.column_names and draw(st.integers(0, 3)) == 0
     write_pyarrow(draw, table, folder, st.just(has_page_index))
 
@@ -88,7 +88,7 @@ WRITERS = [write_part, write_part, write_folders, write_polars, write_indexed]
 
 
 def predicate_of(draw: st.DrawFn, frame: pl.DataFrame) -> pl.Expr:
-    """A predicate on a column of ``frame`` and values that it holds, or two of them."""
+    """A predicate on a column of ``frame``, with one or two of its values."""
     name = draw(st.sampled_from(frame.columns))
     column, kind = pl.col(name), frame.schema[name]
     kinds = [column.is_null(), column.is_not_null()]
@@ -175,7 +175,7 @@ def files_of(*files: dict[str, Any]) -> Callable[[Path], Path]:
 
 
 def folders_of(column: str, *values: Any) -> Callable[[Path], Path]:
-    """A file in each of the folders of some values, and columns before and after theirs."""
+    """A folder with a file for each value, and columns before and after the partition columns."""
 
     def make(base: Path) -> Path:
         for number, value in enumerate(values):
@@ -304,7 +304,7 @@ def test_files_with_indexes_are_planned_for_each_query(where, tmp_path):
         check(question, tmp_path)
 
 
-def test_a_page_index_of_values_that_are_everywhere_is_none(tmp_path):
+def test_a_page_index_that_excludes_nothing_is_not_used(tmp_path):
     values = [number * 7919 % ROWS for number in range(ROWS)]
     write(tmp_path / "f.parquet", {"v": values}, **PAGES)
     assert is_polars_own(ia.polars.scan(tmp_path))
@@ -312,8 +312,8 @@ def test_a_page_index_of_values_that_are_everywhere_is_none(tmp_path):
 
 
 @pytest.mark.parametrize(("rows", "is_own"), [(200, False), (4_000, True)])
-def test_a_page_index_of_few_pages_is_none(rows, is_own, tmp_path):
-    """Polars decodes the column of a condition, and of others the pages that match."""
+def test_a_page_index_of_few_pages_is_not_used(rows, is_own, tmp_path):
+    """Polars decodes the column of a condition, and only the matching pages of other columns."""
     mixed = {name: [n * 7919 % ROWS for n in range(ROWS)] for name in ("a", "b", "c")}
     options = {"use_dictionary": False, "write_batch_size": 200, "max_rows_per_page": rows}
     write(tmp_path / "f.parquet", {"v": range(ROWS), **mixed}, **options, write_page_index=True)
@@ -321,7 +321,7 @@ def test_a_page_index_of_few_pages_is_none(rows, is_own, tmp_path):
     check(lambda f: f.filter(pl.col("v") == 7), tmp_path)
 
 
-def test_a_bloom_filter_beside_a_dictionary_is_no_index(tmp_path):
+def test_a_bloom_filter_beside_a_dictionary_is_not_used(tmp_path):
     table = pa.table({"v": [number % 5 for number in range(ROWS)]})
     with duckdb.connect() as connection:
         connection.register("t", table)
@@ -343,7 +343,7 @@ def test_many_files_are_planned_for_each_query(tmp_path, monkeypatch):
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Who reads, Polars or we, in the order of the reads."""
+    """Records which reader reads, Polars or Intarsia, in order."""
     found: list[str] = []
 
     def spy(name: str, who: str) -> None:
@@ -395,7 +395,7 @@ def test_row_groups_without_a_hit_are_not_read(tmp_path, reads):
     ia.add_indexes(tmp_path, [ia.Lookup("v", granule_rows=1000)])
     for path in sorted(tmp_path.glob("*.parquet")):
         meta = pq.read_metadata(path)
-        with open(path, "r+b") as file:  # all row groups but the one with the hit
+        with open(path, "r+b") as file:  # all row groups but the one that matches
             for group in range(meta.num_row_groups):
                 if group != values.index(7) // 1000:
                     file.seek(meta.row_group(group).column(2).data_page_offset + 100)
@@ -407,7 +407,7 @@ def test_row_groups_without_a_hit_are_not_read(tmp_path, reads):
     assert "Polars" in reads
 
 
-def test_names_are_no_patterns(tmp_path, reads):
+def test_file_names_are_not_globs(tmp_path, reads):
     columns = {"*": [1, 2], "a": [3, 4], "^a$": [5, 6], "row": [7, 8]}
     ia.write_table(pa.table(columns), tmp_path / "f.parquet", indexes=[ia.Lookup("a")])
     scan = ia.polars.scan(tmp_path)
@@ -472,7 +472,7 @@ def test_several_scans_of_one_plan_are_read(indexed):
     assert found.item() == 2 * ROWS
 
 
-# --- files that change, or fail -----------------------------------------------------------------
+# --- files that change or are damaged -----------------------------------------------------------
 
 
 @pytest.mark.parametrize("reader", ["auto", "engine", "pages"])
@@ -524,7 +524,7 @@ def test_our_reader_names_the_place_of_damage_that_stops_polars(indexed, reads):
     assert reads == ["Polars", "ours"]
 
 
-def test_our_reader_gives_the_rows_that_polars_did_not(indexed, monkeypatch, reads):
+def test_our_reader_gives_the_rows_that_polars_did_not_return(indexed, monkeypatch, reads):
     whole = ia.polars.scan(indexed, reader="pages").collect()
 
     def fail_late(*_: Any, **__: Any) -> Any:
@@ -537,12 +537,12 @@ def test_our_reader_gives_the_rows_that_polars_did_not(indexed, monkeypatch, rea
 
 
 @pytest.mark.parametrize("reader", ["auto", "engine"])
-def test_our_reader_reads_files_of_which_polars_knows_no_schema(reader, tmp_path, monkeypatch):
+def test_our_reader_reads_files_with_schemas_unknown_to_polars(reader, tmp_path, monkeypatch):
     def fail(*_: Any) -> Any:
         raise pl.exceptions.ComputeError
 
     monkeypatch.setattr(pl, "read_parquet_schema", fail)
-    write(tmp_path / "f.parquet", {f"only for {reader}": [1, 2]})  # schemas are known by footers
+    write(tmp_path / "f.parquet", {f"only for {reader}": [1, 2]})  # schemas are known from footers
     scan = ia.polars.scan(tmp_path, reader=reader)
     assert not is_polars_own(scan)
     assert scan.collect().height == 2

@@ -1,7 +1,7 @@
-"""Which comparisons ``ia.polars.scan`` pushes, by type of column, type of constant and operator.
+"""Which comparisons ``ia.polars.scan`` pushes down, by column type, constant type and operator.
 
-Each answer is Polars' own over the same data in memory. A comparison that excludes rows is pushed
-so that fewer rows are read, unless ``NOT_PUSHED`` names it.
+Each answer is that of Polars over the same data in memory. A comparison that excludes rows must be
+pushed down so that fewer rows are read, unless ``NOT_PUSHED`` names it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _numbers(kind: pa.DataType, first: int, step: int = 1) -> pa.Array:
 
 
 def _edges(kind: pa.DataType, low: int, high: int) -> pa.Array:
-    """Values from the least to the greatest of a type, and those around 2⁵³ where it has them."""
+    """The least and greatest values of a type, and values around 2⁵³ if it has them."""
     near = [n for n in range(2**53 - 8, 2**53 + 8) if n <= high]
     others = [low, low + 1, -1, 0, 1, 2, high - 1, high]
     values = sorted({*(n for n in others if n >= low), *near})
@@ -192,24 +192,24 @@ COMPARISONS = {
 
 
 ALL = {"i8", "dec_2", "f64", "date", "at_us", "span_ms", "text"}
-"""Columns that all comparisons are tried of; of others, ``MOST``."""
+"""Columns to which all comparisons are applied; other columns get ``MOST``."""
 MOST = ("==", "!=", "<", ">=", "is_in", "is_between left")
 
 
 def is_not_pushed(name, what, constant):
-    """What is left to Polars, or reaches no scan; ``docs/reference/pushdown.md`` lists it."""
+    """True if a comparison does not reach the scan; ``docs/reference/pushdown.md`` lists these."""
     if name in ("list", "category"):  # neither lists nor the order of categories
         return name == "list" or not what.endswith(("==", "is_in", "equal", "missing", "NULL"))
     if name in ("f32", "f64") and constant is NAN:
         return True
     is_between = what.startswith("is_between")
     if name == "dec_18" and is_between and not isinstance(constant, pl.Expr) and constant > 300:
-        return True  # to which Polars casts, and no type has the digits
-    if name == "far_date" and what in ("!=", "not =="):  # nanoseconds have no room for most dates
+        return True  # Polars casts to this type, which lacks the digits
+    if name == "far_date" and what in ("!=", "not =="):  # nanoseconds cannot represent most dates
         return True
     if name == "time_ms" and what.startswith("is_in") and constant.microsecond % 1000:
         return True
-    return what == "eq_missing"  # of constants out of range, of which Polars tells the scan nothing
+    return what == "eq_missing"  # constants out of range, which Polars does not pass to the scan
 
 
 def predicates_of(name):
@@ -221,7 +221,7 @@ def predicates_of(name):
 
 
 class Asked:
-    """What Polars and a scan make of predicates, and whether the scan read fewer rows."""
+    """The answers of Polars and of a scan to predicates, and whether the scan read fewer rows."""
 
     def __init__(self, data, frame, monkeypatch):
         self.frame, self.lazy, self.filters, self.rows = frame, ia.polars.scan(data), [], 0
@@ -236,7 +236,7 @@ class Asked:
         monkeypatch.setattr(ia.Dataset, "to_batches", spy)
 
     def answers(self, columns, predicate):
-        """True if fewer rows were read than there are, or all are wanted, or Polars fails."""
+        """True if fewer rows were read than exist, or all rows match, or Polars raises an error."""
         self.filters, self.rows = [], 0
         try:
             expected = self.frame.select(columns).filter(predicate)

@@ -1,4 +1,4 @@
-"""``ia.polars.scan`` answers as Polars does over a DataFrame, and tells the scan what is asked."""
+"""``ia.polars.scan`` answers as Polars does over a DataFrame, and passes conditions to the scan."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def asked(data, monkeypatch):
     return found
 
 
-def test_membership_in_nothing(data):
+def test_membership_in_an_empty_list(data):
     assert ia.polars.scan(data).filter(c("i").is_in([])).collect().is_empty()
 
 
@@ -204,7 +204,7 @@ def test_a_predicate_reaches_the_scan(data, frame, asked, predicate):
 
 
 @pytest.mark.parametrize("predicate", KEPT.values(), ids=KEPT)
-def test_a_predicate_that_may_mean_something_else_stays(data, predicate):
+def test_a_predicate_with_another_meaning_is_not_pushed_down(data, predicate):
     assert arrow_predicate(predicate, data.schema) is None
 
 
@@ -250,7 +250,7 @@ def characters():
     return [chr(code) for code in range(1, 0x110000) if not 0xD800 <= code < 0xE000]
 
 
-def test_only_one_character_is_ascii_in_lower_case_to_one_of_polars_and_pyarrow():
+def test_polars_and_pyarrow_differ_about_one_character_that_is_ascii_in_lower_case():
     texts = pl.Series(characters())
     ours = pc.utf8_lower(pa.array(characters())).to_pylist()
     theirs = texts.str.to_lowercase().to_list()
@@ -258,7 +258,7 @@ def test_only_one_character_is_ascii_in_lower_case_to_one_of_polars_and_pyarrow(
     assert [pair for pair in differing if any(c.isascii() for c in "".join(pair))] == [("i", "i̇")]
 
 
-def test_upper_case_of_several_ascii_characters_is_excepted():
+def test_characters_with_several_ascii_letters_in_upper_case_are_excluded():
     ours = pc.utf8_upper(pa.array(characters())).to_pylist()
     theirs = pl.Series(characters()).str.to_uppercase().to_list()
     differing = [(a, b) for a, b in zip(ours, theirs, strict=True) if a != b]
@@ -268,7 +268,7 @@ def test_upper_case_of_several_ascii_characters_is_excepted():
 
 
 @pytest.mark.parametrize("text", ["i", "ii", "k", "s", "a", "xi"])
-def test_texts_in_one_case_are_found_among_all_characters(text):
+def test_case_insensitive_search_finds_strings_of_all_characters(text):
     table = pa.table({"s": characters() + [f"x{one}" for one in characters()]})
     frame = pl.DataFrame({"s": pl.Series(table["s"].to_pylist())})
     for expr in (c("s").str.to_lowercase() == text, c("s").str.to_uppercase() == text.upper()):
@@ -299,8 +299,8 @@ TEXTS = st.lists(st.text("abcéZ7_ -#&~.*\\[|^$\n\r\U0001f600", max_size=6), min
 @settings(max_examples=500, deadline=None)
 @given(PATTERNS, TEXTS)
 @example("b-a", ["b-a", "a"])
-def test_regular_expressions_are_found_in_the_same_texts(pattern, texts):
-    assert means_the_same(pattern)
+def test_regular_expressions_match_the_same_strings(pattern, texts):
+    assert is_alike(pattern)
     expected = pl.Series(texts).str.contains(pattern).to_list()
     assert pc.match_substring_regex(pa.array(texts), pattern).to_pylist() == expected
 
@@ -340,8 +340,8 @@ a{2}{3}
 
 
 @pytest.mark.parametrize("pattern", ["", *OTHERS, "a" * 201, "(" * 3000, "a\n"])
-def test_other_regular_expressions_are_not_known_to(pattern):
-    assert not means_the_same(pattern)
+def test_other_regular_expressions_are_not_pushed_down(pattern):
+    assert not is_alike(pattern)
 
 
 @pytest.mark.parametrize(
@@ -349,7 +349,7 @@ def test_other_regular_expressions_are_not_known_to(pattern):
     [c("t") >= 5, c("t") == 1_000_000, ~(c("t") == 7), c("t") < datetime.time(0, 0, 0, 5_000)],
     ids=str,
 )
-def test_numbers_beside_times_count_what_polars_counts(predicate, tmp_path):
+def test_numbers_compared_with_times_have_polars_units(predicate, tmp_path):
     table = pa.table({"t": pa.array([0, 1, 7, None], pa.time32("ms")), "n": range(4)})
     pq.write_table(table, tmp_path / "a.parquet")
     scanned = ia.polars.scan(tmp_path / "a.parquet").filter(predicate).collect()
@@ -399,7 +399,7 @@ NO_COLUMNS = {
 
 @pytest.mark.parametrize("asked", NO_COLUMNS.values(), ids=NO_COLUMNS)
 @pytest.mark.parametrize("engine", ["in-memory", "streaming"])
-def test_rows_count_where_no_column_is_asked_for(asked, engine, tmp_path):
+def test_rows_are_counted_without_columns(asked, engine, tmp_path):
     table = pa.table({"a": range(60)})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=25)
     found = asked(ia.polars.scan(tmp_path)).collect(engine=engine)
@@ -422,7 +422,7 @@ def test_one_of_thousands_of_floats(tmp_path):
     assert found["x"].to_list() == [0.0, 7.0]
 
 
-def test_decimals_of_256_bits_are_such_as_polars_has(tmp_path):
+def test_decimals_of_256_bits_become_polars_decimals(tmp_path):
     quarters = [Decimal(n) / 4 for n in range(100)]
     columns = {
         "e": pa.array(quarters, pa.decimal256(20, 2)),

@@ -1,4 +1,4 @@
-"""Whatever predicate ``ia.polars.scan`` gets, its answer or error is Polars' own in memory."""
+"""For any predicate, ``ia.polars.scan`` gives Polars' own answer or error."""
 
 from __future__ import annotations
 
@@ -171,12 +171,12 @@ def assert_is_polars_answer(data, frame, predicate):
         assert isinstance(found, pl.DataFrame), repr(found)
         assert_frame_equal(found, expected)
     else:
-        assert isinstance(found, FAILURES)  # which one depends on the plan
+        assert isinstance(found, FAILURES)  # the plan decides which one
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("predicate", ODD.values(), ids=ODD)
-def test_an_odd_predicate_gives_polars_answer(predicate, data, frame):
+def test_an_unusual_predicate_gives_polars_answer(predicate, data, frame):
     assert_is_polars_answer(data, frame, predicate)
 
 
@@ -201,14 +201,12 @@ def test_any_column_beside_any_constants_gives_polars_answer(data, frame, given_
         try:
             predicate = make()
         except FAILURES:
-            continue  # Polars has no such expression
+            continue  # Polars does not have such an expression
         assert_is_polars_answer(data, frame, predicate)
 
 
 @pytest.mark.parametrize("error", [RuntimeError, MemoryError, pl.exceptions.PanicException])
-def test_a_mistake_in_one_condition_leaves_that_one_to_polars(
-    error, data, frame, monkeypatch, caplog
-):
+def test_only_an_invalid_condition_is_left_to_polars(error, data, frame, monkeypatch, caplog):
     def fail(*_, **__):
         raise error("a mistake")
 
@@ -220,7 +218,7 @@ def test_a_mistake_in_one_condition_leaves_that_one_to_polars(
     assert "a mistake" in caplog.text
 
 
-def test_an_interruption_is_none_of_a_predicate(data, monkeypatch):
+def test_an_interruption_is_not_taken_for_a_failing_predicate(data, monkeypatch):
     def fail(*_, **__):
         raise KeyboardInterrupt
 

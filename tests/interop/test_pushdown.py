@@ -25,7 +25,7 @@ field = pads.field
 
 
 class Counter:
-    """Bytes that were read from files, through whatever reader."""
+    """Counts the bytes read from files by any reader."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -47,11 +47,11 @@ class CountingFile(io.FileIO):
         return data
 
     def __del__(self) -> None:
-        self.close()  # whoever drops a file without closing it is not what is tested here
+        self.close()  # readers that do not close their files are not the subject of these tests
 
 
 class CountingFileSystem(fsspec.implementations.local.LocalFileSystem):
-    """A local file system that counts; pyarrow's C++ readers go through it as well."""
+    """A local file system that counts bytes; pyarrow's C++ readers use it as well."""
 
     cachable = False
 
@@ -66,7 +66,7 @@ class CountingFileSystem(fsspec.implementations.local.LocalFileSystem):
 
 @dataclass(frozen=True)
 class Case:
-    """A condition as SQL and as an Expression, and the most of all bytes its answer may cost."""
+    """A condition as SQL and as an Expression, and the greatest share of bytes it may read."""
 
     sql: str
     expression: pads.Expression
@@ -141,7 +141,7 @@ def plain(lake: Path) -> pads.Dataset:
 
 @pytest.fixture
 def counter(monkeypatch: pytest.MonkeyPatch) -> Counter:
-    # A file system that is not pyarrow's own counts as remote: read it as if it were a disk.
+    # Only pyarrow's own file systems count as local. This makes the test's count as local too.
     monkeypatch.setattr("intarsia.io.storage.REMOTE_GAP_BYTES", 4096)
     monkeypatch.setattr("intarsia.io.storage.REMOTE_TAIL_BYTES", 4096)
     return Counter()

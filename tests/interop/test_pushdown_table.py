@@ -1,4 +1,4 @@
-"""``docs/reference/pushdown.md`` says what is found now, and what it says of meanings holds."""
+"""``docs/reference/pushdown.md`` is up to date, and its statements on semantics are true."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def benchmark():
         "benchmarks_pushdown", CHECKOUT / "benchmarks/pushdown.py"
     )
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look for it
+    sys.modules[spec.name] = module  # dataclasses looks the module up there
     spec.loader.exec_module(module)
     return module
 
 
 def cells(table):
-    """Predicate and engine → yes or no, rows, bytes."""
+    """Predicate and engine → pushed down or not, rows, bytes."""
     found = {}
     for part in table.strip().split("\n\n"):
         found |= cells_of(part)
@@ -54,7 +54,7 @@ def cells_of(table):
     return found
 
 
-def test_the_table_says_what_is_found_now(benchmark, tmp_path):
+def test_the_table_is_up_to_date(benchmark, tmp_path):
     text = (CHECKOUT / "docs/reference/pushdown.md").read_text()
     written = cells(text.split(benchmark.BEGIN)[1].split(benchmark.END)[0])
     benchmark.write(tmp_path / "t.parquet")
@@ -66,7 +66,7 @@ def test_the_table_says_what_is_found_now(benchmark, tmp_path):
         assert size == pytest.approx(written[key][2], rel=0.2), key
 
 
-def test_engines_agree_on_the_tables_answers(benchmark, tmp_path):
+def test_engines_agree_on_the_answers_in_the_table(benchmark, tmp_path):
     benchmark.write(tmp_path / "t.parquet")
     for asked in (*benchmark.PREDICATES, *benchmark.SHAPES):
         answers = {
@@ -181,7 +181,7 @@ def test_a_date_is_its_midnight(opened):
     assert by_sql(data, condition) == by_polars(data, c("day") < noon) == [0]
 
 
-def test_finer_texts(opened):
+def test_strings_of_finer_times_compare_as_documented(opened):
     moments = pa.array([datetime.datetime(2023, 12, 31), datetime.datetime(2024, 1, 1)])
     data = opened(row=[0, 1], ms=moments.cast(pa.timestamp("ms")))
     condition = "ms = '2023-12-31 23:59:59.999999'"
@@ -189,7 +189,7 @@ def test_finer_texts(opened):
     assert by_sql(data, condition) == [1]
 
 
-def test_periods_of_odd_moments(opened):
+def test_date_parts_of_unusual_timestamps_are_as_documented(opened):
     day = 86_400 * 10**9
     data = opened(
         row=[0, 1, 2],
@@ -203,7 +203,7 @@ def test_periods_of_odd_moments(opened):
     assert by_polars(data, c("ns").dt.date() == first) == [0, 1]
     assert by_pyarrow(data, "year(us) > 2023") == 2
     assert by_sql(data, "year(us) > 2023") == [1]
-    assert by_pyarrow(data, "year(tz) > 1000") == 1  # the first row's is −1199
+    assert by_pyarrow(data, "year(tz) > 1000") == 1  # the first row's year is −1199,
     assert by_sql(data, "year(tz) > 1000") == [0, 1]  # which is 1200 BC
     assert by_sql(data, "year(tz) = 1200") == [0]
     assert by_sql(data, "tz::DATE >= '1000-01-01'") == [1]

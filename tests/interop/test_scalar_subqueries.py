@@ -1,4 +1,4 @@
-"""Subqueries that give one value are answered first, and conditions planned by it."""
+"""Subqueries that give one value are answered first; the scan is planned with that value."""
 
 from __future__ import annotations
 
@@ -89,14 +89,14 @@ SELECT * FROM t WHERE a = (SELECT max(a) FROM
 
 
 @pytest.mark.parametrize(("query", "texts"), FOUND.items(), ids=FOUND)
-def test_what_is_answered_first(query, texts):
+def test_scalar_subqueries_are_answered_first(query, texts):
     found = scalar_subqueries(query, TABLES, "duckdb")
     assert [subquery.text for subquery in found] == texts
     assert [query[one.start : one.stop] for one in found] == [f"({text})" for text in texts]
 
 
 @pytest.mark.parametrize("query", NOT_FOUND)
-def test_what_may_be_something_else_is_left(query):
+def test_ambiguous_subqueries_are_left_to_duckdb(query):
     assert scalar_subqueries(query, TABLES, "duckdb") == []
 
 
@@ -116,7 +116,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize(("kind", "value"), VALUES.items(), ids=VALUES)
-def test_a_constant_is_of_the_type_and_value(kind, value):
+def test_a_constant_has_the_type_and_value_of_the_subquery(kind, value):
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         given = connection.sql(f"SELECT CAST($1 AS {kind}) AS v", params=[value]).to_arrow_table()
@@ -125,7 +125,7 @@ def test_a_constant_is_of_the_type_and_value(kind, value):
         assert connection.sql(query).fetchall() == [(True,)]
 
 
-def test_what_has_no_constant():
+def test_values_without_a_literal_are_left_to_duckdb():
     assert constant_of(pa.scalar(None, pa.int64()), "BIGINT") is None
     assert constant_of(pa.scalar("a\0b"), "VARCHAR") is None
     assert constant_of(pa.scalar([1]), "INTEGER[]") is None
@@ -255,7 +255,7 @@ def test_a_subquery_that_fails_is_left_to_the_query(path):
         ia.sql("SELECT ts FROM t WHERE n = (SELECT max(nope) FROM t)", t=path)
 
 
-def test_what_a_calendar_does_not_reach_is_left(tmp_path):
+def test_dates_beyond_python_are_left_to_duckdb(tmp_path):
     days = pa.array([50_000_000, -2_000_000, 0, 2**31 - 1], pa.int32()).cast(pa.date32())
     moments = pa.array([4 * 10**18, -(10**17), 0, 2**63 - 1], pa.timestamp("us"))
     table = pa.table({"d": days, "ts": moments, "s": ["é🦆", "b", "c", "d"]})
@@ -268,7 +268,7 @@ def test_what_a_calendar_does_not_reach_is_left(tmp_path):
         ia.sql("SELECT s FROM t WHERE s >= (SELECT max(s)::BIT FROM t)", t=tmp_path)
 
 
-def test_columns_are_called_as_they_were(path):
+def test_column_names_do_not_change(path):
     query = "SELECT count(*) FILTER (WHERE n > (SELECT max(n) FROM few)) FROM t WHERE n < 9"
     with duckdb.connect() as connection:
         connection.register("t", ia.dataset(path).to_table())
@@ -277,7 +277,7 @@ def test_columns_are_called_as_they_were(path):
     assert ia.sql(query, t=path, few=FEW).column_names == expected
 
 
-def test_all_of_a_query_is_of_one_moment(path):
+def test_a_query_has_one_current_time(path):
     query = """SELECT count(*) AS c FROM t
         WHERE now() = (SELECT max(now()) FROM t WHERE n < 3) AND n < 9"""
     assert ia.sql(query, t=path).to_pydict() == {

@@ -1,4 +1,4 @@
-"""``ia.dataset(…, union_by_name=True)``: all columns of all files, as DuckDB unites them."""
+"""``ia.dataset(…, union_by_name=True)``: all columns of all files, unified as in DuckDB."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def write(folder: Path, tables: list[pa.Table]) -> list[str]:
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(files=st.lists(columns, min_size=1, max_size=4))
-def test_rows_are_those_that_duckdb_unites(files, tmp_path):
+def test_rows_equal_duckdbs_union_by_name(files, tmp_path):
     tables = [pa.table({"file": [at] * 3, **file}) for at, file in enumerate(files)]
     paths = write(tmp_path, tables)
     data = ia.dataset(paths, union_by_name=True)
@@ -136,7 +136,7 @@ def test_keys_of_folders_come_last(tmp_path, partitioning, is_far):
         assert data.to_table(["a", "b"], "day = 1").to_pylist() == [{"a": 1, "b": None}]
 
 
-def test_fields_of_structs_are_united_and_may_be_null(tmp_path):
+def test_fields_of_structs_are_unified_and_nullable(tmp_path):
     for name in "xy":
         kind = pa.struct([pa.field(name, pa.int64(), nullable=False)])
         pq.write_table(pa.table({"s": pa.array([{name: 1}], kind)}), tmp_path / f"{name}.parquet")
@@ -144,7 +144,7 @@ def test_fields_of_structs_are_united_and_may_be_null(tmp_path):
     assert data.to_table()["s"].to_pylist() == [{"x": 1, "y": None}, {"x": None, "y": 1}]
 
 
-def test_dictionaries_in_lists_are_texts_where_other_files_have_texts(tmp_path):
+def test_dictionaries_in_lists_become_strings_if_other_files_have_strings(tmp_path):
     words = pa.array([["a", None], None, []], pa.list_(pa.dictionary(pa.int8(), pa.string())))
     write(tmp_path, [pa.table({"w": words}), pa.table({"w": words.cast(pa.list_(pa.string()))})])
     found = ia.dataset(tmp_path, union_by_name=True).to_table()
@@ -163,11 +163,11 @@ def test_dictionaries_in_lists_are_texts_where_other_files_have_texts(tmp_path):
         (pa.int64(), pa.list_(pa.int64())),
     ],
 )
-def test_files_that_do_not_go_with_others_are_named(tmp_path, kind, other):
+def test_incompatible_files_are_named(tmp_path, kind, other):
     kinds = [pa.null(), kind, kind, other, pa.null(), other]
     write(tmp_path, [pa.table({"n": pa.nulls(1, kind)}) for kind in kinds])
-    shown = f"{kind} vs {other}".replace("item", "element")  # as the format says it
-    named = rf"3\.parquet: .*{re.escape(shown)}.*give a schema"
+    shown = f"{kind} vs {other}".replace("item", "element")  # as the format specifies it
+    named = rf"3\.parquet: .*{re.escape(shown)}.*a schema that is stated"
     with pytest.raises(ia.UnsupportedError, match=named):
         ia.dataset(tmp_path, union_by_name=True)
 
@@ -180,7 +180,7 @@ def test_files_that_do_not_go_with_others_are_named(tmp_path, kind, other):
         (pa.binary(), b"\xff", pa.string(), pa.binary()),
     ],
 )
-def test_values_without_room_in_the_common_type_are_refused(tmp_path, kind, value, other, wide):
+def test_values_that_exceed_the_common_type_are_refused(tmp_path, kind, value, other, wide):
     write(tmp_path, [pa.table({"n": pa.array([value], kind)}), pa.table({"n": pa.nulls(2, other)})])
     data = ia.dataset(tmp_path, union_by_name=True)
     assert data.schema.field("n").type == wide
@@ -191,7 +191,7 @@ def test_values_without_room_in_the_common_type_are_refused(tmp_path, kind, valu
         assert data.to_table(filter="n IS NOT NULL")["n"].to_pylist() == [value]
 
 
-def test_what_has_no_meaning_is_refused(tmp_path):
+def test_invalid_combinations_are_refused(tmp_path):
     write(tmp_path, [pa.table({"n": [1]})])
     with pytest.raises(ValueError, match="schema says them"):
         ia.dataset(tmp_path, schema=pa.schema([("n", pa.int64())]), union_by_name=True)

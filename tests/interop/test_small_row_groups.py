@@ -1,9 +1,9 @@
-"""Files of many small row groups, which are read whole: the answers of pyarrow, and no more bytes.
+"""Files of many small row groups, which are read whole: pyarrow's answers without extra bytes.
 
 ::
 
     200 row groups of 40 rows     at ▒▒▒▒ ▒▒▒▒ ▒▒▒▒ …     pages of 20 rows
-                                  x  ▒▒▒▒ ▒▒▒▒ ▒▒▒▒ …     of any type, NULLs among its values
+                                  x  ▒▒▒▒ ▒▒▒▒ ▒▒▒▒ …     of any type, with NULLs
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def write(table: pa.Table, path: Path, **options: Any) -> Path:
 
 @pytest.fixture
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many row groups were read whole each time that some were."""
+    """The number of row groups in each whole read."""
     counts: list[int] = []
     read = small_row_groups.decode_groups
 
@@ -88,7 +88,7 @@ WANTED = {
 
 @pytest.mark.parametrize("name", COLUMNS)
 @pytest.mark.parametrize("wanted", WANTED)
-def test_any_rows_of_any_type_are_pyarrows(name, wanted, tmp_path, decoded):
+def test_any_rows_of_any_type_equal_pyarrows(name, wanted, tmp_path, decoded):
     path = write(table_of(name), tmp_path / "t.parquet")
     ours, peer = ia.dataset(path), pads.dataset(path)
     for columns in (None, ["x"], ["key", "x"], ["x", "at"]):
@@ -97,7 +97,7 @@ def test_any_rows_of_any_type_are_pyarrows(name, wanted, tmp_path, decoded):
         found.validate(full=True)
         assert found.schema == expected.schema
         assert found.equals(expected)
-    if name != "struct_of_dictionary":  # which pyarrow reads a row group at a time only
+    if name != "struct_of_dictionary":  # pyarrow reads these one row group at a time only
         assert sum(decoded) >= ROWS // GROUP
 
 
@@ -122,7 +122,7 @@ def test_fields_of_structs_are_read_alone(tmp_path, decoded):
     assert sum(decoded) > 100
 
 
-def test_columns_come_as_dictionaries_where_asked(tmp_path, decoded):
+def test_columns_are_read_as_dictionaries_on_request(tmp_path, decoded):
     path = write(table_of("text"), tmp_path / "t.parquet")
     form = pads.ParquetFileFormat(dictionary_columns={"x"})
     expected = pads.dataset(path, format=form).to_table(filter=pc.field("key") >= 5)
@@ -161,22 +161,22 @@ def test_large_chunks_are_read_by_page(tmp_path, decoded):
     kept = pc.bit_wise_and(pc.field("at"), 7) == 0
     analyzed = source.explain(filter=kept, analyze=True)
     assert source.to_table(filter=kept).equals(table.filter(kept))
-    assert sum(decoded) == 2 * 100  # of the small column only
+    assert sum(decoded) == 2 * 100  # only of the small column
     assert analyzed.read.bytes.selected < (tmp_path / "t.parquet").stat().st_size / 4
 
 
-def test_what_pyarrow_does_not_read_whole_is_tried_once(tmp_path, decoded):
+def test_a_failing_whole_read_is_tried_once(tmp_path, decoded):
     path = write(table_of("struct_of_dictionary"), tmp_path / "t.parquet")
     source = ia.dataset(path)
     for _ in range(3):
         found = source.to_table(["x"], pc.field("key") >= 5)
         assert found.equals(pads.dataset(path).to_table(["x"], pc.field("key") >= 5))
     tried = [count for count in decoded if count < ROWS // GROUP]
-    assert len(tried) <= 2  # by as many threads; the others read the key
+    assert len(tried) <= 2  # with as many threads; the others read the key
     assert len(decoded) - len(tried) <= 6
 
 
-def test_of_many_columns_a_few_are_read_by_page(tmp_path, decoded):
+def test_a_few_of_many_columns_are_read_by_page(tmp_path, decoded):
     table = pa.table({f"c{i}": range(800) for i in range(100)})
     path = tmp_path / "t.parquet"
     pq.write_table(table, path, row_group_size=8)
@@ -185,7 +185,7 @@ def test_of_many_columns_a_few_are_read_by_page(tmp_path, decoded):
     assert decoded == []
 
 
-def test_what_is_far_is_read_by_page(tmp_path, decoded):
+def test_remote_files_are_read_by_page(tmp_path, decoded):
     memory = fsspec.filesystem("memory")
     path = write(table_of("int"), tmp_path / "t.parquet")
     memory.pipe_file("/small_groups/t.parquet", path.read_bytes())
@@ -195,7 +195,7 @@ def test_what_is_far_is_read_by_page(tmp_path, decoded):
     assert decoded == []
 
 
-def test_no_more_is_read_than_the_chunks(tmp_path):
+def test_only_the_bytes_of_the_chunks_are_read(tmp_path):
     path = write(table_of("text"), tmp_path / "t.parquet")
     source = ia.dataset(path)
     explained = source.explain(["x"], pc.field("at") >= ROWS // 2, analyze=True)
@@ -225,7 +225,7 @@ def test_a_damaged_page_is_named(place, verify, tmp_path):
         source.to_table(filter=pc.field("at") >= 5)
 
 
-def test_a_footer_that_points_outside_the_file_is_told_of(tmp_path):
+def test_a_footer_that_points_outside_the_file_is_an_error(tmp_path):
     path = write(table_of("int"), tmp_path / "t.parquet")
     good = ia.dataset(path).to_table(filter=pc.field("at") >= 5)
     assert good.num_rows == ROWS - 5

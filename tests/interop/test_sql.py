@@ -633,12 +633,12 @@ def memory(awkward):
 
 
 def canonical(table: pa.Table) -> list[str]:
-    """Rows in any order, NaN equal to itself."""
+    """The rows sorted, where NaN equals NaN."""
     return sorted(map(str, table.to_pylist()))
 
 
 def agrees(data: ia.Dataset, memory: duckdb.DuckDBPyConnection, query: str) -> bool:
-    """The same answer; or the same error, as to its kind. True where there is an answer."""
+    """Compares answers, or kinds of errors. True if there is an answer."""
     try:
         expected = memory.sql(query).to_arrow_table()
     except duckdb.Error as error:
@@ -817,7 +817,7 @@ def test_a_condition_reaches_the_scan(data, condition, what):
     assert what in found
 
 
-def test_functions_of_a_schema_are_no_columns_of_their_names(tmp_path):
+def test_functions_with_a_schema_are_not_taken_for_columns(tmp_path):
     table = pa.table({"s": ["A", "a", "b"], "upper": ["x", "A", "x"], "i": [1, 2, 3]})
     ia.write_table(table, tmp_path / "a.parquet")
     for condition in ("main.upper(s) = 'A'", "s.upper() = 'A'", "main.upper(s) IN ('A')"):
@@ -836,12 +836,12 @@ def test_a_range_of_whole_numbers_with_a_fractional_bound(tmp_path):
 
 
 @pytest.mark.parametrize("condition", KEPT)
-def test_a_condition_that_may_mean_something_else_stays(data, condition):
+def test_a_condition_with_another_meaning_is_not_pushed_down(data, condition):
     assert filters_of(f"SELECT row FROM t WHERE {condition}", data) == [None]
 
 
-def test_now_is_one_moment_to_engine_and_scans(tmp_path):
-    """Rows of the moments about the query's own, down to the microsecond."""
+def test_engine_and_scans_use_the_same_current_time(tmp_path):
+    """The rows have times around that of the query, down to the microsecond."""
     start = datetime.datetime.now(datetime.UTC).replace(microsecond=0, tzinfo=None)
     ticks = np.datetime64(start) + np.arange(0, 10_000_000, 100).astype("m8[us]")
     ia.write_table(pa.table({"ts": ticks}), tmp_path / "t.parquet", max_rows_per_page=1000)
@@ -854,7 +854,7 @@ def test_now_is_one_moment_to_engine_and_scans(tmp_path):
         assert n == (ticks.astype(np.int64) < now).sum()
 
 
-def test_the_current_moment_reaches_the_scan(data, monkeypatch):
+def test_the_current_time_reaches_the_scan(data, monkeypatch):
     queries = []
 
     def registered(connection, query, *others, **options):
@@ -881,7 +881,7 @@ def test_each_occurrence_has_its_own_filter(data):
     assert filters_of(query, data) == [None, "(i > 1)", "b", "(i == 4)"]
 
 
-def test_through_subqueries_and_common_table_expressions(data):
+def test_conditions_go_through_subqueries_and_common_table_expressions(data):
     query = """
         WITH r AS (SELECT row, lower(s) AS m, st FROM t WHERE b)
         SELECT * FROM (SELECT *, m AS n FROM r) WHERE n = 'x' AND st.a = 1 AND row > 2
@@ -990,7 +990,7 @@ THROUGH = {
 
 
 @pytest.mark.parametrize(("query", "expected"), THROUGH.items(), ids=THROUGH)
-def test_what_conditions_go_through(data, query, expected):
+def test_conditions_go_through_these_clauses(data, query, expected):
     assert filters_of(query, data) == expected
 
 
@@ -1012,7 +1012,7 @@ def test_columns_that_may_be_used(data):
     assert all_.columns == tuple(data.schema.names)
 
 
-def test_sql_that_is_not_one_query_runs_as_it_is(data):
+def test_sql_that_is_not_a_single_query_runs_unchanged(data):
     assert scans_of("SELECT 1; SELECT 2", {"t": data.schema}).scans == ()
     assert ia.sql("CREATE TABLE x AS SELECT * FROM t; SELECT count(*) AS n FROM x", t=data)[
         "n"
@@ -1020,7 +1020,7 @@ def test_sql_that_is_not_one_query_runs_as_it_is(data):
     assert ia.sql("").num_columns == 0
 
 
-def test_what_stands_on_a_common_table_is_asked_of_all_its_rows():
+def test_conditions_on_one_use_of_a_common_table_do_not_filter_the_others():
     schemas = {"t": pa.schema({"id": pa.int64(), "x": pa.int64()})}
     common = "WITH c AS (SELECT id, x FROM t) SELECT * FROM c"
     (plain,) = scans_of(f"{common} WHERE x = 3", schemas).scans
@@ -1066,7 +1066,7 @@ def test_a_query_is_explained_as_it_runs(data, explain, capfd):
 
 @pytest.mark.parametrize("second", ["05.0004", "05.0005", "05.0010001"])
 @pytest.mark.parametrize("unit", ["ms", "us"])
-def test_moments_that_duckdb_rounds_find_what_it_finds(second, unit, tmp_path):
+def test_rounded_timestamps_find_duckdbs_rows(second, unit, tmp_path):
     scale = {"ms": 1, "us": 1000}[unit]
     table = pa.table({"t": pa.array([scale * n for n in (4999, 5000, 5001)], pa.timestamp(unit))})
     pq.write_table(table, tmp_path / "t.parquet")
@@ -1109,7 +1109,7 @@ def test_without_duckdb_the_extra_is_named(data, monkeypatch):
         "SELECT b.k FROM t AS a JOIN t AS b USING (k) WHERE a.k > 100",
     ],
 )
-def test_what_scans_raise_is_raised_as_it_is(query, tmp_path):
+def test_errors_of_scans_are_raised_unchanged(query, tmp_path):
     pq.write_table(pa.table({"k": pa.array([1], pa.int8())}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"k": [1000]}), tmp_path / "b.parquet")
     data = ia.dataset(tmp_path)
@@ -1132,9 +1132,10 @@ def test_columns_that_differ_by_case_only_take_no_filter(tmp_path):
     assert ia.sql("SELECT * FROM t WHERE a = 2", t=data).num_rows == 1
 
 
-def test_case_mappings_beyond_ascii_stay_beyond_ascii():
-    """Where DuckDB's and pyarrow's differ, neither gives an ASCII letter: constants of ASCII are
-    safe.
+def test_case_mappings_of_non_ascii_letters_are_not_ascii():
+    """Case mappings on which DuckDB and pyarrow differ do not produce ASCII letters.
+
+    ASCII constants are therefore safe.
     """
     codes = [code for code in range(1, 0x110000) if not 0xD800 <= code < 0xE000]
     with duckdb.connect() as connection:
@@ -1188,11 +1189,11 @@ FAILING = {
     "u::BIGINT": "TRY_CAST(u AS BIGINT)",
     "list_contains(l, 'x')": "NULL::BOOLEAN",
 }
-"""What fails of some rows, and how to say that it is NULL there."""
+"""Expressions that fail for some rows, and the same expressions with NULL instead."""
 
 
 def agrees_on_rows(data: ia.Dataset, memory: duckdb.DuckDBPyConnection, query: str) -> None:
-    """As ``agrees``, but a row that other conditions exclude need not raise DuckDB's error."""
+    """Like ``agrees``, but a row that other conditions exclude need not raise DuckDB's error."""
     try:
         found = ia.sql(query, t=data)
     except duckdb.Error:
@@ -1327,12 +1328,12 @@ def test_conditions_on_words_reach_the_scan(lines):
     assert scan.filter.equals(ia.contains_words("m", "full disk") & (pc.field("n") < 9))
 
 
-def test_words_of_something_else_than_a_text_and_a_text_are_refused(lines):
+def test_contains_words_takes_only_a_string_column_and_a_string(lines):
     with pytest.raises(duckdb.Error, match="contains_words"):
         ia.sql("SELECT contains_words(m) FROM lines", lines=lines[0])
 
 
-def test_what_a_statement_leaves_behind_is_gone(data):
+def test_changes_of_a_statement_do_not_persist(data):
     made = "CREATE TABLE x AS SELECT row FROM t; SET threads = 1; SELECT count(*) AS n FROM x"
     assert ia.sql(made, t=data).to_pydict() == {"n": [8]}
     with pytest.raises(duckdb.CatalogException):
@@ -1345,14 +1346,14 @@ def test_what_a_statement_leaves_behind_is_gone(data):
     assert found["zone"] == "UTC"
 
 
-def test_what_a_query_sets_for_all_of_a_database_is_gone(data):
+def test_global_settings_of_a_query_do_not_persist(data):
     for query in ("FROM enable_logging()", "SELECT row FROM t, LATERAL enable_logging() LIMIT 1"):
         ia.sql(query, t=data)
     asked = "SELECT value FROM duckdb_settings() WHERE name = 'enable_logging'"
     assert ia.sql(asked)["value"].to_pylist() == ["0"]
 
 
-def test_now_is_one_moment_in_a_database_of_its_own(tmp_path):
+def test_a_separate_database_uses_the_same_current_time(tmp_path):
     start = datetime.datetime.now(datetime.UTC)
     moments = [start + datetime.timedelta(microseconds=50 * n) for n in range(200_000)]
     pq.write_table(pa.table({"ts": pa.array(moments, pa.timestamp("us", "UTC"))}), tmp_path / "a")
@@ -1364,12 +1365,12 @@ def test_now_is_one_moment_in_a_database_of_its_own(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["table", "tables", "pa", "nothing"])
-def test_only_tables_that_are_given_are_found(name, data):
+def test_only_given_tables_are_visible(name, data):
     with pytest.raises(duckdb.CatalogException, match="does not exist"):
         ia.sql(f'SELECT * FROM "{name}"', t=data)
 
 
-def test_what_joins_hold_equal_is_found_once_for_all_conditions(data, monkeypatch):
+def test_equal_join_columns_are_computed_once_for_all_conditions(data, monkeypatch):
     calls = []
 
     def counted(*arguments):
@@ -1402,7 +1403,7 @@ def test_queries_run_at_the_same_time(data):
         assert list(pool.map(ask, [0, 1, 2, 3] * 10)) == [[0], [1], [2], [3]] * 10
 
 
-def test_a_table_is_let_go_of():
+def test_tables_are_released_after_the_query():
     table = pa.table({"a": [1]})
     left = weakref.ref(table)
     assert ia.sql("SELECT a FROM t", t=table).num_rows == 1
@@ -1426,7 +1427,7 @@ def test_a_table_is_let_go_of():
         ("SELECT 1 FROM t WHERE date < current_timestamp - INTERVAL 1 DAY", True),
     ],
 )
-def test_what_may_be_a_column_by_its_name_leaves_a_query_as_it_is(query, is_rewritten):
+def test_an_ambiguous_column_name_leaves_the_query_unchanged(query, is_rewritten):
     names = {"current_date": pa.date32(), "date": pa.date32(), "max": pa.int64(), "day": pa.int64()}
     schema = pa.schema({**names, "list": pa.list_(pa.int64())})
     found = scans_of(query, {"t": schema})
@@ -1434,7 +1435,7 @@ def test_what_may_be_a_column_by_its_name_leaves_a_query_as_it_is(query, is_rewr
     assert found.others == (() if is_rewritten else ("t",))
 
 
-def test_a_table_that_sqlglot_forgets_is_there_all_the_same(data):
+def test_a_table_that_sqlglot_drops_is_available(data):
     query = "SELECT count(*) AS n FROM (TABLE t)"
     assert ia.sql(query, t=data).to_pylist() == [{"n": 8}]
 
@@ -1452,7 +1453,7 @@ HALVES = [
 
 
 @pytest.mark.parametrize("query", HALVES)
-def test_types_that_duckdb_has_not_are_as_in_files_it_reads(query, tmp_path):
+def test_types_unknown_to_duckdb_are_read_as_from_its_files(query, tmp_path):
     path, rows = tmp_path / "t.parquet", range(1000)
     quarters = [decimal.Decimal(n) / 4 for n in rows]
     halves = pa.array([n % 97 / 4 for n in rows]).cast(pa.float16())
@@ -1474,8 +1475,8 @@ def test_types_that_duckdb_has_not_are_as_in_files_it_reads(query, tmp_path):
     assert ia.sql(query, t=ia.dataset(path).filter("i < 2000")) == expected
 
 
-def test_a_filter_means_what_it_did_in_types_that_duckdb_has_not(tmp_path):
-    """As doubles, the two are one."""
+def test_a_filter_keeps_its_meaning_for_types_unknown_to_duckdb(tmp_path):
+    """As doubles, the two values are equal."""
     digits = [decimal.Decimal(10**50 + n) for n in (0, 1)]
     pq.write_table(
         pa.table({"i": [0, 1], "d": pa.array(digits, pa.decimal256(60, 0))}), tmp_path / "t"
@@ -1488,8 +1489,8 @@ def test_a_filter_means_what_it_did_in_types_that_duckdb_has_not(tmp_path):
         ia.sql("SELECT i FROM t", t=data)
 
 
-def test_an_error_of_duckdbs_own_making_ends_no_other_query(tmp_path):
-    """It leaves a database in which nothing runs any more."""
+def test_an_internal_error_of_duckdb_ends_no_other_query(tmp_path):
+    """DuckDB's internal errors leave a database in which no query runs any more."""
     bad = pa.array([b"\xff\xfe"] * 10, pa.binary())
     texts = pa.Array.from_buffers(pa.string(), 10, bad.buffers())
     pq.write_table(pa.table({"s": texts}), tmp_path / "bad.parquet")
@@ -1499,7 +1500,7 @@ def test_an_error_of_duckdbs_own_making_ends_no_other_query(tmp_path):
     with pytest.raises(duckdb.InternalException):
         ia.sql("SELECT upper(s) AS u FROM t", t=data)
     assert connection_module._shared._database is None
-    connection_module._shared._database = before  # as queries have it that began before
+    connection_module._shared._database = before  # as in a query that began before
     assert ia.sql("SELECT 1 AS one").to_pydict() == {"one": [1]}
     after = connection_module._shared.get()
     assert after is not before

@@ -1,4 +1,4 @@
-"""Names and lists that DuckDB reads in a way of its own, in ``ia.sql``."""
+"""Names and lists that DuckDB reads in its own way, in ``ia.sql``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROWS = 70_000
 
 @pytest.fixture(scope="module")
 def paths(tmp_path_factory):
-    """``t`` of a column É, ``o`` of a column é, ``k`` of a Kelvin sign, which is a k to some."""
+    """Files: ``t`` has a column É, ``o`` has é, ``k`` has the Kelvin sign, which may equal k."""
     folder = tmp_path_factory.mktemp("names")
     tables = {
         "t": pa.table({"É": range(ROWS), "x": range(ROWS, 0, -1)}),
@@ -41,7 +41,7 @@ def paths(tmp_path_factory):
         'SELECT u."É", x.w FROM (SELECT u AS x, u FROM s) ORDER BY ALL',
     ],
 )
-def test_letters_beyond_ascii_have_a_case(query, paths):
+def test_non_ascii_names_are_case_sensitive_as_in_duckdb(query, paths):
     files, tables = paths
     con = duckdb.connect()
     for name, table in tables.items():
@@ -49,7 +49,7 @@ def test_letters_beyond_ascii_have_a_case(query, paths):
     assert ia.sql(query, **files).to_pylist() == con.sql(query).to_arrow_table().to_pylist()
 
 
-def test_tables_whose_names_differ_beyond_ascii(paths):
+def test_tables_whose_names_differ_in_non_ascii_case(paths):
     files, _ = paths
     found = ia.sql('SELECT count(*) AS n FROM "É"', É=files["o"], é=files["t"])
     assert found.to_pylist() == [{"n": 2}]
@@ -96,7 +96,7 @@ def test_lists_with_null(condition, tmp_path):
 @pytest.mark.parametrize(
     "name", ["__filename", "__fragment_index", "__batch_index", "__last_in_fragment"]
 )
-def test_columns_that_are_called_as_pyarrows_own(name, tmp_path):
+def test_columns_named_like_pyarrows_pseudo_columns(name, tmp_path):
     path = tmp_path / "a.parquet"
     table = pa.table({name: [1, 2, 3], "z": [4, 5, 6]})
     ia.write_table(table, path)
@@ -118,14 +118,14 @@ def test_pseudo_columns_are_given_where_there_is_no_such_column(tmp_path):
     assert found["__filename"].to_pylist() == [str(tmp_path / "a.parquet")] * 2
 
 
-def test_what_duckdb_cannot_parse_is_its_error(tmp_path):
+def test_syntax_errors_are_duckdbs(tmp_path):
     path = tmp_path / "a.parquet"
     ia.write_table(pa.table({"?": [1, 2], "zz": [1, 2]}), path)
     with pytest.raises(duckdb.ParserException):
         ia.sql("SELECT zz FROM t WHERE t.? IN (SELECT zz FROM t WHERE zz < 2)", t=path)
 
 
-def test_lists_that_are_no_list_after_in(tmp_path):
+def test_other_values_after_in_are_not_taken_for_lists(tmp_path):
     table = pa.table({"i": [1, 2], "tags": [["a"], ["b", None]]})
     ia.write_table(table, tmp_path / "a.parquet")
     ds = ia.dataset(tmp_path / "a.parquet")
@@ -135,7 +135,7 @@ def test_lists_that_are_no_list_after_in(tmp_path):
             ds.count_rows(filter=condition)
 
 
-def test_spark_tells_no_names_apart_by_case():
+def test_spark_names_are_case_insensitive():
     schemas = {"Ä": pa.schema({"a": pa.int64()}), "ä": pa.schema({"b": pa.int64()})}
     with pytest.raises(ia.PredicateError, match="not told apart by case"):
         scans_of("SELECT * FROM `Ä`", schemas, dialect="spark")

@@ -1,4 +1,4 @@
-"""Values for ``?``, ``$1`` and ``$name``: DuckDB's answers, and its pages only."""
+"""Parameters ``?``, ``$1`` and ``$name``: DuckDB's answers, with pages skipped."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> ia.Dataset:
 
 
 def answer_of(query: str, parameters: object) -> list[str] | None:
-    """DuckDB's over the table in memory; None where that is an error."""
+    """DuckDB's answer over the table in memory; None if it raises an error."""
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("t", TABLE)
@@ -146,7 +146,7 @@ def test_values_come_in_the_order_of_the_text(data):
     assert str(filter_of(query, [10, 2, "x"])) == '((i == 2) and (s != "x"))'
 
 
-def test_values_go_by_name_without_case_too(data):
+def test_parameter_names_are_case_insensitive(data):
     query = "SELECT row FROM t WHERE i = $Low OR i = $high ORDER BY row"
     found = ia.sql(query, {"low": 1, "HIGH": 300}, t=data)
     assert found.to_pydict() == {"row": [1, 6]}
@@ -157,7 +157,7 @@ def test_values_go_by_name_without_case_too(data):
     ("condition", "values"),
     [("i IN (?,?)", [1, 2]), ("i BETWEEN?AND?", [1, 2]), ("s LIKE?OR?<i", ["a%", 1])],
 )
-def test_marks_may_stand_close(condition, values, tmp_path):
+def test_parameters_may_be_adjacent_to_other_tokens(condition, values, tmp_path):
     table = pa.table({"i": [1, 2, 3, 4], "s": ["a", "b", "ab", None]})
     ia.write_table(table, tmp_path / "a.parquet")
     found = ia.sql(f"SELECT i FROM t WHERE {condition}", values, t=tmp_path)
@@ -172,7 +172,7 @@ def filter_of_table(condition: str, values: object, table: pa.Table) -> pc.Expre
     return scan.filter
 
 
-def test_text_stays_text(data):
+def test_parameters_in_string_literals_are_not_replaced(data):
     assert ia.sql("SELECT row FROM t WHERE s = ?", ["x' OR TRUE --"], t=data).num_rows == 0
 
 
@@ -191,7 +191,7 @@ def test_an_explained_query_has_values_too(data):
         ("SELECT * FROM t WHERE i = ?", [object()]),
     ],
 )
-def test_what_duckdb_refuses_is_its_error(data, query, parameters):
+def test_invalid_parameters_raise_duckdbs_error(data, query, parameters):
     with pytest.raises(duckdb.Error):
         ia.sql(query, parameters, t=data)
 

@@ -1,9 +1,9 @@
-"""Fields of structs in SQL: no others are read, and answers are those over all of them.
+"""Fields of structs in SQL: only used fields are read, and the answers are those over all fields.
 
 ::
 
     a.parquet    u: struct<id, Name, v: struct<x, y>, pad>    pad is a long text
-    b.parquet    u: struct<more, id (int32), v: struct<x>>    it has no name, and one field more
+    b.parquet    u: struct<more, id (int32), v: struct<x>>    no name, one more field
     c.parquet    no u
 """
 
@@ -123,15 +123,15 @@ def test_fields_that_a_query_uses(output, expected):
     assert sorted(paths_used(table, SCHEMA)) == sorted(expected)
 
 
-def test_fields_that_differ_by_case_are_not_told_apart():
+def test_fields_that_differ_by_case_are_read_together():
     tree = sqlglot.parse_one("SELECT u.A, w.b FROM t", dialect="duckdb")
     two = pa.struct({"a": pa.int8(), "A": pa.int8()})
     schema = pa.schema({"u": two, "w": pa.struct({"b": pa.int8(), "c": two})})
     assert list(paths_used(tree.find(exp.Table), schema)) == [("u",), ("w", "b")]
 
 
-def test_columns_that_differ_by_case_are_asked_for_as_a_whole():
-    """DuckDB calls the second of them u_1."""
+def test_columns_that_differ_by_case_are_read_whole():
+    """DuckDB names the second of them u_1."""
     tree = sqlglot.parse_one("SELECT u.id, u_1.id FROM t", dialect="duckdb")
     schema = pa.schema({"U": U, "u": U, "i": pa.int64()})
     assert list(paths_used(tree.find(exp.Table), schema)) == [("U",), ("u",), ("i",)]
@@ -148,7 +148,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize("query", WAYS)
-def test_what_is_meant_otherwise_is_whole(query, folder):
+def test_structs_used_as_values_are_read_whole(query, folder):
     ds = ia.dataset(folder)
     con = duckdb.connect()
     con.register("t", ds.to_table())
@@ -186,7 +186,7 @@ def test_no_others_are_read(query, folder, leaves):
     assert found.to_pylist() == con.sql(query).to_arrow_table().to_pylist()
 
 
-def test_a_field_is_told_of_as_over_all_of_them(folder):
+def test_errors_about_fields_name_all_fields(folder):
     t = ia.dataset(folder).to_table()
     with pytest.raises(duckdb.BinderException) as expected:
         duckdb.sql("SELECT u.nope, u.id FROM t")
@@ -230,7 +230,7 @@ CONDITIONS = ["TRUE", "u.id > 1500", "u.v.x = 7", "u IS NULL", "length(u.Name) =
     st.lists(st.sampled_from(CONDITIONS), min_size=1, max_size=2),
     st.sampled_from(["ORDER BY i", "ORDER BY i LIMIT 7", "ORDER BY u.id, i LIMIT 20 OFFSET 3"]),
 )
-def test_any_fields_are_as_over_all_of_them(folder, outputs, conditions, order):
+def test_reading_any_fields_equals_reading_all(folder, outputs, conditions, order):
     ds = ia.dataset(folder)
     named = ", ".join(f"{path} AS c{at}" for at, path in enumerate(outputs))
     query = f"SELECT {named} FROM t WHERE {' AND '.join(conditions)} {order}"
@@ -240,7 +240,7 @@ def test_any_fields_are_as_over_all_of_them(folder, outputs, conditions, order):
 
 
 def test_structs_of_which_a_file_has_none_of_the_fields(tmp_path):
-    """Of each struct that is asked for, something tells which rows have one."""
+    """At least one leaf of each requested struct is read, to tell which structs are NULL."""
     inner = pa.struct({"n": pa.int64(), "l": pa.list_(pa.int64())})
     kind = pa.struct({"x": pa.int64(), "in": inner, "deep": pa.struct({"l": pa.list_(inner)})})
     values = [
@@ -264,7 +264,7 @@ def test_structs_of_which_a_file_has_none_of_the_fields(tmp_path):
 
 
 def test_fields_that_a_file_has_in_a_type_with_fewer_values(tmp_path):
-    """They are cast as they are asked for: what does not fit is an error where it is asked for."""
+    """Such fields are cast only if requested; values that do not fit raise an error then."""
     wide = pa.array([{"n": 2**40, "t": "a"}, {"n": 1, "t": "b"}])
     pq.write_table(pa.table({"k": [1, 2], "s": wide}), tmp_path / "a.parquet")
     narrow = pa.schema({"k": pa.int64(), "s": pa.struct({"n": pa.int8()})})
@@ -274,7 +274,7 @@ def test_fields_that_a_file_has_in_a_type_with_fewer_values(tmp_path):
         ds.to_table(filter=pc.field("k") == 1)
 
 
-def test_two_fields_of_one_name_are_no_matter_to_other_columns(tmp_path):
+def test_two_fields_of_the_same_name_do_not_affect_other_columns(tmp_path):
     twice = pa.StructArray.from_arrays([pa.array([1, 2]), pa.array(["a", "b"])], ["x", "x"])
     pq.write_table(pa.table({"s": twice, "k": [1, 2]}), tmp_path / "a.parquet")
     assert ia.sql("SELECT k FROM t", t=tmp_path / "a.parquet")["k"].to_pylist() == [1, 2]

@@ -1,6 +1,6 @@
-"""Folders of other table formats: refused wherever data is opened, read as plain files on request.
+"""Folders of other table formats are refused when opened, and read as plain files on request.
 
-Deleted rows are still in the files of such a folder.
+Files of such a folder may still hold deleted rows.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def make_by_log(path, log):
 
 @pytest.fixture(scope="module", params=KINDS)
 def table(request, tmp_path_factory):
-    """The folder of a table, one folder below the lake's."""
+    """The folder of a table, one folder below the data set's."""
     path = str(tmp_path_factory.mktemp(request.param) / "lake" / "t")
     os.makedirs(os.path.dirname(path))
     if request.param == "delta":
@@ -86,7 +86,7 @@ def data_below(table):
 
 
 def places(table):
-    """The table, and what lies above and below it, by name."""
+    """The table, and the folders above and below it, by name."""
     first = data_below(table)[0]
     return {
         "the table": table,
@@ -149,7 +149,7 @@ def test_links_into_a_table_are_followed(table, tmp_path):
         ia.dataset(tmp_path / "twice")
 
 
-def test_tables_are_found_through_file_systems_that_wrap_others(table):
+def test_tables_are_found_through_wrapping_file_systems(table):
     local, first = pafs.LocalFileSystem(), data_below(table)[0]
     lake, part = os.path.dirname(table), os.path.dirname(first).removeprefix(f"{table}/")
     around = {
@@ -166,7 +166,7 @@ def test_tables_are_found_through_file_systems_that_wrap_others(table):
         assert found.count_rows() > 0
 
 
-def test_paths_that_are_spelled_in_another_way_lead_into_a_table(table, tmp_path, monkeypatch):
+def test_other_spellings_of_a_path_into_a_table_are_refused(table, tmp_path, monkeypatch):
     local, first = pafs.LocalFileSystem(), data_below(table)[0]
     part = os.path.dirname(first).removeprefix(f"{table}/")
     os.symlink(f"{table}/{part}", tmp_path / "link")
@@ -185,7 +185,7 @@ def test_paths_that_are_spelled_in_another_way_lead_into_a_table(table, tmp_path
 
 
 @pytest.mark.parametrize("above", ["metadata", "x/metadata/y"])
-def test_tables_below_a_folder_that_is_called_as_a_log_are_found(above, tmp_path):
+def test_tables_below_a_folder_named_like_a_log_are_found(above, tmp_path):
     path = str(tmp_path / above / "t")
     os.makedirs(os.path.dirname(path))
     make_iceberg(path)
@@ -283,7 +283,7 @@ def test_options_are_checked(table):
             call(table, table_format="plain")
 
 
-# --- what is no table ----------------------------------------------------------------------------
+# --- folders that are no tables ------------------------------------------------------------------
 
 
 def test_folders_that_only_look_like_tables_are_read(tmp_path):
@@ -292,7 +292,7 @@ def test_folders_that_only_look_like_tables_are_read(tmp_path):
     pq.write_table(TABLE, tmp_path / "metadata" / "b.parquet")
     assert ia.dataset(tmp_path).count_rows() == 200
     (tmp_path / "_old" / "t").mkdir(parents=True)
-    deltalake.write_deltalake(str(tmp_path / "_old" / "t"), TABLE)  # no reader goes there
+    deltalake.write_deltalake(str(tmp_path / "_old" / "t"), TABLE)  # no reader opens this folder
     assert ia.dataset(tmp_path).count_rows() == 200
     os.makedirs(tmp_path / "b" / "x_delta_log")
     (tmp_path / "_delta_log.txt").write_text("")
@@ -301,9 +301,10 @@ def test_folders_that_only_look_like_tables_are_read(tmp_path):
 
 @pytest.fixture(params=["local", "remote"])
 def put(request, tmp_path):
-    """Gives the file system and the path of a folder with files, or empty folders, of these names.
+    """Creates files, or empty folders, of these names; returns the file system and the folder's
+    path.
 
-    Names end with a slash where they are folders.
+    Names of folders end with a slash.
     """
     memory, bucket = fsspec.filesystem("memory"), f"/{uuid.uuid4().hex}"
 
@@ -336,13 +337,13 @@ def put(request, tmp_path):
         ["metadata=1/b.parquet", "k=_delta_log/c.parquet"],
     ],
 )
-def test_files_and_folders_that_are_called_as_those_of_tables_make_none(put, names):
+def test_names_of_table_files_alone_do_not_make_a_table(put, names):
     filesystem, path = put("p=1/a.parquet", *names)
     for place in (path, f"{path}/p=1", f"{path}/*=*", f"{path}/**/*.parquet"):
         assert ia.dataset(place, filesystem=filesystem, partitioning=None).count_rows() >= 100
 
 
-def test_a_log_in_the_home_folder_or_above_is_in_nobodys_way(tmp_path, monkeypatch):
+def test_a_log_in_the_home_folder_or_above_is_ignored(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     for folder in ("", "home/", "temporary/"):
@@ -357,7 +358,7 @@ def test_a_log_in_the_home_folder_or_above_is_in_nobodys_way(tmp_path, monkeypat
             ia.dataset(path)
 
 
-def test_a_table_beside_a_folder_is_in_nobodys_way(tmp_path):
+def test_a_table_beside_a_folder_is_ignored(tmp_path):
     deltalake.write_deltalake(str(tmp_path / "t"), TABLE)
     (tmp_path / "u").mkdir()
     pq.write_table(TABLE, tmp_path / "u" / "a.parquet")
@@ -422,7 +423,7 @@ def test_icebergs_deletes_are_no_data(iceberg):
 
 
 def test_a_table_of_two_formats_is_read_as_plain_files(tmp_path):
-    """As Delta's UniForm writes it."""
+    """Delta's UniForm writes such tables."""
     path = str(tmp_path / "t")
     make_iceberg(path)
     os.makedirs(f"{path}/_delta_log")
@@ -433,7 +434,7 @@ def test_a_table_of_two_formats_is_read_as_plain_files(tmp_path):
 
 
 def test_icebergs_deletes_are_no_data_without_its_metadata(iceberg, tmp_path):
-    """As Spark names them; others cannot be told from data without opening every file."""
+    """Delete files are recognized by Spark's names. Others would have to be opened."""
     path, before = iceberg
     folder = os.path.dirname(before[0])
     for name in ("00001-a", "0-bare", "0-equal"):
@@ -470,7 +471,7 @@ def test_deletion_vectors_are_no_data(tmp_path):
 
 @pytest.fixture
 def remote(table):
-    """The table on storage that is not local, and its path there."""
+    """The table on remote storage, and its path there."""
     memory, bucket = fsspec.filesystem("memory"), f"/{uuid.uuid4().hex}"
     memory.put(os.path.dirname(table), f"{bucket}/lake", recursive=True)
     yield memory, f"{bucket}/lake/t"
@@ -515,7 +516,7 @@ def test_folders_whose_names_look_like_globs_are_found(table, remote, name):
         assert ia.dataset(place, filesystem=memory, table_format="ignore").count_rows() > 0
 
 
-def test_tables_are_found_through_file_systems_that_wrap_remote_ones(table, remote):
+def test_tables_are_found_through_wrappers_of_remote_file_systems(table, remote):
     memory, at = remote
     inner = pafs.PyFileSystem(pafs.FSSpecHandler(memory))
     part = os.path.dirname(data_below(table)[0]).removeprefix(f"{table}/")

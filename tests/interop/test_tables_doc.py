@@ -1,4 +1,4 @@
-"""The code of docs/how-to/tables.md: right rows, or an error, whatever was done to a table."""
+"""The code of docs/how-to/tables.md gives the right rows or an error, for every table feature."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def rows(found):
 
 
 def check_rows(dataset, expected):
-    """The rows of a data set, and those of a filter, are the table's."""
+    """Asserts that a data set has the table's rows, without and with a filter."""
     names = expected.column_names
     plain = pa.table({n: pa.array(expected[n].to_pylist()) for n in names if n in ("id", "k")})
     assert rows(dataset.to_table(names)) == rows(expected)
@@ -91,8 +91,8 @@ def first_actions(path):
     return log, [json.loads(line) for line in log.read_text().splitlines()]
 
 
-def test_values_of_partitions_that_folders_do_not_tell_are_refused(documented, delta):
-    """As of tables with random prefixes of files."""
+def test_partition_values_that_are_not_in_folder_names_are_refused(documented, delta):
+    """For example in tables with random file prefixes."""
     log, actions = first_actions(delta)
     for number, action in enumerate(one for one in actions if "add" in one):
         old = action["add"]["path"]
@@ -164,7 +164,7 @@ def test_renamed_columns_are_refused(documented, iceberg, change):
 
 
 @pytest.mark.parametrize("name", ["k", "l"])
-def test_names_that_were_used_again_are_refused(documented, iceberg, name):
+def test_reused_column_names_are_refused(documented, iceberg, name):
     with iceberg.update_schema() as update:
         update.delete_column(name)
     left = iceberg.scan().to_arrow()
@@ -177,7 +177,7 @@ def test_names_that_were_used_again_are_refused(documented, iceberg, name):
         documented.iceberg_dataset(iceberg)
 
 
-def test_two_names_that_changed_places_are_refused(documented, iceberg):
+def test_two_swapped_column_names_are_refused(documented, iceberg):
     for old, new in (("k", "was_k"), ("l", "k"), ("was_k", "l")):
         with iceberg.update_schema() as update:
             update.rename_column(old, new)
@@ -194,7 +194,7 @@ def test_files_with_deletes_are_refused(documented, iceberg):
         documented.iceberg_dataset(table)
 
 
-def test_files_without_icebergs_numbers_are_refused(documented, catalog, tmp_path):
+def test_files_without_field_ids_are_refused(documented, catalog, tmp_path):
     path = tmp_path / "own.parquet"
     pq.write_table(TABLE.select(["id", "k"]), path)
     table = catalog.create_table("n.own", schema=TABLE.select(["id", "k"]).schema)
@@ -203,8 +203,8 @@ def test_files_without_icebergs_numbers_are_refused(documented, catalog, tmp_pat
         documented.iceberg_dataset(table)
 
 
-def test_files_that_lack_a_column_of_partitions_are_refused(documented, iceberg):
-    """As those of tables that were Hive's; only the log has their values."""
+def test_files_that_lack_a_partition_column_are_refused(documented, iceberg):
+    """Only the log has the partition values, for example in former Hive tables."""
     for task in iceberg.scan().plan_files():
         path = task.file.file_path.removeprefix("file://")
         pq.write_table(pq.read_table(path, partitioning=None).drop(["day"]), path)

@@ -1,4 +1,4 @@
-"""Filters that nobody would write by hand: very long, very deep, of bytes that are no text."""
+"""Filters that people rarely write: very long, very deep, or with bytes that are not UTF-8."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ import pytest
 import intarsia as ia
 
 ROWS = 70_000
-"""More than are filtered in one go."""
+"""More conditions than are evaluated in one call."""
 LENGTH = 1500
-"""Far more conditions than Python would follow, were each within the one before."""
+"""Far more conditions than Python's recursion limit allows, if each were nested in the one before.
+"""
 A, S = pc.field("a"), pc.field("s")
 
 
@@ -54,7 +55,7 @@ def test_a_long_filter_is_answered(name: str, path: Path) -> None:
     assert data.count_rows(filter=wanted) == expected.num_rows > 0
 
 
-def test_engines_may_ask_by_long_alternatives(path: Path) -> None:
+def test_engines_may_pass_long_alternatives(path: Path) -> None:
     conditions = " OR ".join(f"a = {i}" for i in range(400))
     query, data = f"SELECT count(*) AS n FROM data WHERE {conditions}", ia.dataset(path)
     assert ia.sql(query, data=data).to_pydict() == {"n": [400]}
@@ -63,7 +64,7 @@ def test_engines_may_ask_by_long_alternatives(path: Path) -> None:
     assert ia.polars.scan(path).filter(wanted).collect().height == 400
 
 
-# --- bytes that are no text ---------------------------------------------------------------------
+# --- bytes that are not UTF-8 -------------------------------------------------------------------
 
 BYTES = [b"\xff\xfeab", b"ab", None, b"\xff", b"", b"a\xff"]
 SEARCHES = {
@@ -92,7 +93,7 @@ def test_patterns_may_be_bytes(function: str, kind: pa.DataType, tmp_path: Path)
         assert ia.dataset(path).count_rows(filter=wanted) == expected.num_rows > 0
 
 
-def test_bytes_that_are_no_text_are_explained(tmp_path: Path) -> None:
+def test_explain_shows_bytes_that_are_not_utf8(tmp_path: Path) -> None:
     path = tmp_path / "b.parquet"
     pq.write_table(pa.table({"b": pa.array([b"\xff", b"a"]), "f": pa.array([b"\xff", b"a"])}), path)
     ds = ia.dataset(path)
@@ -121,7 +122,7 @@ def test_sets_of_views_may_hold_a_null(kind: pa.DataType, tmp_path: Path) -> Non
 
 
 class Marked(pa.ExtensionType):
-    """A type as a user registers one: it has no hash."""
+    """A user-defined extension type without a hash."""
 
     def __init__(self) -> None:
         super().__init__(pa.string(), "intarsia.tests.marked")
@@ -134,7 +135,7 @@ class Marked(pa.ExtensionType):
         return cls()
 
 
-def test_a_type_without_a_hash_costs_no_index(tmp_path: Path) -> None:
+def test_a_type_without_a_hash_does_not_disable_indexes(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         hash(Marked())
     path = tmp_path / "m.parquet"
@@ -157,8 +158,8 @@ def test_a_type_without_a_hash_costs_no_index(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["__intarsia_row", "__intarsia_call_0", "__intarsia_place"])
-def test_columns_may_be_called_as_ours_are(name: str, tmp_path: Path) -> None:
-    for number in range(5):  # as many small files are decoded together
+def test_columns_may_have_names_used_internally(name: str, tmp_path: Path) -> None:
+    for number in range(5):  # many small files are decoded together
         table = pa.table({name: [100, 200, 300], "n": [number, 7, 8], "tags": [["a"], [], None]})
         pq.write_table(table, tmp_path / f"{number}.parquet")
     ds = ia.dataset(tmp_path)

@@ -1,4 +1,4 @@
-"""UUIDs and JSON: bytes and texts with a meaning of their own, in files of several writers."""
+"""UUID and JSON columns in files of several writers: bytes and strings with logical types."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_sql_gives_uuids_within_structs(path):
 )
 def test_conditions_in_text(condition, expected, path):
     found = ia.dataset(path).to_table(["i"], filter=condition)["i"].to_pylist()
-    if "<" in condition:  # bytes of the first ones grow, until they begin anew
+    if "<" in condition:  # the leading bytes grow, then start again
         expected = [i for i, one in enumerate(IDS[:100]) if i % 10 != 5 and one < IDS[3]]
     assert found == expected
 
@@ -106,7 +106,7 @@ def test_indexes_of_uuids_are_used(kind, path):
         bare = [i for i, one in enumerate(IDS) if str(one) in condition]
         assert ds.to_table(["i"], filter=condition)["i"].to_pylist() == bare
         assert ia.sql(f"SELECT i FROM t WHERE {condition}", t=ds)["i"].to_pylist() == bare
-    # By its page, or by its row group; those have all bytes between their ends.
+    # Excluded by page, or by row group; row groups have values of the full range.
     most = {"lookup": 200, "distinct": 200, "minmax": ROWS, "bloom": 1_000}[kind]
     assert ds.plan(["i"], f"id = '{SOME}'").figures.rows.selected <= most
 
@@ -121,11 +121,11 @@ def test_indexes_of_json_are_used(kind, path):
     }.get(kind, """js = '{"K":777}'""")
     assert ds.to_table(["i"], filter=condition)["i"].to_pylist() == [777]
     stores_schema = ds.schema.field("js").type != pa.string()
-    if not (kind == "words" and stores_schema):  # which asks a cast for its words
+    if not (kind == "words" and stores_schema):  # a cast decides the message
         assert ds.plan(["i"], condition).figures.rows.selected <= 200
 
 
-def test_texts_that_are_no_uuid(path):
+def test_strings_that_are_not_uuids_are_an_error(path):
     ds = ia.dataset(path)
     with pytest.raises(ia.PredicateError, match=r"is no UUID|cannot be read as fixed_size_binary"):
         ds.to_table(filter="id = 'nope'")
@@ -153,7 +153,7 @@ def test_texts_that_are_no_uuid(path):
             ia.sql(f"SELECT i FROM t WHERE id = '{text}'", t=path)
 
 
-def test_sixteen_bytes_that_are_no_uuid(tmp_path):
+def test_sixteen_bytes_without_the_uuid_type_are_bytes(tmp_path):
     table = pa.table({"b": pa.array([b"abcdefghijklmnop", None], pa.binary(16)), "i": [0, 1]})
     pq.write_table(table, tmp_path / "a.parquet")
     ds = ia.dataset(tmp_path / "a.parquet")
@@ -162,7 +162,7 @@ def test_sixteen_bytes_that_are_no_uuid(tmp_path):
     assert found.to_pylist() == [{"t": "BLOB"}]
 
 
-def test_few_files_are_asked_for_uuids(tmp_path):
+def test_few_files_are_opened_to_find_uuid_columns(tmp_path):
     schema = pa.schema({"i": pa.int64(), "a": pa.binary(16), "b": pa.binary(16)})
     for number in range(20):
         pq.write_table(pa.table({"i": [number]}), tmp_path / f"{number}.parquet")
@@ -202,7 +202,7 @@ def test_uuids_within_lists_and_maps(tmp_path, stores_schema):
     "condition",
     ["j > '{'", "j = 'abc'", "j IN ('abc', 'x')", "(j) = ''", "j BETWEEN '1' AND '{'", "j = s"],
 )
-def test_json_is_compared_by_duckdb_which_tells_of_what_is_none(condition, tmp_path):
+def test_duckdb_compares_json_and_reports_invalid_json(condition, tmp_path):
     texts = pa.array(['{"a":1}', '{"a":2}', None] * 10)
     js = pa.ExtensionArray.from_storage(pa.json_(), texts)
     table = pa.table({"i": range(30), "j": js, "s": ["x"] * 30})

@@ -1,4 +1,4 @@
-"""Texts and bytes that a file's writer had as views, as DataFusion does."""
+"""String and binary columns that a file's writer stored as Arrow views, as DataFusion does."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.mark.parametrize("name", FILTERS)
-def test_rows_are_found_and_are_views_still(name: str, path: Path) -> None:
+def test_filtered_rows_remain_views(name: str, path: Path) -> None:
     wanted, rows = FILTERS[name]
     expected = [TABLE.slice(row, 1).to_pylist()[0] for row in rows]
     data = ia.dataset(path)
@@ -59,8 +59,8 @@ def test_rows_are_found_and_are_views_still(name: str, path: Path) -> None:
     assert data.head(1, filter=wanted).to_pylist() == expected[:1]
 
 
-def test_a_null_that_is_a_view_kills_nothing(tmp_path: Path) -> None:
-    """pyarrow has no kernel for it, and dies of a NULL of large texts beside texts."""
+def test_comparing_with_a_null_view_does_not_crash(tmp_path: Path) -> None:
+    """pyarrow lacks this kernel, and crashes on NULL of large_string compared with strings."""
     pq.write_table(pa.table({"t": ["a", None]}), tmp_path / "t.parquet")
     with pytest.raises(ia.PredicateError, match="no kernel"):
         ia.dataset(tmp_path).to_table(filter=pc.field("t") == pa.scalar(None, pa.string_view()))
@@ -75,7 +75,7 @@ def test_rows_are_taken_by_number(path: Path) -> None:
 
 @pytest.mark.parametrize("column", ["s", "b", "st.x"])
 @pytest.mark.parametrize("form", ["{} = NULL", "NULL >= {}", "i = 5 AND NOT {} <> NULL"])
-def test_nothing_is_known_to_compare_with_null(column: str, form: str, path: Path) -> None:
+def test_comparing_with_null_is_null(column: str, form: str, path: Path) -> None:
     condition = form.format(column)
     assert ia.dataset(path).count_rows(filter=condition) == 0
     for asked, rows in ((condition, 0), (f"({condition}) IS NULL", 1 if "AND" in form else ROWS)):

@@ -1,4 +1,4 @@
-"""``ia.write_dataset`` beside pyarrow's function: the same folders, files and rows."""
+"""``ia.write_dataset`` creates the same folders, files and rows as pyarrow's function."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ KEYS = {
 
 @st.composite
 def keyed(draw):
-    """A table with one or two keys and a number of each row, and the names of the keys."""
+    """A table with row numbers and one or two keys, and the names of the keys."""
     count = draw(st.integers(0, 30))
     kinds = draw(st.lists(st.sampled_from([*KEYS]), min_size=1, max_size=2))
     columns = {
@@ -64,7 +64,7 @@ def tree(folder):
 
 
 def outcome(write, table, folder, **options):
-    """The files that a function writes, or the kind of its error."""
+    """The files that a function writes, or the type of its error."""
     try:
         write(table, folder, **options)
     except (ValueError, NotImplementedError, pa.ArrowException, FileNotFoundError):
@@ -171,7 +171,7 @@ def test_rows_come_back_with_their_indexes(tmp_path):
     }.items(),
     ids=lambda item: item[0],
 )
-def test_rows_of_any_kind(tmp_path, data):
+def test_all_inputs_of_pyarrow_are_written(tmp_path, data):
     rows = data[1]()
     ia.write_dataset(rows, tmp_path / "lake", partitioning=["day"])
     found = ia.dataset(tmp_path / "lake", partitioning=["day"]).to_table(["id", "name"])
@@ -248,7 +248,7 @@ def test_few_files_are_open_and_few_rows_are_held(tmp_path, monkeypatch):
     assert found.to_table(["k", "id"]).sort_by("id").cast(table.schema).equals(table)
 
 
-def test_existing_data(tmp_path):
+def test_existing_data_behavior_is_pyarrows(tmp_path):
     lake = tmp_path / "lake"
     by_day = {"partitioning": ["day"], "partitioning_flavor": "hive"}
     ia.write_dataset(TABLE, lake, **by_day)
@@ -274,7 +274,7 @@ def test_existing_data(tmp_path):
     assert not [file for file in found.files if "more" in file and "day=2026-01-01" in file]
 
 
-def test_the_visitor_is_told_of_files_as_pyarrows(tmp_path):
+def test_the_file_visitor_is_called_as_by_pyarrow(tmp_path):
     told = {"ours": [], "theirs": []}
     options = {"partitioning": ["day"], "format": "parquet"}
     ia.write_dataset(TABLE, tmp_path / "ours", file_visitor=told["ours"].append, **options)
@@ -290,7 +290,7 @@ def test_the_visitor_is_told_of_files_as_pyarrows(tmp_path):
             assert path == os.path.relpath(file.path, tmp_path / side)
 
 
-def test_what_is_not_supported_is_refused(tmp_path):
+def test_unsupported_options_are_refused(tmp_path):
     lake = tmp_path / "lake"
     for options, kind, message in (
         ({"format": "csv"}, ValueError, "format is 'parquet'"),
@@ -328,7 +328,7 @@ def memory():
     MemoryFileSystem.pseudo_dirs[:] = [""]
 
 
-def test_other_storage(memory):
+def test_data_sets_are_written_to_other_storage(memory):
     ia.write_dataset(
         TABLE,
         "/lake",

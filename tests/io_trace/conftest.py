@@ -1,4 +1,4 @@
-"""moto's S3 server on loopback: a log of requests, answered when nothing else is left to do."""
+"""moto's S3 server on loopback, which logs requests, and answers once the client only waits."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 @dataclass(frozen=True)
 class Request:
-    """``range`` is the header; ``start`` and ``stop`` are seconds, ``sent`` and ``received`` bytes
-    of bodies, as the client sees them.
+    """A logged request. ``range`` is the header; ``start`` and ``stop`` are seconds.
+
+    ``sent`` and ``received`` are bytes of bodies, from the client's point of view.
     """
 
     method: str
@@ -34,23 +35,25 @@ class Request:
     sent: int = 0
     received: int = 0
     condition: str = ""
-    """The entity tag that it asks for."""
+    """The entity tag in the request's condition."""
 
 
 _SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
 _NAP, _CALM = 0.01, 10
-"""Seconds, and how many times in a row there has to be nothing left to do after so many."""
+"""Seconds between checks, and how many checks in a row must find nothing left to do."""
 _PATIENCE = 5
-"""Seconds to wait, at most, for what is under way."""
+"""Maximum seconds to wait for requests in progress."""
 _IDLE = 0.001
-"""Seconds of processor time that all other threads together may take meanwhile."""
+"""Maximum seconds of processor time of all other threads between two checks."""
 
 
 @dataclass
 class Server:
-    """``requests`` since ``clear``. Where it ``waits``, it answers no request before all threads of
-    this process, which also asks, wait for answers: then it answers all that there are. So requests
-    that do not wait for each other overlap, on a slow machine too.
+    """An S3 server in this process. ``requests`` are those since ``clear``.
+
+    If it ``waits``, it answers no request before all threads of this process wait for answers. Then
+    it answers all requests at once. So requests that do not depend on each other overlap, even on a
+    slow machine.
     """
 
     filesystem: pafs.S3FileSystem | None = None
@@ -65,18 +68,18 @@ class Server:
     _counting: threading.Lock = field(default_factory=threading.Lock)
 
     def wait(self) -> None:
-        """Until it is time to answer."""
+        """Waits until it is time to answer."""
         with self._counting:
             self.began += 1
         if self.waits:
             self._answering.wait()
 
     def answer(self) -> None:
-        """Answer when it is time, for ever."""
+        """Answers requests when it is time, forever."""
         calm, before = 0, (self.began, 0.0)
         while True:
             time.sleep(_NAP)
-            # A thread that waits for this one to let go of Python's lock seems to wait as well.
+            # A thread that waits for this one to release the GIL also looks as if it waits.
             worked = time.process_time() - time.thread_time()
             is_idle = self.began == before[0] and worked - before[1] < _IDLE
             calm = calm + 1 if is_idle and _all_wait() else 0
@@ -86,14 +89,14 @@ class Server:
                 due.set()
 
     def settle(self) -> None:
-        """Until nothing that was begun before is under way: a listing in advance, say."""
+        """Waits until requests begun earlier are finished, for example a listing in advance."""
         calm, latest = 0, time.monotonic() + _PATIENCE
         while calm < _CALM and time.monotonic() < latest:
             time.sleep(_NAP)
             calm = calm + 1 if self.began == self.ended and _all_wait() else 0
 
     def fault(self) -> str:
-        """What is to go wrong with a request: it is refused, or its answer is lost."""
+        """Draws a fault of a request: it is refused, or its answer is lost. Mostly none."""
         with self._counting:
             if self.dice.random() >= self.fault_rate:
                 return ""
@@ -108,7 +111,7 @@ class Server:
 
     @property
     def round_trips(self) -> int:
-        """The longest chain of requests each of which began after the one before was answered."""
+        """The longest chain of requests, each of which began after the answer to the one before."""
         trips, end = 0, float("-inf")
         for request in sorted(self.requests, key=lambda request: request.stop):
             if request.start >= end:
@@ -117,7 +120,7 @@ class Server:
 
 
 class _Quiet(WSGIRequestHandler):
-    protocol_version = "HTTP/1.1"  # as real servers: one connection serves many requests
+    protocol_version = "HTTP/1.1"  # like real servers, which serve many requests per connection
 
     def log(self, *_: Any) -> None:
         pass
@@ -148,7 +151,7 @@ def _slow(app: Callable[..., Any], server: Server) -> Callable[..., Any]:
 
 
 def _all_wait() -> bool:
-    """Has no other thread of this process anything to do, be it that it waits for a core?"""
+    """True if no other thread of this process works or waits for a core."""
     if sys.platform != "linux":
         return True
     own = str(threading.get_native_id())

@@ -1,4 +1,4 @@
-"""Indexes built in a process of its own, whose memory is limited. Arguments: a file, bytes."""
+"""Builds indexes in its own process with limited memory. Arguments: a file, bytes."""
 
 import resource
 import sys

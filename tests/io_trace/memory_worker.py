@@ -1,4 +1,4 @@
-"""Scans in a process of its own, whose memory is limited. Arguments: a task, a file, bytes."""
+"""Scans in its own process with limited memory. Arguments: a task, a file, bytes."""
 
 import resource
 import sys
@@ -15,13 +15,13 @@ MOST = pads.field("v") < 900
 
 
 def data_bytes():
-    """Private memory of the process, which is what the limit is about."""
+    """The private memory of the process, to which the limit applies."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:"))
 
 
 def scan(path, allowed):
-    """All that matches, batch by batch."""
+    """Reads all matching rows, batch by batch."""
     for name in ia.__all__:
         getattr(ia, name)  # imported before memory is limited
     limit = data_bytes() + allowed
@@ -30,7 +30,7 @@ def scan(path, allowed):
 
 
 def abandon(path, _):
-    """A hundred scans left midway, in every way there is; then what they have left behind."""
+    """Leaves a hundred scans midway, in every possible way, and prints what they left behind."""
     data = ia.dataset(path)
     leave = (
         lambda: next(data.to_batches(filter=MOST)),
@@ -39,7 +39,7 @@ def abandon(path, _):
         lambda: data.head(5, filter=MOST),
         lambda: data.to_batches(filter=MOST),
     )
-    for action in leave:  # threads of the pools begin with the first uses
+    for action in leave:  # the pools start threads on first use
         action()
     settled()
     before = settled()
@@ -50,7 +50,7 @@ def abandon(path, _):
 
 
 def settled():
-    """Bytes Arrow holds and threads, once what was under way has ended."""
+    """Arrow's memory in bytes and the number of threads, once work in progress has ended."""
     seen = None
     while seen != (seen := (pa.total_allocated_bytes(), threading.active_count())):
         time.sleep(0.5)

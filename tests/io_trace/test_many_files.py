@@ -1,4 +1,4 @@
-"""A data set of two thousand files: what is opened, requested and read of each, once and again."""
+"""A data set of two thousand files: opens, requests and bytes of each, in first and later reads."""
 
 import os
 import subprocess
@@ -47,7 +47,7 @@ def folder(tmp_path_factory):
 
 
 class Asked:
-    """What was asked of the disk, by file: how often it was opened, requests and bytes."""
+    """Counts of opens, requests and bytes, by file."""
 
     def __init__(self):
         self.opens, self.requests, self.bytes = Counter(), Counter(), Counter()
@@ -161,7 +161,9 @@ def test_small_files_are_decoded_together(folder, monkeypatch):
     assert sum(calls) <= 32, "what nobody takes is not decoded"
 
 
-def test_a_file_overwritten_after_it_was_sifted_is_read_as_it_is_now(tmp_path, monkeypatch):
+def test_a_file_overwritten_after_the_small_file_filter_is_read_in_its_new_version(
+    tmp_path, monkeypatch
+):
     def write(number, kind, keys):
         texts = [kind + np.random.default_rng(i).bytes(40_000).hex() for i in range(len(keys))]
         pq.write_table(pa.table({"s": texts, "k": keys}), tmp_path / f"{number}.parquet")
@@ -179,7 +181,7 @@ def test_a_file_overwritten_after_it_was_sifted_is_read_as_it_is_now(tmp_path, m
     assert sorted(text[:3] for text in found.to_pylist()) == ["new"] * 2 + ["old"] * 7
 
 
-def test_small_files_are_decoded_together_rather_than_ask_indexes_of_each(tmp_path, monkeypatch):
+def test_small_files_are_decoded_together_instead_of_using_their_indexes(tmp_path, monkeypatch):
     for number in range(40):
         path = tmp_path / f"{number:02}.parquet"
         ia.write_table(table_of(number), path, indexes=[ia.Lookup("id"), ia.Lookup("text")])
@@ -195,7 +197,7 @@ def test_small_files_are_decoded_together_rather_than_ask_indexes_of_each(tmp_pa
         assert len(opened) <= expected.num_rows, "of files that hold a match, at most"
 
 
-def test_files_that_differ_are_sifted_by_what_each_of_them_holds(tmp_path):
+def test_the_small_file_filter_handles_files_with_different_columns(tmp_path):
     floats = pa.array([1.5, None, float("nan"), -0.0], pa.float64())
     kinds = {
         "double": pa.table({"x": floats, "s": ["a", None, "b", ""]}),
@@ -231,7 +233,7 @@ def test_files_that_differ_are_sifted_by_what_each_of_them_holds(tmp_path):
 
 
 def odd_table(number):
-    """Columns of many kinds, some with NULLs and lists; rows of ``k`` 0 to 4."""
+    """Columns of many types, some with NULLs and lists; 5 rows, ``k`` from 0 to 4."""
     texts = [None if i % 3 == 0 else f"{number} {i}" for i in range(10)]
     return pa.table(
         {
@@ -268,7 +270,7 @@ COLUMNS = {
 
 
 @pytest.mark.parametrize("wanted", COLUMNS)
-def test_all_columns_of_matches_are_as_those_of_single_files(tmp_path, wanted, monkeypatch):
+def test_all_columns_of_matches_equal_those_of_single_files(tmp_path, wanted, monkeypatch):
     for number in range(24):
         (tmp_path / f"d={number % 3}").mkdir(exist_ok=True)
         at = tmp_path / f"d={number % 3}" / f"{number:02}.parquet"
@@ -287,7 +289,7 @@ def test_all_columns_of_matches_are_as_those_of_single_files(tmp_path, wanted, m
             assert found.equals(expected)
 
 
-def test_of_files_decoded_together_the_damaged_one_is_named(tmp_path):
+def test_the_damaged_one_of_files_decoded_together_is_named(tmp_path):
     for number in range(12):
         path = tmp_path / f"{number:02}.parquet"
         pq.write_table(table_of(number), path, write_page_checksum=True, use_dictionary=False)
@@ -311,7 +313,7 @@ def test_head_opens_few_files(folder, asked):
     assert len(asked.opens) < 8
 
 
-def test_take_asks_no_file_behind_the_last_row(folder, asked):
+def test_take_opens_no_file_after_the_last_row(folder, asked):
     data = ia.dataset(folder)
     found = data.take([7, 801, 7], ["n"])
     assert found.column("n").to_pylist() == [7, 801, 7]
@@ -334,8 +336,8 @@ def test_few_files_stay_open(folder):
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="counts open files as Linux does")
-def test_few_files_stay_open_of_all_data_sets_when_they_are_asked_again(tmp_path):
-    for number in range(300):  # longer than what is read of each file's end
+def test_few_files_stay_open_when_many_data_sets_are_queried_again(tmp_path):
+    for number in range(300):  # longer than the tail that is read
         texts = [np.random.default_rng(number + i).bytes(100).hex() for i in range(100)]
         pq.write_table(
             table_of(number, 100).append_column("s", [texts]), tmp_path / f"{number:03}.parquet"
@@ -347,8 +349,8 @@ def test_few_files_stay_open_of_all_data_sets_when_they_are_asked_again(tmp_path
         assert open_files() - before <= 130
 
 
-def test_small_files_of_long_texts_are_decoded_few_at_a_time(tmp_path, monkeypatch):
-    """A text of 20 KB that all of a file's 200 rows have: 4 MB each, and 21 KB of disk."""
+def test_small_files_of_long_strings_are_decoded_few_at_a_time(tmp_path, monkeypatch):
+    """Each file has 200 rows of one 20 KB string: 4 MB in memory, 21 KB on disk."""
     sizes, original = [], batch_decode.decode_roots
 
     def decoded(*arguments):
@@ -374,9 +376,7 @@ def test_small_files_of_long_texts_are_decoded_few_at_a_time(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize(("rows", "in_threads"), [(5000, True), (50, False)])
-def test_files_are_decoded_in_threads_where_there_is_enough_in_them(
-    rows, in_threads, tmp_path, monkeypatch
-):
+def test_large_enough_files_are_decoded_in_threads(rows, in_threads, tmp_path, monkeypatch):
     threads, original = [], batch_decode.decode_roots
 
     def decoded(*arguments):
@@ -399,7 +399,7 @@ def test_files_are_decoded_in_threads_where_there_is_enough_in_them(
     assert set(threads) == {ours}
 
 
-def test_a_damaged_file_is_no_concern_of_those_before_it(tmp_path, monkeypatch):
+def test_a_damaged_file_does_not_affect_those_before_it(tmp_path, monkeypatch):
     for number in range(12):
         pq.write_table(table_of(number), tmp_path / f"{number:02}.parquet")
     original = OpenedFile.chunk
@@ -433,7 +433,7 @@ def test_memory_of_a_cache_is_bounded(folder):
     assert cache._num_bytes == sum(held)
 
 
-def test_a_file_replaced_while_its_handle_rests_is_read_as_it_is_now(tmp_path):
+def test_a_file_replaced_while_its_handle_is_cached_is_read_in_its_new_version(tmp_path):
     for number in range(200):
         pq.write_table(table_of(number), tmp_path / f"{number:03}.parquet")
     data = ia.dataset(tmp_path)
@@ -449,7 +449,7 @@ def test_a_file_replaced_while_its_handle_rests_is_read_as_it_is_now(tmp_path):
         opened.source.read([(4, 10)])
 
 
-# --- file systems, and what happens to files meanwhile -------------------------------------------
+# --- file systems, and files that change in between ----------------------------------------------
 
 
 def memory_system():
@@ -495,7 +495,7 @@ def test_every_file_system_gives_the_same(lake):
         assert data.take([0, 799], ["n"]) == peer.take([0, 799], columns=["n"])
 
 
-def test_files_without_rows_are_no_different(lake):
+def test_files_without_rows_are_read_like_others(lake):
     system, path, put, _ = lake
     put("a.parquet", table_of(0).slice(0, 0))
     put("b.parquet", table_of(1))
@@ -512,7 +512,7 @@ def test_a_folder_without_files_is_an_error(lake):
         ia.dataset(path, filesystem=system)
 
 
-def test_a_file_of_no_bytes_is_an_error_that_names_it(lake):
+def test_the_error_about_an_empty_file_names_it(lake):
     system, path, put, _ = lake
     put("a.parquet", table_of(0))
     put("b.parquet", table_of(1))
@@ -524,7 +524,7 @@ def test_a_file_of_no_bytes_is_an_error_that_names_it(lake):
     assert data.head(5, filter=pc.field("n") >= 0).num_rows == 5, "its turn did not come"
 
 
-def test_files_that_appear_are_not_seen_and_those_that_vanish_are_missed(lake):
+def test_new_files_are_not_seen_and_deleted_files_are_an_error(lake):
     system, path, put, remove = lake
     for number in range(12):
         put(f"{number:02}.parquet", table_of(number))
@@ -577,7 +577,7 @@ def test_use_threads_false_means_one_thread(tmp_path, folder):
     wide = pa.table({"id": values[0]} | {f"c{i}": values[i] for i in range(1, 6)})
     pq.write_table(wide, tmp_path / "wide.parquet", row_group_size=50_000)
     command = [sys.executable, "-c", textwrap.dedent(ONE_THREAD), folder / "part=0", tmp_path]
-    environment = {**os.environ, "OMP_NUM_THREADS": "4"}  # pyarrow's threads, be there one core
+    environment = {**os.environ, "OMP_NUM_THREADS": "4"}  # pyarrow's threads, even on one core
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     alone, together = map(int, done.stdout.split())
     assert alone == 0
@@ -619,7 +619,7 @@ print(found, held < 60, pq.read_table(f"{folder}/0.parquet").num_rows, ia.verify
 
 
 def test_few_handles_are_enough(tmp_path):
-    """As many as some systems give, of which a file with a sidecar takes two."""
+    """The limit is the lowest of common systems; a file with a sidecar needs two handles."""
     for number in range(60):
         table = pa.table({"n": range(10), "k": [f"{number}-{n}" for n in range(10)]})
         pq.write_table(table, tmp_path / f"{number}.parquet")

@@ -1,4 +1,4 @@
-"""Memory is bounded by the batches under way; a scan left midway leaves nothing."""
+"""Memory is bounded by the batches in progress; an abandoned scan leaves nothing behind."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ LIMIT_BYTES = 320_000_000
 
 
 def written(path, row_group_size, dictionary, rows=ROWS):
-    """A file that takes seconds to write, and little room on disk."""
+    """A file that takes seconds to write and little space on disk."""
     texts = pa.chunked_array([pa.array(["x" * TEXT_BYTES] * 20_000)] * (rows // 20_000))
     numbers = pa.chunked_array([pa.array(range(1000))] * (rows // 1000))
     pq.write_table(
@@ -46,7 +46,7 @@ BUILD_BYTES = 320_000_000
 
 
 def test_indexes_are_built_of_a_file_larger_than_the_memory(tmp_path):
-    """14 M different keys, 8 bytes each as entries, sorted outside memory; 670 MB of values."""
+    """14 million distinct keys, 8 bytes each as entries, are sorted on disk; values take 670 MB."""
     path, size = tmp_path / "large.parquet", 1_000_000
     schema = pa.schema([("k", pa.binary(40)), ("v", pa.int64())])
     with pq.ParquetWriter(path, schema, use_dictionary=False, compression="none") as writer:
@@ -85,4 +85,5 @@ def test_scans_left_midway_leave_neither_memory_nor_threads(tmp_path):
     path = written(tmp_path / "t.parquet", 20_000, dictionary=False, rows=400_000)
     held, threads = ran("abandon", path)
     assert held == 0
-    assert threads <= pa.cpu_count()  # a pool's thread may begin late, and none other stay
+    # a pool may start a thread late, but no other thread may remain
+    assert threads <= pa.cpu_count()

@@ -1,4 +1,4 @@
-"""Readers that fetch all page indexes as one range, as DataFusion does, find nothing else there."""
+"""All page indexes are adjacent, for readers that fetch them as one range, as DataFusion does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROWS = 4000
 
 
 def strangers(path: Path) -> int:
-    """Bytes between the first and the last page index that are of no page index."""
+    """Counts the bytes between the first and the last page index that belong to none."""
     places = [place for _, place in page_index_places(open_file(path).metadata)]
     first = min(offset for offset, _ in places)
     stop = max(offset + length for offset, length in places)
@@ -49,7 +49,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize("steps", STEPS.values(), ids=STEPS)
-def test_page_indexes_stay_together(path, steps):
+def test_page_indexes_stay_adjacent(path, steps):
     written = path.read_bytes()
     table = pq.read_table(path)
     for indexes in steps:
@@ -73,7 +73,7 @@ def test_page_indexes_stay_together(path, steps):
 
 
 @pytest.mark.parametrize("every", [1, 3, 100])
-def test_files_with_checkpoints_have_them_together_in_the_end(tmp_path, path, every):
+def test_files_with_checkpoints_have_adjacent_page_indexes_in_the_end(tmp_path, path, every):
     table, told = pq.read_table(path), tmp_path / "told.parquet"
     options = {"row_group_size": 500, "bloom_filter_options": {"u": {"ndv": 500, "fpp": 0.1}}}
     ia.write_table(table, told, checkpoint_row_groups=every, **options)

@@ -1,4 +1,4 @@
-"""Files without page indexes: where few rows are wanted, headers tell which pages hold them."""
+"""Files without page indexes: for few rows, page headers tell which pages hold them."""
 
 from __future__ import annotations
 
@@ -58,24 +58,24 @@ def test_a_head_reads_headers_and_the_first_pages(path):
     assert explained.read.rows.selected <= 8192
 
 
-def test_a_scan_of_all_rows_walks_through_nothing(path, monkeypatch):
+def test_a_scan_of_all_rows_reads_no_headers_ahead(path, monkeypatch):
     monkeypatch.setattr(page_walk, "Chunk", None)
     file = ia.ParquetFile(BufferSource(path.read_bytes()))
     assert file.read(filter=pc.field("x") > 2).num_rows == 0
     assert file.read(["id"]).num_rows == ROWS
 
 
-def test_what_headers_do_not_tell_is_read_whole(path, monkeypatch):
-    monkeypatch.setattr(page_walk, "_MAX_PAGES", 3)
-    monkeypatch.setattr(page_walk, "_SAMPLED", 1)
+def test_chunks_whose_headers_do_not_count_rows_are_read_whole(path, monkeypatch):
+    monkeypatch.setattr(page_walk, "_MOST_PAGES", 3)
+    monkeypatch.setattr(page_walk, "_TRIED", 1)
     file = ia.ParquetFile(BufferSource(path.read_bytes()))
     assert file.read(filter=pc.field("id") == 123_456).equals(TABLE.slice(123_456, 1))
 
 
 @pytest.mark.filterwarnings("ignore:.*a page index made from page headers is ignored")
 @pytest.mark.parametrize("at", [0.001, 0.5])
-def test_damage_is_an_error_that_comes(tmp_path, at):
-    """A struct is read by other pages of its fields than headers tell of, again and again."""
+def test_damage_raises_an_error_without_endless_retries(tmp_path, at):
+    """Reading a struct again must not loop if its pages differ from what the headers say."""
     struct = pa.StructArray.from_arrays([TABLE["id"].chunk(0), TABLE["t"].chunk(0)], ["x", "s"])
     table, path = pa.table({"id": TABLE["id"], "st": struct}), tmp_path / "a.parquet"
     options = {"data_page_size": 64 * 1024, "compression": "snappy", "use_dictionary": False}
@@ -101,7 +101,7 @@ def test_damage_is_an_error_that_comes(tmp_path, at):
             assert found.equals(expected)
 
 
-def test_a_page_that_nobody_knows_is_no_reason_to_go_round_in_circles(tmp_path):
+def test_an_unknown_page_type_causes_no_endless_loop(tmp_path):
     path = tmp_path / "a.parquet"
     table = pa.table({"id": pa.array(np.arange(ROWS) % 1000)})
     pq.write_table(table, path, data_page_size=64 * 1024, compression="none")

@@ -1,4 +1,4 @@
-"""When pyarrow's own scan reads whole row groups for a filter, and when our reader does."""
+"""When pyarrow's scan reads whole row groups for a filter, and when our reader reads pages."""
 
 import numpy as np
 import pyarrow as pa
@@ -40,8 +40,8 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def counts(monkeypatch):
-    """What pyarrow's own scans have counted."""
-    found, original = [], pyarrow_scan.count_by_pyarrow
+    """The row counts that pyarrow's own scans returned."""
+    found, original = [], dataset_module.count_by_pyarrow
 
     def counting(*args):
         found.append(original(*args))
@@ -52,7 +52,7 @@ def counts(monkeypatch):
 
 
 def opened(folder, **options):
-    """A data set of which all footers are known: those of small files are not decoded twice."""
+    """A data set whose footers are all cached, so that small files are not decoded twice."""
     data = ia.dataset(folder, **options)
     assert data.count_rows(pc.field("at") >= 0) == ROWS * len(data.files)
     return data
@@ -68,7 +68,7 @@ def test_pyarrow_counts_where_nothing_can_be_skipped(folder, counts):
     assert not any(data.scan_source.cache.get(path).pages_read for path in data.files)
 
 
-def test_footers_leave_row_groups(folder):
+def test_pyarrow_counts_in_row_groups_that_footers_leave(folder):
     data = opened(folder)
     filter_ = (pc.field("at") >= 25_000) & (pc.field("at") < 75_000)
     request = request_of(data.schema, [], filter_)
@@ -80,7 +80,7 @@ def test_footers_leave_row_groups(folder):
 
 
 @pytest.mark.parametrize("way", ["reader", "threads", "own filter", "checksums", "strings"])
-def test_our_reader_counts(folder, counts, way):
+def test_our_reader_counts_where_pages_can_be_skipped(folder, counts, way):
     data, options, filter_ = opened(folder), {}, KIND
     counts.clear()
     match way:
@@ -107,7 +107,7 @@ def test_small_files_are_not_opened_twice(folder, counts):
 
 
 @pytest.mark.parametrize("index", [ia.Lookup, ia.Bloom])
-def test_an_index_that_leaves_little_is_asked(tmp_path, counts, index):
+def test_a_selective_index_is_used(tmp_path, counts, index):
     for number in range(FILES):
         ia.write_table(table_of(number), tmp_path / f"{number}.parquet", indexes=[index("key")])
     data, key = opened(tmp_path), table_of(2).column("key")[77]
@@ -118,7 +118,7 @@ def test_an_index_that_leaves_little_is_asked(tmp_path, counts, index):
     assert counts == [EXPECTED]
 
 
-def test_an_index_in_sidecars_that_leaves_little_is_asked(tmp_path, counts):
+def test_a_selective_index_in_sidecars_is_used(tmp_path, counts):
     for number in range(FILES):
         path = tmp_path / f"{number}.parquet"
         pq.write_table(table_of(number), path)
@@ -144,7 +144,7 @@ def test_our_reader_names_what_pyarrow_cannot_read(tmp_path, folder, counts):
     assert counts == [None]
 
 
-def test_a_replaced_file_is_read_anew(tmp_path, folder):
+def test_a_replaced_file_is_read_again(tmp_path, folder):
     for number in range(FILES):
         (tmp_path / f"{number}.parquet").write_bytes((folder / f"{number}.parquet").read_bytes())
     data = opened(tmp_path)
@@ -155,8 +155,8 @@ def test_a_replaced_file_is_read_anew(tmp_path, folder):
 
 @pytest.fixture
 def tables(monkeypatch):
-    """The tables that pyarrow's own scans were asked for: None where our reader was faster."""
-    found, original = [], pyarrow_scan.table_by_pyarrow
+    """The tables requested from pyarrow's own scans; None where our reader was faster."""
+    found, original = [], dataset_module.table_by_pyarrow
 
     def reading(*args):
         found.append(original(*args))

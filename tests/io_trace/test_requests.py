@@ -1,4 +1,4 @@
-"""What is read, request by request: the log of a named range each is the thing asserted."""
+"""Asserts every read request by a log of named ranges."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ ROWS = 40_000
 
 
 class Log:
-    """A source that keeps every call and names the ranges asked for."""
+    """A source that logs every read and names the ranges requested."""
 
     def __init__(self, data):
         self._inner = BufferSource(data)
@@ -93,7 +93,7 @@ def opened(stored, tail_bytes):
 
 @pytest.fixture
 def watched(stored, tmp_path):
-    """A data set of one file, and the log of what is read of it."""
+    """A data set of one file, and the log of its reads."""
     path = tmp_path / "t.parquet"
     path.write_bytes(stored)
     ds, log = ia.dataset(path), Log(stored)
@@ -141,7 +141,7 @@ def test_a_warm_lookup_reads_one_page_of_the_index_and_one_of_each_column(stored
     ]
 
 
-def test_a_page_of_the_index_that_was_read_is_held(stored):
+def test_an_index_page_is_cached_once_read(stored):
     file, log = opened(stored, tail_bytes=2048)
     file.read(filter=pc.field("id") == ID)
     log.calls.clear()
@@ -152,7 +152,7 @@ def test_a_page_of_the_index_that_was_read_is_held(stored):
 def test_an_absent_value_reads_no_data_page(stored):
     file, log = opened(stored, tail_bytes=2048)
     assert file.read(filter=pc.field("id") == 999_999_999).num_rows == 0
-    assert log.calls == []  # beyond the maximum: the footer's statistics suffice
+    assert log.calls == []  # above the maximum, so the footer's statistics suffice
     assert file.read(filter=pc.field("id") == 3).num_rows == 0
     assert [name for call in log.calls for name in call if "/" in name] == []
 
@@ -203,26 +203,26 @@ def test_a_full_read_touches_no_index(stored):
     assert log.calls == [["ts/0", "ts/1", "msg/0", "msg/1"]]
 
 
-def test_a_filter_that_metadata_refutes_reads_nothing(stored):
+def test_a_filter_excluded_by_metadata_reads_nothing(stored):
     file, log = opened(stored, tail_bytes=2048)
     assert file.read(filter=pc.field("ts") < 0).num_rows == 0
     assert file.read(filter=pc.field("ts").is_null()).num_rows == 0
     assert log.calls == []
 
 
-def test_the_footer_takes_one_request_where_the_tail_holds_it(stored):
+def test_the_footer_takes_one_request_if_the_tail_contains_it(stored):
     log = Log(stored)
     ia.ParquetFile(log)
     assert log.calls == [["tail"]]
 
 
-def test_the_footer_takes_two_requests_where_it_does_not(stored):
+def test_a_footer_longer_than_the_tail_takes_two_requests(stored):
     log = Log(stored)
     type(ia.ParquetFile(log)._opened)(log, "t.parquet", 16)
     assert log.calls[1:] == [["tail"], log.calls[2]]
 
 
-def test_pages_read_are_few_of_many(stored, tmp_path):
+def test_a_lookup_reads_few_of_many_pages(stored, tmp_path):
     path = tmp_path / "t.parquet"
     path.write_bytes(stored)
     explanation = ia.dataset(path).explain(filter=pc.field("id") == ID, analyze=True)
@@ -232,14 +232,14 @@ def test_pages_read_are_few_of_many(stored, tmp_path):
     assert explanation.read.bytes.selected < len(stored) / 4
 
 
-def test_decoding_is_pyarrows_whole_read_where_no_page_is_skipped(stored):
+def test_pyarrow_decodes_whole_chunks_if_no_page_is_skipped(stored):
     file, _ = opened(stored, tail_bytes=65_536)
     assert file.read().equals(pq.read_table(pa.BufferReader(stored)))
 
 
 @pytest.fixture(scope="module")
 def nested():
-    """Leaves whose pages begin at different rows: ``a`` takes 8 bytes a row, ``b`` some 100."""
+    """Leaves whose pages begin at different rows: ``a`` takes 8 bytes a row, ``b`` about 100."""
     kind = pa.struct([("a", pa.int64()), ("b", pa.list_(pa.string()))])
     values = [{"a": i, "b": ["x" * 50, f"{i:050d}"]} for i in range(ROWS)]
     table = pa.table({"n": range(ROWS), "s": pa.array(values, kind)})
@@ -270,7 +270,7 @@ def test_a_nested_column_reads_the_pages_of_each_leaf_that_hold_the_rows(nested)
     assert file._opened.pages_read == 2
 
 
-def test_a_path_reads_its_leaves_alone(nested):
+def test_a_path_reads_only_its_leaves(nested):
     file, log = opened(nested, tail_bytes=512)
     assert file.read(["s.a"], RowRanges.of((5, 6))).to_pylist() == [{"s": {"a": 5}}]
     assert log.calls == [["offset index s.a/0"], ["s.a/0"]]
@@ -284,7 +284,7 @@ def test_a_filter_on_a_field_reads_that_leaf_then_the_others_where_it_matches(ne
     assert [names for names in pages if names] == [["s.a/0"], ["s.b.list.element/0", "n/0"]]
 
 
-def test_a_filter_on_a_field_of_what_is_asked_for_reads_its_pages_once(nested):
+def test_a_filter_on_a_field_of_a_selected_column_reads_its_pages_once(nested):
     file, log = opened(nested, tail_bytes=512)
     found = file.read(["s", "n"], filter=pc.field("s", "a") == 31_000)
     assert found.column("s").to_pylist() == [{"a": 31_000, "b": ["x" * 50, f"{31_000:050d}"]}]

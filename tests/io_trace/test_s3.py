@@ -1,11 +1,11 @@
-"""Round trips to S3: a real client and server on loopback, where each request takes a while.
+"""Round trips to S3, with a real client and a slow server on loopback.
 
 A point lookup, cold, when the metadata of the section lies beyond the tail::
 
     HEAD ── tail ── metadata of the section,  ── page of the section ── pages of all columns
                     offset indexes of the columns
 
-pyarrow's client asks with the HEAD how long a file is; no read can begin before the answer.
+pyarrow's client gets the file's length by HEAD; no read can begin before the answer.
 """
 
 import threading
@@ -22,7 +22,7 @@ import intarsia as ia
 ROWS = 60_000
 NO_GAP = pa.CacheOptions(hole_size_limit=0, range_size_limit=1)
 HEAD = 1
-"""The client's own round trip when a file is opened."""
+"""The client's own request when it opens a file."""
 
 
 def id_of(row):
@@ -43,7 +43,7 @@ def table_of(rows, payload_bytes, start=0):
 
 
 class Lake:
-    """Files on the server; what is done to them in ``asking`` is what is logged."""
+    """Files on the server. Only requests within ``asking`` are logged."""
 
     def __init__(self, server, folder):
         self.server, self.folder, self.filesystem = server, folder, server.filesystem
@@ -71,7 +71,7 @@ class Lake:
 
     @property
     def ranges(self):
-        """First and last byte of what was read, one a request, in the order they began."""
+        """First and last byte of each read, in the order in which the requests began."""
         began = sorted(self.server.requests, key=lambda request: request.start)
         texts = [r.range.removeprefix("bytes=") for r in began if r.method == "GET" and r.range]
         return [tuple(map(int, text.split("-"))) for text in texts]
@@ -88,7 +88,7 @@ def lake(s3, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def far(lake):
-    """The section of ``id`` lies beyond the tail: those of other columns come after it."""
+    """The section of ``id`` lies before the tail, followed by sections of other columns."""
     later = [ia.Lookup(name, granule_rows=50) for name in ("token", "payload_0")]
     indexes = [ia.Lookup("id", granule_rows=500), *later]
     path = lake.put("far.parquet", table_of(ROWS, 40), indexes, row_group_size=15_000)
@@ -99,7 +99,7 @@ def far(lake):
 
 @pytest.fixture(scope="module")
 def near(lake):
-    """The tail holds the section."""
+    """The tail contains the section."""
     indexes = [ia.Lookup("id", granule_rows=500)]
     return lake.put("near.parquet", table_of(ROWS, 40), indexes, row_group_size=15_000)
 
@@ -108,7 +108,7 @@ def lookup(row):
     return pc.field("id") == id_of(row)
 
 
-def test_a_cold_lookup_in_a_file_takes_four_round_trips_and_the_clients_own(lake, far):
+def test_a_cold_lookup_in_a_file_takes_four_round_trips_after_the_clients_own(lake, far):
     found = lake.asking(
         lambda: ia.ParquetFile(far, filesystem=lake.filesystem).read(filter=lookup(40_000))
     )
@@ -117,7 +117,7 @@ def test_a_cold_lookup_in_a_file_takes_four_round_trips_and_the_clients_own(lake
     assert lake.round_trips == 4 + HEAD
 
 
-def test_where_the_tail_holds_the_section_it_is_two_less(lake, near):
+def test_a_section_within_the_tail_saves_two_round_trips(lake, near):
     found = lake.asking(
         lambda: ia.ParquetFile(near, filesystem=lake.filesystem).read(filter=lookup(40_000))
     )
@@ -125,7 +125,7 @@ def test_where_the_tail_holds_the_section_it_is_two_less(lake, near):
     assert lake.round_trips == 2 + HEAD
 
 
-def test_a_data_set_takes_no_more_and_half_of_it_when_warm(lake, far):
+def test_a_data_set_takes_as_many_round_trips_and_half_when_warm(lake, far):
     opened = []
 
     def cold():
@@ -134,7 +134,7 @@ def test_a_data_set_takes_no_more_and_half_of_it_when_warm(lake, far):
 
     assert lake.asking(cold).column("seq").to_pylist() == [40_000]
     assert lake.round_trips == 4 + HEAD
-    assert lake.heads == 3  # is it a file, how long is it, and is it still the same
+    assert lake.heads == 3  # HEAD requests for type, length and version
     for row, trips in ((40_000, 1), (40_001, 2)):  # of the first, the section's page is held
         warm = lake.asking(lambda row=row: opened[0].to_table(filter=lookup(row)))
         assert warm.column("seq").to_pylist() == [row]
@@ -142,7 +142,7 @@ def test_a_data_set_takes_no_more_and_half_of_it_when_warm(lake, far):
         assert lake.heads == 1
 
 
-def test_where_pages_outweigh_latency_it_is_one_more(lake, far):
+def test_large_pages_take_one_round_trip_more(lake, far):
     costs = pa.CacheOptions(hole_size_limit=40_000, range_size_limit=1_000_000)
 
     def cold():
@@ -170,18 +170,18 @@ def test_pages_of_all_columns_are_fetched_at_the_same_time(lake, far):
     assert max(request.start for request in pages) < min(request.stop for request in pages)
 
 
-def test_of_wide_rows_the_pages_of_the_key_are_read_first(lake):
+def test_the_pages_of_the_key_are_read_first_for_wide_rows(lake):
     wide = table_of(3000, 1000)
     path = lake.put("wide.parquet", wide, [ia.Lookup("id", granule_rows=500)], row_group_size=3000)
     data = ia.dataset(path, filesystem=lake.filesystem)
     lake.asking(lambda: data.to_table(filter=lookup(2_900)))
-    assert lake.round_trips == 2  # the tail holds section and page indexes
+    assert lake.round_trips == 2  # the tail contains section and page indexes
     assert lake.ranges[0][1] - lake.ranges[0][0] < 10_000
     absent = pc.field("id") == id_of(2_900) + 1
     assert lake.asking(lambda: data.to_table(filter=absent)).num_rows == 0
 
 
-def test_what_storage_costs_decides_which_ranges_share_a_request(lake, near):
+def test_the_latency_of_storage_decides_which_ranges_share_a_request(lake, near):
     def requests(options):
         data = ia.dataset(near, filesystem=lake.filesystem, cache_options=options)
         data.to_table(filter=lookup(5))
@@ -284,24 +284,24 @@ def folder(lake):
 
 @pytest.fixture(params=[8, FILES])
 def at_once(request):
-    """How many requests are under way at a time."""
+    """The maximum number of simultaneous requests."""
     before = pa.io_thread_count()
     pa.set_io_thread_count(request.param)
     yield request.param
     pa.set_io_thread_count(before)
 
 
-def test_files_are_opened_as_many_at_a_time_as_pyarrow_has_threads_for_io(lake, folder, at_once):
+def test_as_many_files_are_opened_at_a_time_as_pyarrow_has_io_threads(lake, folder, at_once):
     data = ia.dataset(folder, filesystem=lake.filesystem)
     absent = pc.field("seq") == -1
     assert lake.asking(lambda: data.to_table(filter=absent)).num_rows == 0
     rounds = -(-FILES // at_once)
-    # The first file is known already; which of two dozen requests is answered first is chance.
+    # The first file is known already. Which of two dozen requests ends first is random.
     assert 2 <= lake.round_trips <= 2 * rounds + 1
     assert len(lake.ranges) == lake.heads - 1 == FILES - 1
 
 
-def test_a_known_file_costs_one_question_and_all_are_asked_at_once(lake, folder, at_once):
+def test_a_known_file_costs_one_request_and_all_are_sent_at_once(lake, folder, at_once):
     data = ia.dataset(folder, filesystem=lake.filesystem)
     absent = pc.field("seq") == -1
     data.to_table(filter=absent)
@@ -325,7 +325,7 @@ def test_a_file_is_read_while_others_are(lake, folder, at_once):
     assert lake.round_trips <= 2 * -(-FILES // at_once) + 2
 
 
-def test_a_stated_schema_and_stated_folders_cost_no_request_a_file(lake, folder):
+def test_a_given_schema_and_partitioning_cost_no_request_per_file(lake, folder):
     schema = pa.schema([("seq", pa.int64()), ("day", pa.int8())])
     stated = [
         {"schema": schema, "partitioning": None},
@@ -346,10 +346,10 @@ def test_a_stated_schema_and_stated_folders_cost_no_request_a_file(lake, folder)
     days = ia.dataset(folder, filesystem=lake.filesystem, partitioning=["day"])
     found = lake.asking(lambda: days.to_table(["day", "seq"], pc.field("day") == 1))
     assert found.column("day").to_pylist() == [1] * FILE_ROWS * 12
-    assert lake.heads == 12  # files of other folders are not even asked about
+    assert lake.heads == 12  # files of other folders are not even requested
 
 
-def test_tables_of_other_formats_are_found_by_four_listings_a_folder_above(lake):
+def test_tables_of_other_formats_take_four_listings_per_parent_folder(lake):
     plain = lake.put("a/b/plain/p=1/0.parquet", table_of(10, 40), []).rpartition("/p=1")[0]
     logs = {"delta": "_delta_log/0.json", "iceberg": "metadata/v1.metadata.json"}
     for name, log in logs.items():

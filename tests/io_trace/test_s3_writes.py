@@ -1,4 +1,4 @@
-"""Indexes added to objects on S3: what crosses the wire, and what other writers put there stays."""
+"""Indexes added to objects on S3: the bytes transferred, and objects of other writers stay."""
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ ROWS = 60_000
 
 @pytest.fixture(scope="module")
 def large():
-    """A table of 13 MB, of which an index takes little."""
+    """A table of 13 MB whose index is small."""
     noise = np.random.default_rng(5)
     return pa.table(
         {
@@ -48,7 +48,7 @@ def read(s3, name):
 
 
 def bytes_of(s3, method, start):
-    """What requests of a method sent and received, of those that began with a path."""
+    """Bytes sent and received by requests of a method whose path begins with ``start``."""
     found = [r for r in s3.requests if r.method == method and r.path.startswith(start)]
     return sum(r.sent for r in found), sum(r.received for r in found)
 
@@ -57,7 +57,7 @@ def lookup(row):
     return pc.field("id") == row * 7919 % 1_000_003
 
 
-def test_what_is_kept_is_copied_by_the_store(s3, put, large):
+def test_the_store_copies_the_old_bytes(s3, put, large):
     data = put("large.parquet", large)
     assert len(data) > 2 * by_store.MIN_PART_BYTES
     (report,) = ia.add_indexes("lake/large.parquet", ["id:lookup"], filesystem=s3.filesystem)
@@ -65,7 +65,7 @@ def test_what_is_kept_is_copied_by_the_store(s3, put, large):
     sent, _ = bytes_of(s3, "PUT", "/lake/large.parquet")
     _, received = bytes_of(s3, "GET", "/lake/large.parquet")
     assert sent == added < MIB
-    assert received < 2 * MIB  # the column that is indexed, and tails
+    assert received < 2 * MIB  # the indexed column, and tails
     assert read(s3, "large.parquet").startswith(data)
     source = ia.dataset("lake/large.parquet", filesystem=s3.filesystem)
     assert source.to_table(["id"], lookup(777)).num_rows == 1
@@ -76,7 +76,7 @@ def test_what_is_kept_is_copied_by_the_store(s3, put, large):
     assert read(s3, "large.parquet") == data
 
 
-def test_an_index_that_is_replaced_moves_the_others_only(s3, put, large):
+def test_replacing_an_index_moves_only_the_others(s3, put, large):
     data = put("moves.parquet", large)
     ia.add_indexes("lake/moves.parquet", ["id:lookup", "id:minmax"], filesystem=s3.filesystem)
     s3.clear()
@@ -97,11 +97,11 @@ def test_small_objects_are_uploaded_whole(s3, put, large):
     assert read(s3, "small.parquet") == data
 
 
-def test_large_copies_and_large_sections_go_in_parts(s3, put, large, monkeypatch):
+def test_large_copies_and_large_sections_are_uploaded_in_parts(s3, put, large, monkeypatch):
     monkeypatch.setattr(by_store, "COPY_BYTES", 10 * MIB)
     monkeypatch.setattr(by_store, "UPLOAD_BYTES", by_store.MIN_PART_BYTES)
     data = put("parts.parquet", large)
-    payload = ia.Distinct("payload")  # as large as the column
+    payload = ia.Distinct("payload")  # the size of the column
     ia.add_indexes("lake/parts.parquet", [payload], filesystem=s3.filesystem)
     parts = [r for r in s3.requests if r.method == "PUT"]
     assert sum(r.sent == 0 for r in parts) == -(-len(data) // (10 * MIB)) == 2
@@ -122,7 +122,7 @@ def test_every_write_is_on_condition_of_the_object_that_was_read(s3, put, large)
 
 
 @pytest.mark.parametrize("rows", [ROWS, 500], ids=["copied", "uploaded"])
-def test_another_writers_object_is_left_as_it_is(s3, put, large, monkeypatch, rows):
+def test_another_writers_object_is_not_overwritten(s3, put, large, monkeypatch, rows):
     put("theirs.parquet", large.slice(0, rows))
     begin = by_store._pieces
 
@@ -145,7 +145,7 @@ LOST = {
 
 
 class Deaf:
-    """A client that does what it is told, or not, and then fails."""
+    """A client that executes a request only if ``does``, and then fails."""
 
     def __init__(self, client, error, *, does):
         self._client, self._error, self._does = client, error, does
@@ -167,7 +167,7 @@ class Deaf:
 @pytest.mark.parametrize("does", [True, False], ids=["done", "not done"])
 @pytest.mark.parametrize("error", LOST.values(), ids=LOST)
 @pytest.mark.parametrize("rows", [ROWS, 500], ids=["copied", "uploaded"])
-def test_an_answer_that_is_lost_is_asked_for(s3, put, large, monkeypatch, rows, error, does):
+def test_a_lost_answer_is_checked(s3, put, large, monkeypatch, rows, error, does):
     data = put("lost.parquet", large.slice(0, rows))
     client_of = by_store._client_of
     monkeypatch.setattr(by_store, "_client_of", lambda at: Deaf(client_of(at), error, does=does))
@@ -184,7 +184,7 @@ def test_an_answer_that_is_lost_is_asked_for(s3, put, large, monkeypatch, rows, 
     assert s3.filesystem.get_file_info("lake/lost.parquet").is_file
 
 
-def test_that_a_file_is_unchanged_has_to_be_sure(monkeypatch):
+def test_files_of_unknown_version_are_not_replaced(monkeypatch):
     def failing(filesystem, path):
         raise PathError(f"{path}: cannot be opened: 500") from OSError("500")
 
@@ -202,7 +202,7 @@ def test_without_the_client_the_file_is_downloaded_and_uploaded(s3, put, large, 
     assert read(s3, "plain.parquet").startswith(data)
 
 
-def test_sidecars_on_s3_take_one_listing_a_folder(s3, put, large):
+def test_sidecars_on_s3_take_one_listing_per_folder(s3, put, large):
     for i in range(6):
         data = put(f"beside/{i}.parquet", large.slice(i * 1000, 1000))
     ia.add_indexes("lake/beside", ["id:lookup"], filesystem=s3.filesystem, sidecar=True)
@@ -219,7 +219,7 @@ def test_sidecars_on_s3_take_one_listing_a_folder(s3, put, large):
     assert len(listings) == 1
 
 
-def test_new_files_appear_whole(s3, tmp_path):
+def test_new_files_appear_atomically(s3, tmp_path):
     table = pa.table({"id": range(3000)})
     path = "lake/new/deep.parquet"
     with ia.ParquetWriter(path, table.schema, filesystem=s3.filesystem) as writer:
@@ -238,7 +238,7 @@ def test_new_files_appear_whole(s3, tmp_path):
 
 
 def test_no_write_fails_at_a_fault_rate_of_20_percent(s3, monkeypatch):
-    """Beside the client's own tries: half of the faults are answers that are lost."""
+    """In addition to the client's own retries. Half of the faults are lost answers."""
     monkeypatch.setattr(retry, "LONGEST_SECONDS", 0.1)
     table = pa.table({"id": range(3000), "day": [i % 3 for i in range(3000)]})
     path, on = "lake/faults/t.parquet", s3.filesystem

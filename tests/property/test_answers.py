@@ -1,4 +1,4 @@
-"""Every pruned answer equals the brute-force one: random tables, layouts, filters and rows."""
+"""Every pruned answer equals the brute-force answer: random tables, layouts, filters and rows."""
 
 import datetime
 import decimal
@@ -22,7 +22,7 @@ SETTINGS = settings(max_examples=100, deadline=None, suppress_health_check=[Heal
 UTC = datetime.UTC
 EPOCH = datetime.datetime(2020, 1, 1)
 
-# Few distinct values, so that filters hit, and the awkward ones among them.
+# Few distinct values, so that filters match, with unusual values among them.
 VALUES = {
     "i32": (pa.int32(), [0, 1, -1, 7, 2**31 - 1, -(2**31)]),
     "i64": (pa.int64(), [0, 1, 5, 2**53, 2**53 + 1, -(2**63), 2**63 - 1]),
@@ -44,7 +44,7 @@ VALUES = {
     "dec": (pa.decimal128(10, 2), [decimal.Decimal("-1.50"), decimal.Decimal("0.00")]),
     "dict": (pa.dictionary(pa.int32(), pa.string()), ["x", "y"]),
 }
-# Literals of another type than the field's, that pyarrow compares with it all the same.
+# Literals of other types than the field's, which pyarrow compares with it nevertheless.
 FOREIGN = {
     "i32": [pa.scalar(7), pa.scalar(0.5), pa.scalar(7.0), pa.scalar(2**40)],
     "i64": [pa.scalar(1, pa.int8()), pa.scalar(5.0), pa.scalar(2.0**53), pa.scalar(-1e300)],
@@ -132,15 +132,15 @@ def written(table, layout):
 
 
 def brute_force(table, filter_):
-    """The filter's answer by pyarrow alone; an example it cannot evaluate is not used."""
+    """The filter's answer by pyarrow alone; rejects examples that pyarrow cannot evaluate."""
     try:
         return table.filter(filter_)
-    except pa.ArrowInvalid:  # an integer that a comparison as floats cannot take, say
+    except pa.ArrowInvalid:  # for example an integer that cannot be compared as a float
         return reject()
 
 
 def same(found, expected):
-    """Equal, NaN counting as equal to NaN."""
+    """Equal, with NaN equal to NaN."""
     return found.schema.equals(expected.schema) and repr(found.to_pylist()) == repr(
         expected.to_pylist()
     )
@@ -170,7 +170,7 @@ def test_any_rows_equal_the_same_rows_of_the_whole_read(data):
 
 @SETTINGS
 @given(data=st.data())
-def test_rows_and_a_filter_together_keep_what_passes_both(data):
+def test_rows_and_a_filter_together_keep_rows_that_pass_both(data):
     table = data.draw(tables())
     filter_ = data.draw(filters(table))
     stored = written(table, data.draw(layouts()))
@@ -202,7 +202,7 @@ def test_an_indexed_read_equals_the_whole_read_filtered(data, tmp_path_factory):
 
 @settings(SETTINGS, max_examples=80)
 @given(data=st.data())
-def test_small_units_in_threads_and_filters_in_stages_change_no_answer(data, tmp_path_factory):
+def test_small_units_threads_and_staged_filters_change_no_answer(data, tmp_path_factory):
     table = data.draw(tables())
     filter_ = data.draw(filters(table))
     folder = tmp_path_factory.mktemp("units")

@@ -1,4 +1,4 @@
-"""Arithmetic in text filters: DuckDB says which rows they keep."""
+"""Arithmetic in SQL conditions keeps the rows that DuckDB keeps."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ def computed(inner):
 
 
 def joined(sides, op):
-    """Never sums of sums, nor products of products: pyarrow computes them in an order of its own,
-    by which floats differ in their last digit.
+    """Combines operands, but no sums of sums or products of products.
+
+    pyarrow computes these in its own order, which changes the last digit of floats.
     """
     one, other = sides
     return f"({one} {'-' if f' {op} ' in one + other else op} {other})"
@@ -68,7 +69,7 @@ def test_arithmetic_keeps_the_rows_that_duckdb_keeps(condition):
     try:
         rows = CONNECTION.sql(f"SELECT row FROM t WHERE {condition} ORDER BY row").fetchall()
     except duckdb.OutOfRangeException:
-        return  # of integers, which pyarrow has more bits for here and there
+        return  # integers, for which pyarrow sometimes uses more bits
     try:
         found = evaluate(parse_where(condition, TABLE.schema), TABLE)["row"].to_pylist()
     except PredicateError as error:

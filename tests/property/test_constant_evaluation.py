@@ -1,4 +1,4 @@
-"""What is worked out of constants is what DuckDB makes of them."""
+"""Constant expressions are evaluated to the values that DuckDB computes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def engine():
 
 
 def worked_out(text: str) -> str | None:
-    """The constant that comes of SQL, as SQL; None where it is left as it is."""
+    """The constant that SQL is evaluated to, as SQL; None if it is not evaluated."""
     tree = sqlglot.parse_one(f"x = {text}", dialect="duckdb", into=exp.Condition)
     found = fold_constants(tree, lambda: NOW).expression
     is_one = is_constant(found) and len(list(found.find_all(exp.Cast))) <= 1
@@ -117,7 +117,7 @@ TEXTS = st.recursive(
 @example("DATE '2024-01-31' + INTERVAL '1 month -1 day'")
 @example("TIMESTAMP '2024-05-31 00:00:00' - INTERVAL 3 months")
 @example("((make_date(2024, 2, 29) AT TIME ZONE 'UTC') - INTERVAL '1 microsecond 1 year')")
-def test_constants_are_duckdbs(engine, text):
+def test_constants_equal_duckdbs(engine, text):
     found = worked_out(text)
     if found is not None:
         assert engine.execute(f"SELECT {text} = {found}").fetchall() == [(True,)], found
@@ -162,7 +162,7 @@ def test_constants_are_duckdbs(engine, text):
         ("'%' || lower('ABC') || '%'", "'%abc%'"),
     ],
 )
-def test_constants_that_are_worked_out(text, wanted):
+def test_these_constants_are_evaluated(text, wanted):
     assert worked_out(text) == wanted
 
 
@@ -185,16 +185,16 @@ def test_constants_that_are_worked_out(text, wanted):
         "DATE '2024-01-01' + INTERVAL '9007199254740993' MICROSECONDS",
     ],
 )
-def test_what_is_not_certain_is_left(text):
+def test_uncertain_constants_are_not_evaluated(text):
     assert worked_out(text) is None
 
 
-def test_a_moment_that_is_not_known_is_left():
+def test_an_unknown_current_time_is_not_evaluated():
     tree = sqlglot.parse_one("x = now()", dialect="duckdb", into=exp.Condition)
     assert fold_constants(tree, None) == tree
 
 
-def test_the_current_moment_is_asked_for_once():
+def test_the_current_time_is_read_once():
     asked = []
 
     def now() -> dt.datetime:
@@ -254,7 +254,7 @@ def data(tmp_path_factory):
 
 
 def checked_rows(engine, data, where):
-    """The rows that DuckDB finds, as ``ia.sql`` does; None where both raise the same error."""
+    """The rows that DuckDB and ``ia.sql`` find; None if both raise the same error."""
     query = f"SELECT row FROM t WHERE {where} ORDER BY row"
     try:
         expected = [row for (row,) in engine.execute(query).fetchall()]
@@ -280,7 +280,7 @@ def checked_rows(engine, data, where):
         ]
     ),
 )
-def test_columns_beside_them_compare_as_in_duckdb(engine, data, pair, comparison):
+def test_columns_compare_with_constants_as_in_duckdb(engine, data, pair, comparison):
     where = comparison.format(*pair)
     expected = checked_rows(engine, data, where)
     if expected is None:
@@ -313,14 +313,14 @@ def test_columns_beside_them_compare_as_in_duckdb(engine, data, pair, comparison
         "i < CAST(1e10 AS INT)",
     ],
 )
-def test_what_no_tree_tells_is_left_to_duckdb_and_refused_without_it(engine, data, where):
-    """sqlglot drops parts of spans; casts round, and cut the time off."""
+def test_constants_that_sqlglot_misreads_are_left_to_duckdb_or_refused(engine, data, where):
+    """sqlglot drops parts of INTERVALs; casts round, and truncate the time."""
     checked_rows(engine, data, where)
     with pytest.raises(PredicateError):
         data.to_table(["row"], filter=where)
 
 
-def test_one_span_that_is_odd_leaves_the_others_to_duckdb(engine, data):
+def test_one_unusual_interval_leaves_the_others_to_duckdb(engine, data):
     odd, plain = "ts > DATE '2024-03-01' + INTERVAL '1 day ago'", "day < DATE '2024-03-04'"
     query = f"SELECT row FROM t WHERE {odd} AND {plain} - INTERVAL 1 DAY AND i > 2 ORDER BY row"
     expected = [row for (row,) in engine.execute(query).fetchall()]

@@ -1,4 +1,4 @@
-"""The contract that is published for kinds of one's own, kept by those built in, and its teeth."""
+"""The published contract for custom index kinds: built-in kinds keep it, faulty kinds fail it."""
 
 import importlib.util
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ def domain(monkeypatch):
 URLS = ["https://a.b/", "https://a.b/c", "http://a.b/c", "https://é.x/y\nz", "https://", "a.b/c"]
 
 
-def test_the_example_of_a_plugin_keeps_the_contract(domain):
+def test_the_example_plugin_keeps_the_contract(domain):
     check_index_kind(
         domain, pa.string(), values=URLS, searches=list(SEARCHES),
         patterns=["https://a.b/%", "https://a.b/"], subjects=[pc.utf8_lower], max_examples=40,
@@ -72,7 +72,7 @@ class Lossy(Inverted):
 
 @dataclass(frozen=True)
 class Longest(Summary):
-    """The length of each granule's longest text; forgets about NULLs."""
+    """Stores the length of each granule's longest string; forgets NULLs."""
 
     kind = "longest"
     serves = frozenset({Op.EQ, Op.IN, Op.NONE})
@@ -90,7 +90,7 @@ class Longest(Summary):
 
 
 class Longer(Longest):
-    """The same, and it remembers that NULLs pass where they do."""
+    """Stores the same, and remembers that NULLs pass where they do."""
 
     kind = "longer"
 
@@ -107,7 +107,7 @@ def registered(monkeypatch):
 
 @pytest.fixture
 def unshrunk():
-    """Examples as they are found: making them small takes long, and is not what is tested."""
+    """Reports examples without shrinking them, which takes long and is not tested here."""
     settings.register_profile("unshrunk", settings(), phases=[Phase.generate])
     settings.load_profile("unshrunk")
     yield
@@ -115,19 +115,19 @@ def unshrunk():
 
 
 @pytest.mark.usefixtures("unshrunk")
-def test_a_kind_that_loses_rows_is_found_out(registered):
+def test_a_kind_that_loses_rows_fails_the_contract(registered):
     with pytest.raises(AssertionError, match=r"(?s)the index leaves .* for .* of string values"):
         check_index_kind(
             registered(Lossy), pa.string(), searches=["match_substring"], max_examples=2000
         )
 
 
-def test_a_kind_that_forgets_about_nulls_is_found_out_each_time(registered):
+def test_a_kind_that_forgets_nulls_always_fails_the_contract(registered):
     with pytest.raises(AssertionError, match=r"the index leaves \[.*null"):
         check_index_kind(registered(Longest), pa.string(), values=["abc", "d"], max_examples=1)
 
 
-def test_a_summary_of_ones_own_keeps_the_contract(registered):
+def test_a_custom_summary_keeps_the_contract(registered):
     check_index_kind(registered(Longer), pa.string(), max_examples=30)
 
 
@@ -158,7 +158,7 @@ def test_a_kind_that_fails_is_warned_of_and_ignored(registered, tmp_path):
         (pa.array(["a"]), np.zeros(1, np.int64), "keys of another type"),
     ],
 )
-def test_keys_that_are_none_are_refused(keys, positions, problem, registered, tmp_path):
+def test_invalid_keys_are_refused(keys, positions, problem, registered, tmp_path):
     @dataclass(frozen=True)
     class Wrong(Lossy):
         kind = "wrong"
@@ -171,7 +171,7 @@ def test_keys_that_are_none_are_refused(keys, positions, problem, registered, tm
         ia.write_table(pa.table({"s": ["a"]}), tmp_path / "t.parquet", indexes="s:wrong")
 
 
-def test_what_is_no_kind_is_not_registered(registered):
+def test_only_kinds_are_registered(registered):
     class Nameless(Inverted):
         serves = frozenset({Op.EQ})
 

@@ -1,4 +1,4 @@
-"""With ``on_corrupt="skip"`` the answer is the brute-force one over the rows of undamaged pages."""
+"""With ``on_corrupt="skip"`` the answer equals brute force over the rows of undamaged pages."""
 
 import functools
 import io
@@ -37,7 +37,7 @@ def table():
 
 @functools.cache
 def stored(version, has_index, has_embedded):
-    """The file, and of every page its column, the rows lost with it, and where its body is."""
+    """The file, and for each page its column, the rows lost with it, and its body's position."""
     options = {
         "row_group_size": GROUP_ROWS,
         "max_rows_per_page": PAGE_ROWS,

@@ -1,4 +1,4 @@
-"""What is asked of moments by the day, the month, the year … is answered by ranges, alike."""
+"""Conditions on the day, month or year of timestamps become ranges with the same answer."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SOME = st.lists(st.none() | MOMENTS | NEAR, min_size=1, max_size=40)
 
 
 def columns(moments: list[dt.datetime | None]) -> pa.Table:
-    """The same moments in several types, and within a struct."""
+    """The same timestamps in several types, and within a struct."""
     us = pa.array(moments, pa.timestamp("us"))
     found = {unit: us.cast(pa.timestamp(unit), safe=False) for unit in ("s", "ms", "us", "ns")}
     found["z"] = us.cast(pa.timestamp("us", "UTC"))
@@ -58,7 +58,7 @@ def columns(moments: list[dt.datetime | None]) -> pa.Table:
 
 @st.composite
 def asked(draw) -> tuple[pc.Expression, bool]:
-    """A comparison of what a field is asked for, and whether it is sure to become a range."""
+    """A comparison of a part of a field, and whether it must become a range."""
     name = draw(st.sampled_from(["s", "ms", "us", "ns", "z", "b", "d", "st"]))
     field = pc.field("st", "a") if name == "st" else pc.field(name)
     field = field.cast(pa.timestamp("ms", "UTC")) if name == "b" else field
@@ -79,7 +79,7 @@ def asked(draw) -> tuple[pc.Expression, bool]:
             constant = start if name != "d" else start.cast(pa.date32())
     is_sure = kind in ("cast", "year", *DAYS) and name not in ("ns", "d")
     if draw(st.integers(0, 5)) == 0:
-        is_sure = is_sure and name not in ("ms", "s", "b")  # whose members are of another type
+        is_sure = is_sure and name not in ("ms", "s", "b")  # has members of another type
         members = pa.array([constant, constant], constant.type)
         assume(members.type == {"cast": pa.date32(), "year": pa.int64()}.get(kind, members.type))
         found = subject.isin(members)
@@ -97,7 +97,7 @@ def values(expression: pc.Expression, table: pa.Table) -> list[bool | None]:
 
 
 @given(SOME, asked())
-def test_ranges_are_true_false_and_null_as_what_they_stand_for(moments, question):
+def test_ranges_are_true_false_and_null_like_the_original_condition(moments, question):
     expression, is_sure = question
     table = columns(moments)
     node = read_expression(expression)
@@ -144,7 +144,7 @@ def test_parts_of_a_filter_are_replaced_and_others_are_kept():
         pc.field("us").cast(pa.date32()) == pa.scalar(None, pa.date32()),
     ],
 )
-def test_what_is_no_range_of_a_calendar_is_left_as_it_is(left):
+def test_conditions_that_are_no_ranges_do_not_change(left):
     table = columns([dt.datetime(2024, 5, 6)]).append_column("i", pa.array([2024]))
     node = read_expression(left)
     found = periods_as_ranges(left, node, table.schema)
@@ -157,7 +157,7 @@ def test_what_is_no_range_of_a_calendar_is_left_as_it_is(left):
 
 @st.composite
 def conditions(draw, names=("s", "ms", "us", "z", "b", "d", "st.a")) -> str:
-    """A condition in SQL on one of the columns, as DuckDB would take it."""
+    """A condition in SQL on one of the columns, as DuckDB takes it."""
     name = draw(st.sampled_from(names))
     if draw(st.booleans()):
         unit = draw(st.sampled_from(DAYS if name == "d" else [*DAYS, *TIMES]))
@@ -196,7 +196,9 @@ def engine():
 @example(EDGES, "date_trunc('month', us) = '2024-02-01'")
 @example(EDGES, "date_trunc('week', d) <= DATE '2024-01-03'")
 @example(EDGES, "year(b) = 2024")
-def test_where_reads_moments_as_duckdb_does(engine, tmp_path_factory, moments, condition):
+def test_sql_conditions_read_timestamps_as_duckdb_does(
+    engine, tmp_path_factory, moments, condition
+):
     table = columns(moments).append_column("row", pa.array(range(len(moments))))
     engine.register("t", table)
     asked = f"SELECT row FROM t WHERE {condition} ORDER BY row"
@@ -209,7 +211,7 @@ def test_where_reads_moments_as_duckdb_does(engine, tmp_path_factory, moments, c
 
 @given(SOME, conditions(["s", "ms", "us", "ns", "ns", "z", "d", "st.a"]), st.data())
 def test_sql_answers_as_duckdb_does(engine, tmp_path_factory, moments, condition, data):
-    """It rounds nanoseconds before it looks at the day they are in."""
+    """DuckDB rounds nanoseconds before it takes the day."""
     table = columns(moments).drop_columns(["b", "ns"])
     count = len(moments)
     finer = data.draw(st.lists(st.integers(-999, 999), min_size=count, max_size=count))
@@ -224,8 +226,8 @@ def test_sql_answers_as_duckdb_does(engine, tmp_path_factory, moments, condition
     assert ia.sql(query, t=ia.dataset(path)).column("row").to_pylist() == [r for (r,) in expected]
 
 
-def test_what_duckdb_calls_infinite_has_no_year(engine, tmp_path):
-    """It is above every moment to a comparison, and NULL to ``year``."""
+def test_infinite_timestamps_have_no_year(engine, tmp_path):
+    """Infinity is above every timestamp in a comparison, and NULL to ``year``."""
     moments = pa.array([2**63 - 1, -(2**63) + 1, 1_704_067_200_000_000, None], pa.timestamp("us"))
     table = pa.table({"ts": moments, "row": range(4)})
     pq.write_table(table, tmp_path / "a.parquet", write_page_index=True)
@@ -255,7 +257,7 @@ def test_nanoseconds_which_duckdb_rounds_are_answered_as_it_does(engine, tmp_pat
 
 
 @given(SOME, st.data())
-def test_polars_answers_as_it_does_in_memory(tmp_path_factory, moments, data):
+def test_answers_of_polars_equal_those_in_memory(tmp_path_factory, moments, data):
     table = columns(moments).drop_columns(["b", "s", "st"])
     path = tmp_path_factory.mktemp("moments") / "a.parquet"
     pq.write_table(table, path, row_group_size=7, data_page_size=1, write_page_index=True)
@@ -295,7 +297,7 @@ def test_polars_answers_as_it_does_in_memory(tmp_path_factory, moments, data):
     assert ia.polars.scan(path).filter(predicate).collect().equals(expected)
 
 
-# --- what is read for it ------------------------------------------------------------------------
+# --- what is read -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -321,7 +323,7 @@ def test_pages_are_skipped_and_counted(tmp_path, condition):
     assert read.pages.selected < 0.2 * read.pages.total
 
 
-def test_an_index_of_the_day_still_serves(tmp_path):
+def test_an_index_on_the_day_is_still_used(tmp_path):
     path = tmp_path / "a.parquet"
     moments = [dt.datetime(2024, 1, 1) + dt.timedelta(hours=(n * 7919) % 5000) for n in range(5000)]
     pq.write_table(pa.table({"ts": pa.array(moments, pa.timestamp("us"))}), path)
@@ -342,7 +344,7 @@ def test_an_index_of_the_day_still_serves(tmp_path):
         ("date_trunc('day', us + 1) = '2024-05-06'", "needs a date or a timestamp"),
     ],
 )
-def test_what_moments_are_not_asked_is_refused_by_name(condition, said):
+def test_unsupported_date_parts_are_refused_by_name(condition, said):
     table = columns([None]).append_column("t", pa.array(["x"]))
     with pytest.raises(PredicateError, match=said):
         parse_where(condition, table.schema)

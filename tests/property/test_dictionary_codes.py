@@ -1,4 +1,4 @@
-"""Filters of texts that are read as codes of their dictionary: answers are those of the texts."""
+"""Filters on strings that are read as dictionary indices give the answers of the strings."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def written(path, columns, writer, large):
         case "paged":
             options = {"max_rows_per_page": 7, "write_batch_size": 1, "write_page_index": True}
             pq.write_table(table, path, row_group_size=30, **options)
-        case "some plain":  # values follow in plain pages
+        case "some plain":  # plain pages follow with more values
             pq.write_table(
                 *(table, path),
                 row_group_size=30,
@@ -92,7 +92,7 @@ def written(path, columns, writer, large):
 
 @pytest.fixture(params=["compared", "all"])
 def anyhow(request, always_coded, monkeypatch):
-    """So are texts that are not compared, which are made texts again."""
+    """Reads indices of columns that are compared, or also of others, which become strings again."""
     if request.param == "all":
         monkeypatch.setattr(schema_adapter, "_MIN_DICTIONARY_ROWS", 1)
         monkeypatch.setattr(schema_adapter, "has_few_entries", lambda *_: True)
@@ -105,7 +105,7 @@ def anyhow(request, always_coded, monkeypatch):
     st.booleans(),
     filters(),
 )
-def test_as_of_texts(anyhow, tmp_path, rows, writer, large, condition):
+def test_answers_equal_those_of_strings(anyhow, tmp_path, rows, writer, large, condition):
     table = written(tmp_path / "a.parquet", list(zip(*rows, strict=True)), writer, large)
     expected = table.filter(condition)
     ds = ia.dataset(tmp_path / "a.parquet")
@@ -120,7 +120,7 @@ def test_as_of_texts(anyhow, tmp_path, rows, writer, large, condition):
 @pytest.mark.parametrize(
     "condition", [T == "web", pc.match_like(T, "%e%"), (T != "api") & (row > 3)]
 )
-def test_texts_are_read_as_codes(always_coded, tmp_path, writer, condition):
+def test_strings_are_read_as_dictionary_indices(always_coded, tmp_path, writer, condition):
     columns = [["api", "web", None] * 20, ["x", "y", "z"] * 20]
     table = written(tmp_path / "a.parquet", columns, writer, False)
     ds = ia.dataset(tmp_path / "a.parquet")
@@ -130,7 +130,7 @@ def test_texts_are_read_as_codes(always_coded, tmp_path, writer, condition):
     assert always_coded == {"t"}
 
 
-def test_few_rows_and_what_only_rows_can_tell_are_read_as_texts(
+def test_few_rows_and_conditions_on_whole_rows_are_read_as_strings(
     always_coded, tmp_path, monkeypatch
 ):
     columns = [["api", "web", None] * 20, ["x", "y", "z"] * 20]
@@ -143,8 +143,8 @@ def test_few_rows_and_what_only_rows_can_tell_are_read_as_texts(
     assert always_coded == set()
 
 
-def test_texts_that_no_row_has_fail_no_condition(tmp_path):
-    """Arrow's dictionaries are written with all that they hold."""
+def test_unused_dictionary_strings_fail_no_condition(tmp_path):
+    """Arrow dictionaries are written with all their values, used or not."""
     rows = 100_000
     texts = pa.array(["1", "2", None, "abc"] * (rows // 4)).dictionary_encode()
     table = pa.table({"t": texts}).filter(pc.or_kleene(T.is_null(), T != "abc"))
@@ -159,7 +159,7 @@ def test_texts_that_no_row_has_fail_no_condition(tmp_path):
 
 
 def repeating(path):
-    """A file whose dictionaries have one text twice, which pyarrow's codes do not tell apart."""
+    """A file whose dictionaries repeat a string, which pyarrow's indices do not reveal."""
     texts = pa.array(["a", "b", "x", "c"]).take(pa.array([0, 1, 2, 3, 1, None] * 20_000))
     table = pa.table({"t": texts, "i": range(120_000)})
     options = {"compression": "none", "write_statistics": False, "row_group_size": 60_000}
@@ -170,7 +170,7 @@ def repeating(path):
     return table.set_column(0, "t", pc.replace_substring(texts, "x", "a"))
 
 
-def test_dictionaries_that_repeat_a_text_are_read_as_texts(tmp_path):
+def test_dictionaries_that_repeat_a_string_are_read_as_strings(tmp_path):
     table = repeating(tmp_path / "a.parquet")
     ds = ia.dataset(tmp_path / "a.parquet")
     for condition in (T == "a", T != "c", pc.match_like(T, "%a%")):
@@ -187,7 +187,7 @@ def test_dictionaries_that_repeat_a_text_are_read_as_texts(tmp_path):
     assert frame.collect()["t"].to_list() == table["t"].to_pylist()[4:]
 
 
-def test_fields_of_structs_are_read_as_codes_to_be_compared(always_coded, tmp_path):
+def test_compared_fields_of_structs_are_read_as_dictionary_indices(always_coded, tmp_path):
     columns = [["api", "web", None] * 20, ["x", "y", "z"] * 20]
     table = written(tmp_path / "a.parquet", columns, "paged", False)
     ds = ia.dataset(tmp_path / "a.parquet")
@@ -203,7 +203,7 @@ def test_fields_of_structs_are_read_as_codes_to_be_compared(always_coded, tmp_pa
         assert always_coded == decoded
 
 
-def test_few_texts_are_read_as_codes_that_are_made_texts_again(always_coded, tmp_path):
+def test_few_strings_are_read_as_dictionary_indices_and_converted_back(always_coded, tmp_path):
     rows = 20_000
     table = pa.table(
         {
@@ -224,9 +224,9 @@ def test_few_texts_are_read_as_codes_that_are_made_texts_again(always_coded, tmp
     assert always_coded == set()
 
 
-def test_more_text_than_one_array_holds(monkeypatch):
+def test_strings_that_exceed_one_array_become_several(monkeypatch):
     class Values:
-        """Of which a cast at once fails, as pyarrow's does."""
+        """Values whose cast fails, like pyarrow's for too many bytes."""
 
         def __init__(self, chunks):
             self.chunks = chunks
@@ -244,10 +244,10 @@ def test_more_text_than_one_array_holds(monkeypatch):
 
 
 @pytest.mark.parametrize("has_page_index", [True, False])
-def test_pages_that_are_no_codes_are_found_where_no_footer_tells(
+def test_plain_pages_are_detected_without_the_footer(
     always_coded, tmp_path, monkeypatch, has_page_index
 ):
-    """As of Polars' files, which say of no page what it is."""
+    """For example in Polars' files, whose footers do not name the encodings of pages."""
     texts = [f"text {n % 23}" for n in range(600)]
     options = {"dictionary_pagesize_limit": 60, "data_page_size": 100, "write_batch_size": 10}
     table = pa.table({"t": texts, "i": range(600)})
@@ -262,7 +262,7 @@ def test_pages_that_are_no_codes_are_found_where_no_footer_tells(
     assert ds.scan_source.cache.get(str(path)).without_dictionary_indices >= {(0, 0)}
 
 
-def test_a_column_that_a_folder_fixes_is_not_read_as_codes(always_coded, tmp_path):
+def test_a_partition_column_is_not_read_as_dictionary_indices(always_coded, tmp_path):
     for name in ("a", "b"):
         (tmp_path / f"t={name}").mkdir()
         inner = pa.table({"t": [name] * 100, "i": range(100)})
@@ -272,7 +272,7 @@ def test_a_column_that_a_folder_fixes_is_not_read_as_codes(always_coded, tmp_pat
     assert found.to_pydict() == {"t": ["b"] * 3, "i": [0, 1, 2]}
 
 
-def test_fields_whose_pages_are_not_of_the_same_rows_are_read_as_texts(always_coded, tmp_path):
+def test_fields_with_pages_of_different_rows_are_read_as_strings(always_coded, tmp_path):
     rows = 4_000
     fields = {
         "x": [f"x{n % 5}" for n in range(rows)],
@@ -289,7 +289,7 @@ def test_fields_whose_pages_are_not_of_the_same_rows_are_read_as_texts(always_co
         assert ds.to_table(filter=condition).equals(table.filter(condition))
 
 
-def test_a_field_that_is_of_another_type_in_a_second_file(always_coded, tmp_path):
+def test_a_field_of_another_type_in_a_second_file(always_coded, tmp_path):
     first = pa.table({"s": [{"t": "7"}, {"t": "8"}] * 50, "i": range(100)})
     second = pa.table({"s": [{"t": 7}, {"t": None}] * 50, "i": range(100, 200)})
     pq.write_table(first, tmp_path / "0.parquet")

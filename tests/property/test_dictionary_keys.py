@@ -1,4 +1,4 @@
-"""Values of maps whose keys are read as codes: answers are as of the texts."""
+"""Map values whose keys are read as dictionary indices: the answers are those of string keys."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import intarsia as ia
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*a page index is ignored")
-"""pyarrow makes pages of nothing, which none tells of."""
+"""Without rows pyarrow writes empty pages, which nothing reveals."""
 
 KEYS = ["host", "user", "", "é"]
 VALUES = ["a", "b", "", "long " * 9]
@@ -55,7 +55,7 @@ def written(path, cells, writer):
         case "pages of different rows":
             options = {"max_rows_per_page": 7, "write_batch_size": 1, "write_page_index": True}
             options |= {"data_page_size": 150, "data_page_version": "2.0"}
-        case "some plain":  # keys follow in plain pages
+        case "some plain":  # plain pages of keys follow
             options = {"dictionary_pagesize_limit": 6, "data_page_size": 20, "write_batch_size": 1}
         case _:
             options = {}
@@ -76,7 +76,7 @@ ENTRIES = st.lists(
     st.sampled_from(["pages of different rows", "some plain", "whole"]),
     filters(),
 )
-def test_as_of_texts(always_coded, tmp_path, cells, writer, condition):
+def test_answers_equal_those_of_string_keys(always_coded, tmp_path, cells, writer, condition):
     table = written(tmp_path / "a.parquet", cells, writer)
     source = ia.dataset(tmp_path / "a.parquet")
     expected = source.to_table(filter=ROW >= 0).to_pylist()
@@ -102,7 +102,7 @@ def test_as_of_texts(always_coded, tmp_path, cells, writer, condition):
     ],
     ids=["one", "within a struct", "several", "searched", "computed", "keys too"],
 )
-def test_keys_are_read_as_codes_where_values_are_compared(
+def test_keys_are_read_as_dictionary_indices_if_values_are_compared(
     always_coded, tmp_path, writer, condition, coded
 ):
     cells = [[("host", "ab"[i % 2]), ("user", "cb"[i % 3 == 0] * (i % 9))] for i in range(60)]
@@ -115,8 +115,8 @@ def test_keys_are_read_as_codes_where_values_are_compared(
     assert always_coded == coded
 
 
-def test_dictionaries_that_repeat_a_key_are_read_as_texts(tmp_path):
-    """pyarrow's codes do not tell them apart."""
+def test_dictionaries_that_repeat_a_key_are_read_as_strings(tmp_path):
+    """pyarrow's indices do not reveal the repetition."""
     cells = [[(key, f"v{i % 50}")] for i, key in enumerate(["kay", "bee", "xee"] * 40_000)]
     table = pa.table({"i": range(120_000), "m": pa.array(cells, pa.map_(pa.string(), pa.string()))})
     path = tmp_path / "a.parquet"
@@ -131,7 +131,7 @@ def test_dictionaries_that_repeat_a_key_are_read_as_texts(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.date32(), pa.string_view(), pa.large_string()])
-def test_keys_of_another_type_in_a_file_are_read_as_what_they_are(always_coded, tmp_path, kind):
+def test_keys_of_another_type_in_a_file_are_read_in_that_type(always_coded, tmp_path, kind):
     numbers = pa.array([3, 4, 5] * 20, pa.int32())
     typed = numbers.cast(kind) if kind == pa.date32() else numbers.cast(pa.string()).cast(kind)
     texts = typed.cast(pa.string())
@@ -144,7 +144,7 @@ def test_keys_of_another_type_in_a_file_are_read_as_what_they_are(always_coded, 
 
 
 @pytest.mark.parametrize("column", ["m", "t"])
-def test_codes_of_nothing_are_damage(tmp_path, column):
+def test_out_of_range_dictionary_indices_are_damage(tmp_path, column):
     count = 120_000
     keys = pa.array(["host", "user", "role"] * (count // 3))
     values = pa.array([f"v{i % 50}" for i in range(count)])
@@ -158,7 +158,7 @@ def test_codes_of_nothing_are_damage(tmp_path, column):
         for chunk in map(group.column, range(group.num_columns))
         if chunk.path_in_schema in ("m.key_value.key", "t") and chunk.path_in_schema[0] == column
     )
-    raw[chunk.dictionary_page_offset + chunk.total_compressed_size - 60] = 0xFF  # codes of 2 bits
+    raw[chunk.dictionary_page_offset + chunk.total_compressed_size - 60] = 0xFF  # indices of 2 bits
     path.write_bytes(raw)
     asked = pc.field("t") == "user" if column == "t" else value("user") == "v7"
     for columns in (None, ["i"]):

@@ -1,4 +1,4 @@
-"""Lists and maps with an index of their elements: the answer is the one without, damaged or not."""
+"""An index on the elements of lists and maps does not change answers, damaged or not."""
 
 import datetime
 import math
@@ -19,7 +19,7 @@ SETTINGS = settings(max_examples=80, deadline=None, suppress_health_check=list(H
 EPOCH = datetime.datetime(2020, 1, 1)
 NAN, INF = math.nan, math.inf
 MOMENTS = [EPOCH + datetime.timedelta(microseconds=n * 1000) for n in (-1, 0, 1)]
-VALUES = {  # views of texts aside: pyarrow filters no table that has one
+VALUES = {  # no string views: pyarrow filters no table that has such a column
     pa.int8(): [0, 1, -1, 127],
     pa.int16(): [0, 1, -1, 32767],
     pa.int32(): [0, 1, -1, 2**31 - 1],
@@ -114,7 +114,7 @@ def conditions(draw, table, kind, shape, depth=2):
     one = st.sampled_from(values).map(lambda value: pa.scalar(value, kind))
     one |= st.just(pa.scalar(None, kind))
     if is_number(kind):
-        widest = kind == pa.decimal128(38, 0)  # pyarrow compares none with a fraction with it
+        widest = kind == pa.decimal128(38, 0)  # pyarrow cannot compare it with fractions
         one |= st.sampled_from([n for n in NUMBERS if not (widest and pa.types.is_decimal(n.type))])
     if shape == "map":
         return ia.map_contains(of, draw(one))
@@ -148,7 +148,7 @@ def test_an_index_of_elements_changes_no_answer(data, tmp_path_factory):
     bare = stored(data.draw, table)
     path = tmp_path_factory.mktemp("elements") / "t.parquet"
     path.write_bytes(bare)
-    found = ia.verify(path)  # pyarrow takes dictionaries' bounds for those of a part of a list
+    found = ia.verify(path)  # pyarrow takes bounds of whole dictionaries for those of a slice
     on = ["l", *(["s.t.l"] if "s" in table.column_names else [])]
     ia.add_indexes(path, [ia.Elements(name, data.draw(st.integers(1, 20))) for name in on])
     assert ia.verify(path) == found
@@ -172,7 +172,7 @@ def test_an_index_of_elements_changes_no_answer(data, tmp_path_factory):
 
 
 def python_says(condition, cell):
-    """What a question about one list is, by Python's own equality."""
+    """Evaluates a question about one list by Python's own equality."""
     how, values = condition
     if cell is None:
         return False
@@ -187,7 +187,7 @@ def test_an_index_of_elements_answers_as_python_does(data, tmp_path_factory):
     kind = data.draw(st.sampled_from([k for k in VALUES if not pa.types.is_dictionary(k)]))
     values = st.sampled_from(VALUES[kind])
     cells = data.draw(st.lists(st.none() | st.lists(values | st.none(), max_size=3), max_size=40))
-    # As the file has them: floats of 32 bits are not what was asked for.
+    # As stored in the file: 32-bit floats differ from the Python values.
     lists = pa.array(cells, pa.list_(kind))
     path = tmp_path_factory.mktemp("oracle") / "t.parquet"
     ia.write_table(

@@ -1,4 +1,4 @@
-"""Maps with an index of their entries: the answer is the one without, damaged or not."""
+"""An index on the entries of maps does not change answers, damaged or not."""
 
 import warnings
 from decimal import Decimal
@@ -82,7 +82,7 @@ def conditions(draw, table, key, item, depth=2):
         several = draw(st.lists(some_of(item) | st.none(), max_size=5))
         return value.isin(pa.array(several, kind))
     if is_number(kind):
-        widest = kind == pa.decimal128(38, 0)  # pyarrow compares none with a fraction with it
+        widest = kind == pa.decimal128(38, 0)  # pyarrow cannot compare it with fractions
         one |= st.sampled_from([n for n in NUMBERS if not (widest and pa.types.is_decimal(n.type))])
     constant = pc.scalar(draw(one))
     return {"=": value == constant, "<>": value != constant, "<": value < constant}[asked]
@@ -126,7 +126,7 @@ def test_an_index_of_entries_changes_no_answer(data, tmp_path_factory):
         try:
             expected = rows(ia.ParquetFile(BufferSource(memoryview(bare))), condition)
         except ia.PredicateError:
-            continue  # what pyarrow cannot compare
+            continue  # pyarrow cannot compare these
         if "ia.map_contains" not in str(condition):
             assert expected == table.filter(condition)["n"].to_pylist()
         with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""No text that matches a pattern lacks a key the pattern asks for: pyarrow says what matches."""
+"""A string that matches a pattern, by pyarrow, has all keys that the pattern requires."""
 
 import re
 import warnings
@@ -26,7 +26,7 @@ BYTES = [pa.binary(), pa.large_binary()]
 
 
 def rows_by_keys(values, required, positions=None):
-    """The positions where the keys say that texts may match."""
+    """The positions where the keys allow a match."""
     positions = np.arange(len(values)) if positions is None else positions
     formula = keys_needed(required)
     if formula is None:
@@ -50,7 +50,7 @@ LITERALS = [pc.match_substring, pc.starts_with, pc.ends_with]
 
 
 @given(COLUMNS, st.data(), st.sampled_from(LITERALS), st.booleans(), st.sampled_from(KINDS))
-def test_literal_patterns(texts, data, function, ignore_case, kind):
+def test_literal_patterns_require_keys_of_all_matches(texts, data, function, ignore_case, kind):
     source = data.draw(st.sampled_from([text for text in texts if text] or ["abc"]))
     start = data.draw(st.integers(0, len(source) - 1))
     stop = data.draw(st.integers(start + 1, len(source)))
@@ -72,7 +72,7 @@ def test_literal_patterns_on_bytes(texts, pattern, function, ignore_case, kind):
 
 
 @given(st.lists(st.binary(max_size=9), min_size=1), st.data())
-def test_texts_that_are_not_utf8(texts, data):
+def test_bytes_that_are_not_utf8_lose_no_match(texts, data):
     values = pa.array(texts, pa.binary())
     pattern = data.draw(st.sampled_from([text for text in texts if text] or [b"abc"]))
     check(values, pc.match_substring(values, pattern), required_by_literal(pattern, latin=True))
@@ -91,7 +91,7 @@ LIKE = st.lists(PIECES | st.sampled_from(["%", "_", "\\%", "\\_", "\\\\", "\\a",
 @example(["xa\\bcx", "xabcx"], "%a\\bc%", False)
 @example(["abc%d", "abcd"], "abc\\%%", False)
 @example(["abc\\"], "abc\\", False)
-def test_like(texts, pattern, ignore_case):
+def test_like_patterns_require_keys_of_all_matches(texts, pattern, ignore_case):
     texts = [*texts, re.sub(r"\\(.)", r"\1", pattern.replace("%", "xx").replace("_", "y"))]
     values = pa.array(texts, pa.string())
     try:
@@ -127,7 +127,7 @@ REGEX = st.recursive(ATOMS, _grown, max_leaves=10)
 
 
 def _compiled(pattern):
-    """The pattern as Python reads it, if it does: a source of texts that may match."""
+    """The pattern compiled by Python, if valid: the source of strings that may match."""
     with warnings.catch_warnings(action="error"):
         try:
             return re.compile(pattern)
@@ -139,7 +139,7 @@ def _compiled(pattern):
 @given(COLUMNS, REGEX, st.booleans(), st.data())
 @example(["abcb"], "ab(c|d)b+", False, None)
 @example(["\u212aab"], "kab", True, None)
-def test_regular_expressions(texts, pattern, ignore_case, data):
+def test_regular_expressions_require_keys_of_all_matches(texts, pattern, ignore_case, data):
     python = _compiled(pattern)
     if python is not None and data is not None:
         texts = [*texts, *(data.draw(st.from_regex(python)) for _ in range(3))]
@@ -166,7 +166,7 @@ def test_regular_expressions(texts, pattern, ignore_case, data):
         (r"\Qa.b+\E", ["a.b+"], ["aab+"]),
     ],
 )
-def test_what_regular_expressions_leave_out(pattern, texts, others):
+def test_unsupported_parts_of_regular_expressions_require_no_keys(pattern, texts, others):
     values = pa.array([*texts, *others])
     assert rows_by_keys(values, required_by_regex(pattern)) == set(range(len(texts)))
 
@@ -174,7 +174,7 @@ def test_what_regular_expressions_leave_out(pattern, texts, others):
 @pytest.mark.parametrize(
     "pattern", ["ab", "[a-z]{5}", ".*", "(abc)?", "abc|", r"\w+", r"(?=abc)", "a\\C"]
 )
-def test_patterns_that_tell_nothing(pattern):
+def test_patterns_without_required_text_have_no_keys(pattern):
     assert keys_needed(required_by_regex(pattern)) is None
 
 
@@ -199,7 +199,7 @@ def _pairs(values, positions):
     return set(pairs)
 
 
-def test_many_positions_and_many_slices(monkeypatch):
+def test_keys_of_many_positions_and_slices(monkeypatch):
     texts = [f"value {i:x}" if i % 7 else None for i in range(20_000)]
     values = pa.array(texts)
     assert rows_by_keys(values, required_by_literal("value 1f")) >= {
@@ -211,7 +211,7 @@ def test_many_positions_and_many_slices(monkeypatch):
 
 
 @given(st.text(NARROW + WIDE, max_size=60), st.integers(1, 9), st.sampled_from(KINDS[:2] + BYTES))
-def test_a_long_text_has_the_keys_of_its_pieces(text, size, kind):
+def test_a_long_string_has_the_keys_of_its_pieces(text, size, kind):
     values = pa.array(["ab", text, "abc"], pa.string()).cast(kind)
     expected = _pairs(values, np.arange(3))
     with pytest.MonkeyPatch.context() as patch:
@@ -221,16 +221,16 @@ def test_a_long_text_has_the_keys_of_its_pieces(text, size, kind):
     assert set(zip(keys.tolist(), at.tolist(), strict=True)) == expected
 
 
-def test_a_text_of_three_characters_is_found_at_the_end_of_a_value():
+def test_a_pattern_of_three_characters_matches_at_the_end_of_a_value():
     values = pa.array(["abc", "xabc", "abcd", "ab", "", None, "bca"])
     assert rows_by_keys(values, required_by_literal("abc")) == {0, 1, 2}
 
 
-def test_long_texts_ask_for_few_keys():
+def test_long_patterns_require_few_keys():
     formula = keys_needed(required_by_literal("".join(chr(0x100 + i) for i in range(1000))))
     assert len(leaves_of(formula)) <= gram_keys.MOST_KEYS
 
 
-def test_numbers_are_no_texts():
+def test_numbers_have_no_keys():
     with pytest.raises(TypeError, match="int64"):
         keys_of_strings(pa.array([1]), np.zeros(1, np.int64))

@@ -1,4 +1,4 @@
-"""Keys that are frequent among small granules, stored for blocks of them: no granule is lost."""
+"""Keys that occur in most small granules are stored for blocks of them; no granule is lost."""
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +28,7 @@ OF = Subject(field_term("t"), pa.string(), order_of_type(pa.string()))
 
 @st.composite
 def cases(draw):
-    """Blocks, and entries of a few keys, some of them in most granules."""
+    """Blocks, and entries of a few keys, some of which are in most granules."""
     granules = draw(st.integers(3, 200))
     blocks = Blocks(draw(st.integers(2, granules - 1)), granules)
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
@@ -55,7 +55,7 @@ def expected(blocks, entries):
 
 
 @given(cases())
-def test_rare_keys_keep_their_granules_and_frequent_ones_have_those_of_blocks(case):
+def test_rare_keys_have_granules_and_frequent_keys_have_blocks(case):
     blocks, entries = case
     cells = blocks.cells_of(entries)
     assert np.array_equal(cells, np.unique(cells))
@@ -92,7 +92,7 @@ def test_a_section_of_cells_gives_the_granules_of_its_keys(case):
     assert np.array_equal(section.entries(), blocks.entries_of(section.stored_entries()))
 
 
-def test_blocks_that_stand_for_too_much_are_refused():
+def test_too_large_blocks_are_refused():
     blocks = Blocks(2**21 - 1, 2**21)
     keys = np.arange(16_384, dtype=np.uint64) << np.uint64(32)
     with pytest.raises(FormatError, match="too many entries"):

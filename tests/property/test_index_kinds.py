@@ -1,4 +1,4 @@
-"""For every kind and every predicate, the pruned answer is pyarrow's on the same data."""
+"""For every kind and every predicate, the pruned answer equals pyarrow's over the same data."""
 
 import contextlib
 import datetime
@@ -88,7 +88,7 @@ def layouts():
 
 
 def fields_of(table):
-    """Each column or leaf: its Expression, what it is called, and one of ``VALUES``."""
+    """Each column or leaf: its Expression, its name, and the entry of ``VALUES`` for it."""
     for name in table.column_names:
         if name == "map":
             continue
@@ -100,7 +100,7 @@ def fields_of(table):
 
 
 def terms_of(table):
-    """Each field and functions of it: its Expression, and the one of ``VALUES`` it is like."""
+    """Each field and functions of it: the Expression, and the entry of ``VALUES`` it resembles."""
     for field, _, name in fields_of(table):
         yield field, name
         if name in ("s", "t"):
@@ -191,7 +191,7 @@ def test_an_indexed_read_equals_the_whole_read_filtered(data, tmp_path_factory):
     path = tmp_path_factory.mktemp("kinds") / "t.parquet"
     pq.write_table(table, path, **data.draw(layouts()))
     wanted = data.draw(indexes(table))
-    with contextlib.suppress(ia.IndexSpecError):  # a function that overflows, say
+    with contextlib.suppress(ia.IndexSpecError):  # for example a function that overflows
         if wanted:
             ia.add_indexes(path, wanted)
             assert ia.verify(path) == []
@@ -279,7 +279,7 @@ def test_dropping_indexes_gives_back_the_file_that_was_written(data, tmp_path_fa
     expected = brute_force(pq.read_table(path), filter_)
     assert same(ia.dataset(path).to_table(filter=filter_), expected)
     rest = [*names[1:], *(f"{on}:bloom" for on in columns)]
-    with contextlib.suppress(ia.IndexSpecError):  # where every chunk had one, or has no rows
+    with contextlib.suppress(ia.IndexSpecError):  # only if every chunk had one, or has no rows
         ia.drop_indexes(path, "page_index")
     if len(table):
         ia.drop_indexes(path, rest)

@@ -1,4 +1,4 @@
-"""Values of maps' keys, all rows at once: as pyarrow's ``map_lookup`` gives them, row by row."""
+"""``map_lookup`` over all rows at once gives the values of pyarrow's, row by row."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,7 +29,7 @@ def maps(draw, kinds=tuple(VALUES)):
 
 
 def with_entries_under_nulls(held, mask):
-    """The same offsets and entries, of which some maps are NULL, whatever they hold."""
+    """The same offsets and entries with some maps NULL, whose entries remain."""
     return pa.MapArray.from_arrays(
         held.offsets, held.keys, held.items, mask=pa.array(mask, pa.bool_())
     )
@@ -60,7 +60,7 @@ def test_the_first_value_of_a_key_is_the_one_that_pyarrow_finds(data):
 
 @settings(SETTINGS, max_examples=60)
 @given(data=st.data())
-def test_filters_on_them_find_what_pyarrow_finds(data, tmp_path_factory):
+def test_filters_on_map_values_find_what_pyarrow_finds(data, tmp_path_factory):
     held = data.draw(maps(kinds=(pa.string(), pa.int64(), pa.float64())))
     table = pa.table(
         {"n": range(len(held)), "m": held, "s": pa.StructArray.from_arrays([held], ["m"])}
@@ -90,8 +90,8 @@ def test_filters_on_them_find_what_pyarrow_finds(data, tmp_path_factory):
 @pytest.mark.parametrize("within", ["itself", "a struct"])
 @pytest.mark.parametrize("occurrence", ["first", "last"])
 @pytest.mark.parametrize("key", ["k1", 1])
-def test_of_maps_that_are_cast_keys_keep_their_values(tmp_path, within, occurrence, key):
-    """pyarrow's cast of a slice leaves keys and values at different places in their arrays."""
+def test_keys_keep_their_values_when_maps_are_cast(tmp_path, within, occurrence, key):
+    """pyarrow's cast of a slice puts keys and values at different offsets."""
     text = isinstance(key, str)
     for name, kind, numbers in (("0", pa.int64(), [7]), ("1", pa.int32(), range(40))):
         cells = [[(f"k{i % 5}" if text else i % 5, i)] for i in numbers]
@@ -116,7 +116,7 @@ def test_of_maps_that_are_cast_keys_keep_their_values(tmp_path, within, occurren
     assert pc.map_lookup(maps, pa.scalar(key), occurrence).to_pylist() == due
 
 
-def test_maps_that_are_null_have_no_value_whatever_they_hold():
+def test_null_maps_have_no_value_even_with_entries():
     keys, items = pa.array(["k", "k", "k"]), pa.array([1, 2, 3])
     mask = pa.array([True, False, True])
     maps = pa.MapArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), keys, items, mask=mask)

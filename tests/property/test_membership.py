@@ -1,4 +1,4 @@
-"""Which values are among some constants is what pyarrow says, however many these are."""
+"""IN lists of any length match the values that pyarrow says they match."""
 
 from unittest import mock
 
@@ -42,7 +42,7 @@ def of_kind(numbers, kind):
     st.integers(0, 3),
     st.integers(2, 14),
 )
-def test_values_are_among_constants_where_pyarrow_finds_them(chunks, wanted, kind, skipped, bits):
+def test_in_lists_match_the_values_that_pyarrow_finds(chunks, wanted, kind, skipped, bits):
     values = pa.chunked_array([of_kind(chunk, kind).slice(skipped) for chunk in chunks], kind)
     constants = of_kind([0, *wanted], kind).slice(1)
     expected = pc.is_in(values, value_set=constants)
@@ -68,7 +68,7 @@ def test_numbers_at_the_edges_of_their_type():
     st.sampled_from([pa.int64(), pa.int8(), pa.uint32(), pa.int16()]),
     st.lists(st.integers(-5, 300) | st.none(), max_size=6),
 )
-def test_conditions_hold_where_pyarrow_says(values, kind, wanted):
+def test_conditions_with_in_lists_equal_pyarrows(values, kind, wanted):
     table = pa.table({"f": pa.array(values, kind)})
     one = pc.field("f").isin(pa.array(wanted, pa.int64()))
     for condition in (one, ~one, one | (pc.field("f") == 3), one & (pc.field("f") > 2)):
@@ -79,7 +79,7 @@ def test_conditions_hold_where_pyarrow_says(values, kind, wanted):
 
 
 @pytest.mark.parametrize("count", [3, 1000, 300_000])
-def test_a_filter_of_many_values(tmp_path, count):
+def test_a_filter_with_many_values(tmp_path, count):
     rows = np.random.default_rng(1).integers(0, 10**6, 100_000)
     table = pa.table({"f": rows, "n": range(len(rows))})
     condition = pc.field("f").isin(pa.array(np.arange(count) * 3))

@@ -1,4 +1,4 @@
-"""Nested columns read by page: the same values, of the same type, as pyarrow's whole read has."""
+"""Nested columns read by page have the same values and types as pyarrow's whole read."""
 
 import datetime
 import decimal
@@ -160,13 +160,14 @@ def rows_of(draw, num_rows):
 
 
 def at_rows(table, rows):
-    """``table.take``, which is not there for every type."""
+    """``table.take`` for types that pyarrow's ``take`` does not support."""
     return pa.concat_tables([table.slice(0, 0), *(table.slice(a, b - a) for a, b in rows)])
 
 
 def is_sound(whole):
-    """Not so for files with pages of no rows, which pyarrow writes and does not read, nor all
-    lists of structs, and for dictionaries within lists that pyarrow cannot put together.
+    """False for files that pyarrow itself cannot read.
+
+    These have pages without rows, lists of structs, or dictionaries within lists.
     """
     try:
         return whole.read().num_rows == whole.metadata.num_rows
@@ -175,7 +176,7 @@ def is_sound(whole):
 
 
 def drawn(data, *leaves):
-    """A file that pyarrow reads: its bytes, and pyarrow's reader of it."""
+    """A file that pyarrow reads: its bytes, and pyarrow's reader."""
     stored = data.draw(files(*leaves))
     whole = pq.ParquetFile(pa.BufferReader(stored))
     assume(is_sound(whole))
@@ -183,13 +184,13 @@ def drawn(data, *leaves):
 
 
 def pruned(file, leaves):
-    """Roots of the file with just ``leaves``."""
+    """Roots of the file with only ``leaves``."""
     roots = ((root, [leaf for leaf in root.leaves if leaf in leaves]) for root in file.schema.roots)
     return [root.pruned(own) for root, own in roots if own]
 
 
 def values_equal(found, expected):
-    """``found`` is well formed and has the rows of ``expected``, dictionaries apart."""
+    """Asserts that ``found`` is valid and has the rows of ``expected``, dictionaries apart."""
     found.validate(full=True)
     assert found.schema == expected.schema
     assert found.to_pylist() == expected.to_pylist()
@@ -202,7 +203,7 @@ def values_equal(found, expected):
     suppress_health_check=list(HealthCheck),
 )
 @given(st.data())
-def test_any_rows_of_any_leaves_are_as_pyarrow_reads_them(data):
+def test_any_rows_of_any_leaves_equal_pyarrows(data):
     stored, whole = drawn(data)
     file = OpenedFile(BufferSource(stored), "a file")
     rows = data.draw(rows_of(file.num_rows))
@@ -219,7 +220,7 @@ def test_any_rows_of_any_leaves_are_as_pyarrow_reads_them(data):
 @pytest.mark.filterwarnings("ignore::intarsia.IntarsiaWarning")  # pyarrow's indexes of split rows
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_extensions_of_many_leaves_are_whole_again(data):
+def test_extension_types_of_many_leaves_are_restored(data):
     stored, whole = drawn(data, (Place(), pa.int32(), pa.string()))
     rows = data.draw(rows_of(whole.metadata.num_rows))
     values_equal(ia.ParquetFile(BufferSource(stored)).read(rows=rows), at_rows(whole.read(), rows))
@@ -228,7 +229,7 @@ def test_extensions_of_many_leaves_are_whole_again(data):
 @pytest.mark.filterwarnings("ignore::intarsia.IntarsiaWarning")  # pyarrow's indexes of split rows
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_pages_that_headers_alone_tell_of_hold_the_same_rows(data):
+def test_pages_located_by_headers_only_give_the_same_rows(data):
     stored, whole = drawn(data)
     file = OpenedFile(BufferSource(stored), "a file")
     for group in range(len(file.metadata.row_groups)):
@@ -239,7 +240,7 @@ def test_pages_that_headers_alone_tell_of_hold_the_same_rows(data):
     values_equal(found, at_rows(whole.read(), rows))
 
 
-def test_children_of_one_name_are_told_apart():
+def test_children_of_the_same_name_are_told_apart():
     numbers, texts = pa.array(range(1000)), pa.array([f"text {i}" * 9 for i in range(1000)])
     twins = pa.StructArray.from_arrays([numbers, texts], ["twin", "twin"])
     sink = pa.BufferOutputStream()

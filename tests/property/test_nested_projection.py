@@ -1,4 +1,4 @@
-"""Some leaves of nested columns: types and values of ``pyarrow.parquet.ParquetFile.read``."""
+"""Some leaves of nested columns have the types and values that pyarrow reads."""
 
 import itertools
 
@@ -72,7 +72,7 @@ NAMES = [
 @pytest.mark.parametrize(
     "columns", [*([name] for name in NAMES), *map(list, itertools.combinations(NAMES, 2))], ids=str
 )
-def test_names_mean_what_they_mean_to_pyarrow(path, columns):
+def test_names_select_the_columns_that_pyarrow_selects(path, columns):
     expected = pq.ParquetFile(path).read(columns=columns)
     found = ia.ParquetFile(path).read(columns, ROW_RANGES)
     assert found.schema == expected.schema
@@ -85,12 +85,12 @@ def test_names_mean_what_they_mean_to_pyarrow(path, columns):
     assert ia.ParquetFile(path).read(columns, filter=filter_).equals(expected.take(numbers))
 
 
-def test_a_columns_full_name_wins(path, table):
+def test_the_full_name_of_a_column_takes_precedence(path, table):
     assert ia.ParquetFile(path).read(["s.a"]).equals(table.select(["s.a"]))
 
 
 @pytest.mark.parametrize("name", ["s.", "s.b.", "l.y", "l.list.element.z", ".", "nope.x"])
-def test_a_path_of_nothing_is_refused(path, name):
+def test_an_unknown_path_is_refused(path, name):
     with pytest.raises(PredicateError, match="is not there"):
         ia.ParquetFile(path).read([name])
 
@@ -148,7 +148,7 @@ class Pair(pa.ExtensionType):
         return cls()
 
 
-def test_half_an_extension_is_refused(tmp_path):
+def test_part_of_an_extension_type_is_refused(tmp_path):
     pa.register_extension_type(Pair())
     try:
         storage = pa.array([{"x": 1, "y": 2}], Pair().storage_type)

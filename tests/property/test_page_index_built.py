@@ -1,4 +1,4 @@
-"""Page indexes built afterwards equal those pyarrow writes, on random tables and layouts."""
+"""Page indexes added later equal those that pyarrow writes, on random tables and layouts."""
 
 import datetime
 import decimal
@@ -108,7 +108,7 @@ def folder(tmp_path_factory):
 
 
 def read_or_reject(path, table):
-    """What pyarrow reads; lists in tiny batches are at times written so that it cannot."""
+    """Reads a file with pyarrow; rejects files that pyarrow wrote unreadably (tiny batches)."""
     try:
         found = pq.read_table(path)
     except pa.ArrowInvalid:
@@ -117,7 +117,7 @@ def read_or_reject(path, table):
 
 
 def both(folder, table, layout, **options):
-    """The file that pyarrow indexed, and the same file indexed here; checked for its old bytes."""
+    """The file indexed by pyarrow, and the same file indexed here, whose old bytes are checked."""
     theirs, ours = folder / "theirs.parquet", folder / "ours.parquet"
     pq.write_table(table, theirs, write_page_index=True, **layout)
     pq.write_table(table, ours, write_page_index=False, **layout)
@@ -157,7 +157,7 @@ def values_by_page(file, group, leaf):
 
 
 def encoded(values, order):
-    """Values as bounds are encoded: their PLAIN bytes."""
+    """The PLAIN encoding of values, as bounds are stored."""
     if order.stored is None or pa.types.is_fixed_size_binary(values.type):
         return values.to_pylist()
     numbers = values.to_numpy(zero_copy_only=False)
@@ -182,7 +182,7 @@ def bounds_hold(order, index, pages):
 
 
 def check_order(order, index):
-    """The boundary order that is declared is that of the bounds."""
+    """Asserts that the declared boundary order is that of the bounds."""
     held = [i for i in range(len(index)) if not index.null_pages[i]]
     low, high = (
         list(order.keys([bounds[i] for i in held])[0])
@@ -204,7 +204,7 @@ def test_a_page_index_built_afterwards_equals_the_one_pyarrow_writes(folder, tab
     for group in range(len(found.metadata.row_groups)):
         for leaf in range(len(found.schema.leaves)):
             with warnings.catch_warnings():
-                # pyarrow writes pages without a row at times, and an index that is not to be used.
+                # pyarrow sometimes writes pages without a row, and an index that must not be used.
                 warnings.simplefilter("ignore", ia.IntarsiaWarning)
                 other = expected.page_index(group, leaf)
             compare(plain, found.page_index(group, leaf), other, group, leaf)
@@ -222,13 +222,13 @@ def compare(file, mine, other, group, leaf):
         assert mine == (None, None)
         return
     starts = mine.offset_index.first_row_index.tolist()
-    # Version 1 pages of repeated columns end with a row only where pyarrow writes an index.
+    # V1 pages of repeated columns end at a row's end only if pyarrow writes an index.
     alike = not chunk.leaf.max_repetition_level or any(
         page.header.data_page_header_v2 for page in walked
     )
     if alike:
         assert starts == other.offset_index.first_row_index.tolist()
-    # pyarrow leaves statistics out of page headers where it writes an index: offsets differ.
+    # pyarrow omits statistics in page headers if it writes an index, so offsets differ.
     sizes = mine.offset_index.compressed_page_size.tolist()
     assert sizes == [page.size for page in walked]
     assert mine.offset_index.offset.tolist() == [page.offset for page in walked]
@@ -260,9 +260,9 @@ def compare(file, mine, other, group, leaf):
             assert getattr(index, name).tolist() == histogram.tolist()
     longest = max(map(len, [*index.min_values, *index.max_values]), default=0)
     if chunk.leaf.path[0] == "dict":
-        return  # pyarrow takes the bounds of a whole dictionary for those of each of its pages
+        return  # pyarrow takes the bounds of a whole dictionary for those of each of its pages.
     if order.domain is not Domain.BYTES or longest < 60:
-        # Keys, not bytes: both zeros are one key, and we write the one that bounds both.
+        # Compares keys, not bytes: both zeros have one key, and we write the zero that bounds both.
         for mine_, theirs in (
             (index.min_values, other.column_index.min_values),
             (index.max_values, other.column_index.max_values),
@@ -280,7 +280,7 @@ def compare(file, mine, other, group, leaf):
     st.lists(st.binary(max_size=12) | st.just(b"\xff" * 12), min_size=30, max_size=30),
     st.integers(1, 8),
 )
-def test_bounds_are_no_longer_than_asked_for_unless_nothing_shorter_bounds(
+def test_bounds_exceed_the_maximum_length_only_if_no_shorter_bound_exists(
     folder, texts, blobs, length
 ):
     table = pa.table({"s": texts, "b": pa.array(blobs[: len(texts)], pa.binary())})
@@ -319,7 +319,7 @@ def test_a_chunk_with_a_nan_has_offsets_and_no_bounds(tmp_path, kind, version):
     assert without.column_index.null_counts.tolist() == [1]
 
 
-def test_zeros_bound_both_zeros(tmp_path):
+def test_a_zero_bound_covers_both_zeros(tmp_path):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"p": [0.0], "n": [-0.0]}), path)
     ia.add_indexes(path, [ia.PageIndex()])

@@ -1,4 +1,4 @@
-"""Pages are passed over only where no value can match, however texts are stored."""
+"""Pages are skipped only if no value can match, for every way of storing strings."""
 
 from unittest import mock
 
@@ -24,7 +24,7 @@ TEXTS = st.text("abä%", max_size=4) | st.none()
 
 @st.composite
 def written(draw, folder):
-    """A file of texts on small pages."""
+    """A file of strings in small pages."""
     kind = draw(st.sampled_from([pa.string(), pa.large_string(), pa.binary()]))
     values = pa.array(draw(st.lists(TEXTS, min_size=1, max_size=60)), pa.string()).cast(kind)
     plain = draw(st.sampled_from([None, "PLAIN", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"]))
@@ -80,7 +80,7 @@ ROWS, PAGE = 200_000, 1000
 
 
 class AnyCase(bytes):
-    """A text whose letters may be in either case."""
+    """A string with letters in either case."""
 
 
 @pytest.fixture(scope="module")
@@ -110,13 +110,13 @@ def large(tmp_path_factory):
         contains_words(F, "012345"),
     ],
 )
-def test_only_pages_that_hold_the_text_are_decoded(large, condition):
+def test_only_pages_that_contain_the_string_are_decoded(large, condition):
     read = ia.dataset(large).explain(filter=condition, columns=["f"], analyze=True).read
     assert read.rows.selected <= 2
-    assert 0 < read.pages.selected <= 12  # ten other texts have these digits further to the left
+    assert 0 < read.pages.selected <= 12  # ten other strings have these digits at another position
 
 
-def test_a_frequent_text_is_soon_not_looked_for(large):
+def test_the_search_for_a_frequent_string_stops_early(large):
     with mock.patch.object(
         page_text_filter.PageTextFilter, "_holds", autospec=True, return_value=True
     ) as holds:
@@ -126,8 +126,8 @@ def test_a_frequent_text_is_soon_not_looked_for(large):
 
 @pytest.mark.parametrize("use_dictionary", [False, True])
 @pytest.mark.parametrize("every", [1, 12])
-def test_pages_that_are_looked_into_are_not_read_again(tmp_path, use_dictionary, every):
-    """Where all of them hold the text, or but for a few, so that chunks are read whole."""
+def test_searched_pages_are_not_read_again(tmp_path, use_dictionary, every):
+    """All pages contain the string, or all but a few, so chunks are read whole."""
     texts = [f"{'other' if i // PAGE % 12 == every else 'message'} {i % 9999}" for i in range(ROWS)]
     path = tmp_path / "t.parquet"
     options = {"max_rows_per_page": PAGE, "write_batch_size": PAGE, "write_page_index": True}
@@ -139,7 +139,7 @@ def test_pages_that_are_looked_into_are_not_read_again(tmp_path, use_dictionary,
     assert explained.read.bytes.selected < explained.planned.bytes.selected + footers
 
 
-def test_what_was_frequent_in_other_files_is_looked_for_in_few_pages(tmp_path):
+def test_a_string_frequent_in_other_files_is_searched_in_few_pages(tmp_path):
     count = 20_000
     for number in range(6):
         texts = [f"message {i}" if number < 4 else f"other {i}" for i in range(count)]
@@ -194,7 +194,7 @@ def test_what_was_frequent_in_other_files_is_looked_for_in_few_pages(tmp_path):
         (pc.equal(F, pa.scalar(None, pa.string())), None),
     ],
 )
-def test_the_text_a_condition_needs(condition, text):
+def test_the_required_string_of_a_condition(condition, text):
     schema = pa.schema([("f", pa.string())])
     found = required_text_of(read_expression(condition), schema)
     any_case = isinstance(text, AnyCase)

@@ -127,7 +127,7 @@ def encoded(name, value):
 
 
 def row_of_statistics(name, value):
-    """The metadata of a chunk that holds one value, as exact as a writer can make it."""
+    """The metadata of a chunk that contains one value, as exact as a writer can make it."""
     is_nan = isinstance(value, float) and math.isnan(value)
     stored = None if value is None or is_nan else encoded(name, value)
     statistics = Statistics(
@@ -170,7 +170,7 @@ def test_a_row_that_pyarrow_keeps_is_never_pruned(table, expression):
 
 @settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(tables(), comparisons() | memberships() | null_tests())
-def test_no_single_test_loses_a_row(table, expression):
+def test_no_single_predicate_loses_a_row(table, expression):
     pruning = pruning_of(read_expression(expression))
     bounds = bounds_of_rows(table)
 

@@ -1,4 +1,4 @@
-"""Filters by pyarrow's own scan of whole row groups, against our reader and memory."""
+"""Filters evaluated by pyarrow's scan of row groups, compared with our reader and memory."""
 
 import shutil
 from datetime import date, datetime
@@ -56,7 +56,7 @@ def filters():
 
 
 def lakes():
-    """For each file: its rows, its folder, and how it is written."""
+    """For each file: its rows, its folder, and its writer options."""
     row = st.tuples(*(st.sampled_from(values) for _, values in VALUES.values()))
     file = st.fixed_dictionaries(
         {

@@ -1,4 +1,4 @@
-"""Finding a text in the bytes of a column gives the rows that pyarrow finds value by value."""
+"""Searching for a string in the bytes of a column gives the rows that pyarrow finds."""
 
 from unittest import mock
 
@@ -41,7 +41,7 @@ def test_the_rows_are_those_that_pyarrow_finds(chunks, text, kind, skipped):
     st.text("abAB@0", min_size=1, max_size=4),
     st.sampled_from(KINDS),
 )
-def test_in_any_case_no_value_is_missed(texts, text, kind):
+def test_case_insensitive_search_misses_no_value(texts, text, kind):
     values = pa.chunked_array([pa.array(texts, pa.string()).cast(kind)])
     strings = values.cast(pa.string())
     matches = pc.match_substring(strings, text, ignore_case=True)
@@ -55,7 +55,7 @@ def test_in_any_case_no_value_is_missed(texts, text, kind):
 
 @given(st.binary(max_size=40), st.binary(min_size=1, max_size=3), st.data())
 @pytest.mark.parametrize("platform", ["linux", "darwin"])
-def test_a_text_is_found_where_python_finds_it(platform, data, other, drawn):
+def test_a_string_is_found_where_python_finds_it(platform, data, other, drawn):
     start = drawn.draw(st.integers(0, len(data)))
     inside = data[start : start + drawn.draw(st.integers(1, 8))]
     values = np.frombuffer(data, np.uint8)
@@ -69,7 +69,7 @@ def test_a_text_is_found_where_python_finds_it(platform, data, other, drawn):
 
 
 @pytest.mark.parametrize(("most", "asked"), [(2_000, 1_024), (30_000, 30_001), (60_000, 50_000)])
-def test_what_will_be_found_too_often_is_not_looked_for_to_the_end(most, asked):
+def test_the_search_for_a_frequent_string_stops_early(most, asked):
     data = np.frombuffer(b"ab" * 50_000, np.uint8)
     taken = []
 
@@ -92,7 +92,7 @@ def test_letters_of_either_case_are_found_across_blocks(text, piece, block):
         assert byte_search.places_of(values, piece.encode(), 99, any_case=True).tolist() == places
 
 
-def test_bytes_below_a_null_are_no_hit():
+def test_bytes_under_a_null_do_not_match():
     data = pa.py_buffer(b"abab")
     offsets = pa.py_buffer(pa.array([0, 2, 4], pa.int32()).buffers()[1])
     values = pa.StringArray.from_buffers(2, offsets, data, pa.py_buffer(b"\x02"))
@@ -100,7 +100,7 @@ def test_bytes_below_a_null_are_no_hit():
     assert rows_containing(pa.chunked_array([values]), SubstringSearch("f", b"ab")).tolist() == [1]
 
 
-def test_many_hits_are_left_to_pyarrow():
+def test_many_matches_are_left_to_pyarrow():
     values = pa.chunked_array([["x"] * 100])
     assert rows_containing(values, SubstringSearch("f", b"x")) is None
     assert rows_containing(values[:50], SubstringSearch("f", b"x")).tolist() == list(range(50))
@@ -134,5 +134,5 @@ FIELD = pc.field("f")
         (pc.match_substring(pc.utf8_lower(FIELD), "ab"), None),
     ],
 )
-def test_what_condition_only_looks_for_a_text(condition, found):
-    assert substring_search_of(read_expression(condition)) == found
+def test_conditions_that_only_search_for_a_string(condition, found):
+    assert contained_of(read_expression(condition)) == found

@@ -1,4 +1,4 @@
-"""``NGram`` and ``Words``: whatever is asked of a text, the answer is that of the whole column."""
+"""``NGram`` and ``Words`` do not change the answer of any condition on strings."""
 
 import warnings
 
@@ -49,14 +49,14 @@ def test_ngram_keeps_the_contract(kind):
 
 @pytest.mark.parametrize("kind", [ia.NGram, ia.Words])
 @pytest.mark.parametrize("type_", [pa.binary(), pa.large_binary()], ids=str)
-def test_kinds_of_texts_keep_the_contract_on_bytes(kind, type_):
+def test_text_index_kinds_keep_the_contract_on_bytes(kind, type_):
     values = [text.encode() for text in TEXTS] + [b"\xff\xfe\x80" * 3]
     check_index_kind(lambda on: kind(on, granule_rows=7), type_, values=values, max_examples=15)
 
 
 @st.composite
 def files(draw):
-    """A table of texts, and its file with an index."""
+    """A table of strings, and its file with an index."""
     cells = draw(st.lists(st.sampled_from([*TEXTS, None]) | st.text(max_size=12), max_size=40))
     table = pa.table({"t": pa.array(cells, pa.string()).cast(draw(st.sampled_from(TYPES)))})
     sink = pa.BufferOutputStream()
@@ -86,7 +86,7 @@ def questions(draw):
     st.integers(1, 20),
     st.lists(st.tuples(st.integers(0, 1), st.integers(0, 2000), st.integers(1, 255)), max_size=3),
 )
-def test_answers_are_those_of_the_column(found, asked, kinds, rows, damages):
+def test_answers_equal_those_of_the_column(found, asked, kinds, rows, damages):
     table, stored = found
     with_indexes = indexed(stored, [kind("t", granule_rows=rows) for kind in kinds])
     try:

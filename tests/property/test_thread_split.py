@@ -1,4 +1,4 @@
-"""Pages of a lone column, divided among cores, hold what they hold together."""
+"""The pages of a single column, decoded by several cores, give the same values."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def pages_of(groups):
 
 
 @given(groups_of_pages, st.integers(1, 5), st.booleans())
-def test_shares_have_all_pages_in_order_and_about_as_many_rows(page_rows, count, are_known):
+def test_parts_have_all_pages_in_order_and_about_equal_rows(page_rows, count, are_known):
     groups = [group_of(number, counts) for number, counts in enumerate(page_rows)]
     found = shares(groups, page_rows if are_known else [()] * len(groups), count)
     assert 1 <= len(found) <= count
@@ -61,7 +61,7 @@ def test_shares_have_all_pages_in_order_and_about_as_many_rows(page_rows, count,
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    """A column that begins with dictionary pages, of six row groups."""
+    """A column that begins with dictionary pages, in six row groups."""
     random = np.random.default_rng(0)
     numbers = random.integers(0, 1 << 20, 6000)
     texts = [None if n % 11 == 0 else f"{n % 1000 if at % 1000 < 300 else n}" for at, n in
@@ -75,7 +75,7 @@ def path(tmp_path_factory):
 
 @settings(max_examples=60, deadline=None)
 @given(edges=st.lists(st.integers(0, 6000), min_size=2, max_size=8), verified=st.booleans())
-def test_rows_of_a_lone_column_are_the_same(path, edges, verified):
+def test_a_single_column_has_the_same_rows(path, edges, verified):
     edges = sorted({*edges})
     ranges = ia.RowRanges.of(*zip(edges[::2], edges[1::2], strict=False))
     expected = pq.read_table(path, columns=["s"]).take(pa.array(ranges.rows()))
@@ -85,7 +85,7 @@ def test_rows_of_a_lone_column_are_the_same(path, edges, verified):
         assert file.read(["s"], rows=ranges) == expected
 
 
-def test_a_lone_column_is_decoded_by_all_cores_and_others_are_not_divided(path, monkeypatch):
+def test_only_a_single_column_is_divided_among_cores(path, monkeypatch):
     threads, original = [], column_reader.decode_root
 
     def decoded(*args, **options):

@@ -1,4 +1,4 @@
-"""Words by their keys, and the search for words, against a search that goes text by text."""
+"""The keys of words, and the search for words, compared with a slow search string by string."""
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ KINDS = [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8
 
 
 def slow_words(text):
-    """Word by word, character by character."""
+    """Splits word by word, character by character."""
     words, word = [], ""
     for character in f"{text} ":
         kind = word_classes()[ord(character)]
@@ -29,14 +29,14 @@ def slow_words(text):
 
 
 @given(LETTERS)
-def test_words_are_those_found_one_by_one(text):
+def test_words_equal_those_found_character_by_character(text):
     assert set(words_of(text)) == slow_words(text)
 
 
 @given(COLUMNS, LETTERS, st.integers(0, 2), st.sampled_from(KINDS))
 @example(["\u212aa b", "b KA.", "kab", None], "b ka", 1, pa.string())
 @example(["a中国b"], "国", 0, pa.string())
-def test_texts_that_contain_words(texts, words, skipped, kind):
+def test_the_search_for_words_finds_all_strings(texts, words, skipped, kind):
     values = pa.array(texts, pa.string()).cast(kind).slice(skipped)
     wanted = slow_words(words)
     expected = [None if text is None else wanted <= slow_words(text) for text in texts[skipped:]]
@@ -46,7 +46,7 @@ def test_texts_that_contain_words(texts, words, skipped, kind):
 
 
 @given(st.text("abKk\u212a中é_ .", max_size=60), st.integers(1, 9), st.integers(1, 5))
-def test_a_long_text_has_the_keys_of_its_pieces(text, size, longest):
+def test_a_long_string_has_the_keys_of_its_pieces(text, size, longest):
     values = pa.array(["ab c", text, "c"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("intarsia.strings.tokenizer.LONGEST", longest)
@@ -61,7 +61,7 @@ def _set(keys, at):
 
 
 @given(COLUMNS, LETTERS)
-def test_texts_that_contain_words_have_their_keys(texts, words):
+def test_strings_that_contain_words_have_their_keys(texts, words):
     values = pa.array(texts, pa.string())
     keys, at = keys_of_strings(values, np.arange(len(values)))
     assert keys.dtype == np.uint32
@@ -75,18 +75,18 @@ def test_texts_that_contain_words_have_their_keys(texts, words):
 
 
 @given(st.lists(st.binary(max_size=8)), st.text("aÃ© é", max_size=4))
-def test_bytes_are_characters(texts, words):
+def test_bytes_are_read_as_characters(texts, words):
     values = pa.array(texts, pa.binary())
     wanted = slow_words(words.encode().decode("latin-1"))
     expected = [wanted <= slow_words(text.decode("latin-1")) for text in texts]
     assert contains_words(values, words).to_pylist() == expected
 
 
-def test_no_words_are_in_every_text():
+def test_an_empty_search_matches_every_string():
     assert contains_words(pa.array(["a", "", None]), " .").to_pylist() == [True, True, None]
     assert contains_words(pa.array([], pa.string()), "a").to_pylist() == []
 
 
-def test_numbers_are_no_texts():
+def test_numbers_have_no_words():
     with pytest.raises(TypeError, match="int64"):
         contains_words(pa.array([1]), "a")

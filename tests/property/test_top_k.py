@@ -1,4 +1,4 @@
-"""The condition of the first rows by a column keeps all of them, in DuckDB's order."""
+"""The condition for the first rows by a column keeps all of them, in DuckDB's order."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def tables(draw: Callable[..., Any]) -> pa.Table:
 
 
 def duckdbs(query: str, table: pa.Table) -> str:
-    """DuckDB's answer over the table in memory: as text, since NaN is not equal to itself."""
+    """DuckDB's answer over the table in memory, as text because NaN does not equal itself."""
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("t", table)
@@ -109,5 +109,5 @@ def test_least_and_greatest_values(table, where):
         path = Path(folder, "a.parquet")
         ia.write_table(table, path, max_rows_per_page=2, write_batch_size=1, row_group_size=5)
         found = str(ia.sql(query, t=path).to_pylist())
-        # DuckDB gives either of two zeros.
+        # DuckDB gives either of the two zeros.
         assert found.replace("-0.0", "0.0") == duckdbs(query, table).replace("-0.0", "0.0")

@@ -59,7 +59,7 @@ def filters_of(kind, literals):
 
 
 @pytest.mark.parametrize(("stored", "seen", "values", "literals"), PAIRS, ids=str)
-def test_pruning_knows_the_type_the_filter_is_evaluated_in(
+def test_pruning_uses_the_type_in_which_the_filter_is_evaluated(
     tmp_path, stored, seen, values, literals
 ):
     for i, cells in enumerate([v] * 3 for v in values):
@@ -92,7 +92,7 @@ CONSTANTS = [
 
 
 @pytest.mark.parametrize(("kind", "value", "literals"), CONSTANTS, ids=str)
-def test_a_folders_value_compares_as_a_column_of_it_would(tmp_path, kind, value, literals):
+def test_a_partition_value_compares_like_a_column(tmp_path, kind, value, literals):
     pq.write_table(pa.table({"n": [1]}), tmp_path / "t.parquet")
     fragment = pa.dataset.ParquetFileFormat().make_fragment(
         str(tmp_path / "t.parquet"),

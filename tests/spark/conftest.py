@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ROWS = 4000
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Of Java: it compiles what runs for minutes only half as hard, which takes half the time."""
+"""Java options: C1 only, which compiles faster; long-running code is rare in tests."""
 ALL_TYPES = [
     "id",
     "IF(id % 7 = 0, NULL, CAST(id % 100 AS TINYINT)) AS i8",
@@ -60,7 +60,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def setting(spark: SparkSession) -> Iterator[Callable[[str, str], None]]:
-    """Sets one of the session's settings, until the test is over."""
+    """Changes a setting of the session for one test."""
     before: dict[str, str] = {}
 
     def change(key: str, value: str) -> None:

@@ -1,4 +1,4 @@
-"""The catalog made by Spark, and ``ias.read`` with it: as the one made on one machine."""
+"""The catalog built by Spark, and ``ias.read`` with it, equal those of one machine."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def key_of(number: int) -> str:
 
 
 def contents(folder: Path) -> list:
-    """What a catalog says, apart from how it is divided into tables."""
+    """The contents of a catalog, however they are divided into tables."""
     filesystem = pafs.LocalFileSystem()
     readers = open_segments(
         filesystem, str(folder), read_pointer(filesystem, str(folder)), DEFAULTS
@@ -89,7 +89,7 @@ def contents(folder: Path) -> list:
     return found
 
 
-def test_it_is_the_catalog_that_one_machine_makes(spark, lake, monkeypatch):
+def test_the_catalog_equals_that_of_one_machine(spark, lake, monkeypatch):
     ia.build_catalog(lake)
     want = contents(lake)
     report = ias.build_catalog(spark, lake)
@@ -135,7 +135,7 @@ def test_the_format_takes_it_as_an_option(spark, lake):
 
 
 @pytest.mark.filterwarnings("ignore:of .* files looked into")
-def test_refresh_takes_up_what_is_new(spark, lake, opened):
+def test_refresh_adds_new_files(spark, lake, opened):
     ias.build_catalog(spark, lake)
     (lake / "day=2024-01-01" / "000.parquet").unlink()
     pq.write_table(table_of(50), lake / "day=2024-01-02" / "001.parquet")
@@ -150,7 +150,7 @@ def test_refresh_takes_up_what_is_new(spark, lake, opened):
     assert ias.build_catalog(spark, lake, refresh=True).read == 0
 
 
-def test_a_damaged_index_is_asked_of_its_file(spark, lake):
+def test_a_damaged_catalog_index_is_replaced_by_the_files_own(spark, lake):
     path = lake / "day=2024-01-02" / "005.parquet"
     entry = next(e for e in ia.ParquetFile(path).indexes if e.kind == "lookup")
     content = bytearray(path.read_bytes())

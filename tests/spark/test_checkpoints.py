@@ -1,6 +1,6 @@
-"""Files written with checkpoints, by Spark's tasks as well, and as its own reader divides them.
+"""Files written with checkpoints, by Spark's tasks too, and read in splits by its own reader.
 
-What comes back of a task that is killed is in ``cluster/test_faults.py``.
+``cluster/test_faults.py`` tests what is recovered from killed tasks.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.spark
 ROWS = 20_000
 
 
-def test_splits_hold_each_row_once(spark, tmp_path):
+def test_splits_contain_each_row_once(spark, tmp_path):
     table = pa.table({"n": np.arange(ROWS), "s": [f"x{n % 50}" for n in range(ROWS)]})
     with ia.ParquetWriter(tmp_path / "t.parquet", table.schema, checkpoint_row_groups=2) as writer:
         writer.write_table(table, 1000)
@@ -55,7 +55,7 @@ def test_every_way_to_write_takes_checkpoints(spark, tmp_path):
 
 
 @pytest.mark.parametrize("form", ["write", "format"])
-def test_a_job_that_fails_keeps_what_it_is_asked_to(form, spark, tmp_path):
+def test_a_failed_job_keeps_unfinished_files_on_request(form, spark, tmp_path):
     failing = spark.range(0, 400, 1, 4).selectExpr(
         "CAST(IF(id < 390, id, raise_error('stop here')) AS BIGINT) AS id"
     )
@@ -84,7 +84,7 @@ def test_a_job_that_fails_keeps_what_it_is_asked_to(form, spark, tmp_path):
         ({"keep_unfinished": "maybe"}, "'keep_unfinished' is true or false"),
     ],
 )
-def test_what_cannot_be_is_said(options, message, spark, tmp_path):
+def test_invalid_options_are_refused(options, message, spark, tmp_path):
     writer = spark.range(3).write.format("intarsia").mode("append").options(**options)
     with pytest.raises(PySparkException, match=message):
         writer.save(str(tmp_path / "lake"))
@@ -93,7 +93,7 @@ def test_what_cannot_be_is_said(options, message, spark, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_streams_have_no_use_for_them(spark, tmp_path):
+def test_streams_refuse_checkpoints(spark, tmp_path):
     ias.write(spark.range(3), tmp_path / "in")
     frame = spark.readStream.format("intarsia").load(str(tmp_path / "in"))
     writer = frame.writeStream.format("intarsia").option("checkpoint_row_groups", "1")
@@ -102,7 +102,7 @@ def test_streams_have_no_use_for_them(spark, tmp_path):
         writer.trigger(availableNow=True).start(str(tmp_path / "out")).awaitTermination()
 
 
-def test_far_folders_are_refused(spark):
+def test_remote_folders_are_refused(spark):
     far = pafs.SubTreeFileSystem("/tmp", pafs.LocalFileSystem())
     for options in ({"checkpoint_row_groups": 1}, {"keep_unfinished": True}):
         with pytest.raises(ValueError, match="need a local folder that driver and tasks share"):

@@ -1,10 +1,11 @@
-"""Publishing, cut short at every step: readers see old rows or new ones, and what was begun is
-finished or undone. No Spark is needed for that.
+"""Publishing, interrupted at every step: readers see old rows or new ones.
+
+The commit is then finished or undone. These tests need no Spark.
 
 ::
 
-    old.parquet, day=1/old.parquet      what there is
-    a.parquet, day=1/b.parquet          what is published in its place
+    old.parquet, day=1/old.parquet      existing files
+    a.parquet, day=1/b.parquet          published in their place
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Died(BaseException):
 
 
 class DyingPlace(LocalPlace):
-    """Does so many steps, and then nothing more."""
+    """Executes ``steps`` steps, then raises ``Died`` at every further step."""
 
     def __init__(self, place: Place, steps: int) -> None:
         super().__init__(place.filesystem, place.root)
@@ -93,7 +94,7 @@ def values(folder, path=""):
 
 
 def published_until(folder, steps, *, old, **arguments):
-    """Does a driver that dies after ``steps`` get to the end?"""
+    """Publishes with a driver that dies after ``steps``; returns True if it finishes."""
     put(folder, old)
     put(folder / "_temporary-job", NEW)
     try:
@@ -104,7 +105,9 @@ def published_until(folder, steps, *, old, **arguments):
 
 
 def every_death(tmp_path, **arguments):
-    """The folders of drivers that died after 0, 1, 2, … steps, and of the first that did not."""
+    """Yields the folders of drivers that died after 0, 1, 2, … steps, and of the first that did
+    not.
+    """
     for steps in itertools.count():
         folder = tmp_path / str(steps)
         is_done = published_until(folder, steps, **arguments)
@@ -133,7 +136,7 @@ def test_a_driver_that_dies_while_it_overwrites_leaves_old_rows_or_new_ones(old,
 
 
 class ToldTooLatePlace(LocalPlace):
-    """Does a step and raises all the same, and some steps later does no more."""
+    """Executes a step but raises an error nevertheless, and dies some steps later."""
 
     def __init__(self, place: Place, step: int, then: int, error: BaseException) -> None:
         super().__init__(place.filesystem, place.root)
@@ -157,7 +160,7 @@ class ToldTooLatePlace(LocalPlace):
 
 @pytest.mark.parametrize("error", [OSError("no answer"), KeyboardInterrupt()], ids=["io", "key"])
 @pytest.mark.parametrize("then", [0, 1, 99])
-def test_a_step_that_is_done_and_fails_leaves_old_rows_or_new_ones(error, then, tmp_path):
+def test_a_step_that_raises_after_success_leaves_old_rows_or_new_ones(error, then, tmp_path):
     seen = []
     for step in itertools.count():
         folder = tmp_path / str(step)
@@ -194,7 +197,7 @@ def test_a_driver_that_dies_while_it_appends_leaves_all_files_or_none(tmp_path):
     assert seen[0] != seen[-1]
 
 
-def test_a_batch_that_is_run_again_after_any_death_is_there_once(tmp_path):
+def test_a_batch_repeated_after_any_death_is_written_once(tmp_path):
     batch = StreamBatch("query", 7)
     for folder in every_death(tmp_path, old=OLD, stream=batch):
         again = {f"again-{i}.parquet": value for i, value in enumerate(NEW.values())}
@@ -216,13 +219,13 @@ def test_the_next_batch_and_other_queries_are_published(tmp_path):
     assert values(tmp_path) == [0, 0, 1, 1]
 
 
-def test_a_late_look_at_an_old_batch_does_not_have_the_next_one_written_again(tmp_path):
+def test_a_late_check_of_an_old_batch_does_not_repeat_the_next_batch(tmp_path):
     place, query = Place.of(tmp_path), "query"
     put(tmp_path / "_temporary-query-0", {"0.parquet": 0})
     batch = StreamBatch(query, 0)
     late = Journal("query-0", PUBLISHED, ("0.parquet",), (), batch)
     publish_batch(place, "query-0", ["0.parquet"], [], batch)
-    for number in (1, 1):  # as where Spark died before it noted that the first was done
+    for number in (1, 1):  # like Spark that died before it recorded the end of the first
         put(tmp_path / f"_temporary-query-{number}", {f"{number}.parquet": number})
         publish_batch(place, f"query-{number}", ["1.parquet"], [], StreamBatch(query, number))
         (tmp_path / late.name).write_text(late.encode())  # another writer has read it before
@@ -231,7 +234,7 @@ def test_a_late_look_at_an_old_batch_does_not_have_the_next_one_written_again(tm
     assert json.loads((tmp_path / "_stream-query.json").read_text())["batch"] == 1
 
 
-def test_the_next_batch_clears_away_a_journal_that_was_half_written(tmp_path):
+def test_the_next_batch_removes_a_half_written_commit_log(tmp_path):
     left = tmp_path / "._commit-query-0.json.0123abcd"
     others = tmp_path / "._commit-other-0.json.0123abcd"
     for path in (left, others):
@@ -243,7 +246,7 @@ def test_the_next_batch_clears_away_a_journal_that_was_half_written(tmp_path):
 
 
 class StuckPlace(LocalPlace):
-    """Holds a file that cannot be removed."""
+    """Contains a file that cannot be removed."""
 
     __slots__ = ()
 
@@ -253,7 +256,7 @@ class StuckPlace(LocalPlace):
         super().remove(name)
 
 
-def test_an_old_file_that_cannot_be_removed_stops_nobody(tmp_path):
+def test_an_old_file_that_cannot_be_removed_blocks_nobody(tmp_path):
     stuck = StuckPlace(Place.of(tmp_path).filesystem, str(tmp_path))
     put(tmp_path, OLD | {"day=3/old.parquet": 9})
     old = [*OLD, "day=3/old.parquet"]
@@ -273,7 +276,7 @@ def test_an_old_file_that_cannot_be_removed_stops_nobody(tmp_path):
     assert journals(Place.of(tmp_path)) == []
 
 
-def test_a_job_whose_driver_lives_on_ends_what_was_begun(tmp_path):
+def test_a_living_driver_finishes_its_commit(tmp_path):
     seen = []
     for folder in every_death(tmp_path, old=OLD, remove=list(OLD)):
         before = values(folder)
@@ -290,7 +293,7 @@ def test_a_job_whose_driver_lives_on_ends_what_was_begun(tmp_path):
     assert seen[-1] == [3, 4, 5]
 
 
-def test_who_finishes_a_commit_late_leaves_the_next_one_of_its_job_alone(tmp_path):
+def test_finishing_a_commit_late_does_not_touch_the_next_one_of_its_job(tmp_path):
     put(tmp_path, OLD)
     put(tmp_path / "_temporary-job", NEW)
     place, seen = Place.of(tmp_path), []
@@ -306,7 +309,7 @@ def test_who_finishes_a_commit_late_leaves_the_next_one_of_its_job_alone(tmp_pat
     assert journals(place) == []
 
 
-def test_what_is_undone_leaves_no_empty_folders(tmp_path):
+def test_an_undone_commit_leaves_no_empty_folders(tmp_path):
     for folder in every_death(tmp_path, old={}):
         recover(folder)
         kept = {path.name for path in folder.iterdir() if not path.name.startswith("_")}
@@ -323,12 +326,12 @@ def test_a_file_that_cannot_be_moved_leaves_the_old_rows(tmp_path):
     assert not list(tmp_path.glob("_commit*"))
 
 
-def test_an_append_whose_files_an_overwrite_took_away_fails_whole(tmp_path):
+def test_an_append_fails_completely_if_an_overwrite_removed_its_files(tmp_path):
     put(tmp_path, {"old.parquet": 1})
     put(tmp_path / "_temporary-a", {"a1.parquet": 3, "a2.parquet": 4})
     put(tmp_path / "_temporary-b", {"b1.parquet": 5, "b2.parquet": 6})
 
-    def overwrite():  # all files of the append are in place, and do not count yet
+    def overwrite():  # all files of the append are in place, but do not count yet
         place = Place.of(tmp_path)
         publish(place, "b", ["b1.parquet", "b2.parquet"], ["old.parquet", "a1.parquet"])
 
@@ -342,7 +345,7 @@ def test_an_append_whose_files_an_overwrite_took_away_fails_whole(tmp_path):
 
 
 class TurnTakingPlace(LocalPlace):
-    """Waits for its turn before each step, and once more when it has listed files."""
+    """Waits for its turn before each step, and again after listing files."""
 
     def __init__(self, place, wait):
         super().__init__(place.filesystem, place.root)
@@ -362,8 +365,9 @@ class TurnTakingPlace(LocalPlace):
 
 
 def taking_turns(runs, writers, look):
-    """Let two writers take turns, so many steps a run, then each to its end; returns what they
-    raised. ``look`` is called between the runs.
+    """Runs two writers in turns of ``runs`` steps, then each to its end; returns their errors.
+
+    ``look`` is called between the runs.
     """
     ready = [threading.Semaphore(0), threading.Semaphore(0)]
     turns = [threading.Semaphore(0), threading.Semaphore(0)]
@@ -398,7 +402,7 @@ def taking_turns(runs, writers, look):
 
 
 def check_append_beside_overwrite(lake, folders, runs):
-    """Of what is appended all is there in the end, or nothing where the overwrite has been."""
+    """Asserts that all appended files exist in the end, or none if the overwrite removed them."""
     appended = {"day=2/x.parquet": 3, "day=1/a.parquet": 4, "day=1/b.parquet": 5, "y.parquet": 6}
     replacing = {"day=1/n.parquet": 7, "day=1/o.parquet": 8}
     put(lake, OLD)
@@ -429,7 +433,7 @@ def check_append_beside_overwrite(lake, folders, runs):
     assert journals(Place.of(lake)) == []
 
 
-def test_an_overwrite_takes_all_files_of_an_append_or_none(tmp_path):
+def test_an_overwrite_removes_all_files_of_an_append_or_none(tmp_path):
     cut_short = itertools.product(range(14), range(16))
     whole_in_between = itertools.product(range(14), [100], range(8))
     for runs in itertools.chain(cut_short, whole_in_between):
@@ -437,12 +441,12 @@ def test_an_overwrite_takes_all_files_of_an_append_or_none(tmp_path):
 
 
 @given(runs=st.lists(st.integers(0, 16), max_size=8))
-def test_an_overwrite_of_folders_takes_all_files_in_them_or_none(runs, tmp_path_factory):
+def test_an_overwrite_of_folders_removes_all_files_in_them_or_none(runs, tmp_path_factory):
     check_append_beside_overwrite(tmp_path_factory.mktemp("lake"), ["day=1"], runs)
 
 
 def check_rewrite_beside_overwrite(lake, runs):
-    """Of what is rewritten nothing is left in the end, as nothing is of what it was before."""
+    """Asserts that no rewritten file is left in the end, nor any of the files before it."""
     put(lake, OLD)
     put(lake / "_temporary-rewrite", {"m.parquet": 3})
     put(lake / "_temporary-overwrite", NEW)
@@ -473,14 +477,14 @@ def check_rewrite_beside_overwrite(lake, runs):
     assert journals(Place.of(lake)) == []
 
 
-def test_an_overwrite_takes_what_its_files_were_rewritten_to(tmp_path):
+def test_an_overwrite_removes_the_rewritten_versions_of_its_files(tmp_path):
     cut_short = itertools.product(range(12), range(16))
     begun_last = itertools.product([0], range(6), range(12), range(4))
     for runs in itertools.chain(cut_short, begun_last):
         check_rewrite_beside_overwrite(tmp_path / "-".join(map(str, runs)), runs)
 
 
-def test_what_a_dead_append_left_goes_with_an_overwrite(tmp_path):
+def test_an_overwrite_removes_the_files_of_a_dead_append(tmp_path):
     left = half_published(tmp_path)
     for file in (left / "_temporary-job").rglob("*.parquet"):
         file.unlink()  # all were moved
@@ -495,7 +499,7 @@ def test_what_a_dead_append_left_goes_with_an_overwrite(tmp_path):
 # --- readers --------------------------------------------------------------------------------------
 
 
-def test_a_folder_of_which_nothing_counts_is_no_data_set(tmp_path):
+def test_a_folder_without_committed_files_is_no_data_set(tmp_path):
     put(tmp_path, {"k=1/a.parquet": 1, "k=2/b.parquet": 2})
     commit = Journal("job", PUBLISHED, (), ("k=1/a.parquet",))
     (tmp_path / commit.name).write_text(commit.encode())
@@ -523,7 +527,7 @@ def half_published(folder):
     return folder / str(steps)
 
 
-def test_readers_of_part_of_a_data_set_go_by_its_journal_too(tmp_path):
+def test_readers_of_part_of_a_data_set_use_its_commit_log_too(tmp_path):
     folder = half_published(tmp_path)
     assert values(folder, "day=1") == [2]
     assert values(folder, "day=1/*.parquet") == [2]
@@ -531,13 +535,13 @@ def test_readers_of_part_of_a_data_set_go_by_its_journal_too(tmp_path):
     _, files = visible([folder / "day=1", folder / "old.parquet"])
     assert len(files) == 2
     assert by_dataset(folder, "day=1") == by_dataset(folder, "day=1/*.parquet") == [2]
-    assert by_dataset(folder, "day=1/b.parquet") == [4]  # named itself
+    assert by_dataset(folder, "day=1/b.parquet") == [4]  # the path is the file itself
 
 
 @pytest.mark.parametrize("name", ["lake", "out.parquet", "day=1", "h.parquet/day=1"])
 @pytest.mark.parametrize("look", ["itself", "above", "glob", "files", "list"])
-def test_readers_of_any_folder_go_by_its_own_journal(name, look, tmp_path):
-    """Whatever its name is, and whether the folder is named, is below one, or matches."""
+def test_readers_of_any_folder_use_its_own_commit_log(name, look, tmp_path):
+    """Applies to any folder name, and to paths that are the folder, its parent or a glob."""
     where = {
         "itself": lambda folder: folder,
         "above": lambda folder: folder.parents[name.count("/")],
@@ -568,13 +572,13 @@ def test_readers_of_any_folder_go_by_its_own_journal(name, look, tmp_path):
     assert steps > 5
 
 
-def test_what_was_begun_above_of_a_folder_is_finished_there_alone(tmp_path):
-    """As where a Hive folder is optimized by itself."""
+def test_only_the_part_of_a_parents_commit_below_the_folder_is_finished(tmp_path):
+    """For example if a Hive folder is optimized by itself."""
     put(tmp_path, {"day=1/a.parquet": 1, "day=2/a.parquet": 2})
     for day in (1, 2):
         put(tmp_path / f"_temporary-{day}", {f"day={day}/b.parquet": day})
         with contextlib.suppress(Died):
-            place = DyingPlace(Place.of(tmp_path), 4)  # of which the last is the commit
+            place = DyingPlace(Place.of(tmp_path), 4)  # the last of them is the commit
             publish(place, str(day), [f"day={day}/b.parquet"], [f"day={day}/a.parquet"])
     assert by_dataset(tmp_path) == [1, 2]
     assert len(list(tmp_path.rglob("*.parquet"))) == 4
@@ -584,7 +588,7 @@ def test_what_was_begun_above_of_a_folder_is_finished_there_alone(tmp_path):
     assert by_dataset(tmp_path) == [1, 2]
 
 
-def test_what_was_half_written_of_a_commit_is_removed(tmp_path):
+def test_a_half_written_commit_is_removed(tmp_path):
     put(tmp_path, {"a.parquet": 1, "day=1/b.parquet": 2})
     left = ["._commit-j.json.0123abcd", "._SUCCESS.0123abcd", "day=1/._commit-k.json.0123abcd"]
     left += ["day=2/._SUCCESS.0123abcd", "day=3/._stream-q.json.0123abcd"]
@@ -605,7 +609,7 @@ def test_a_file_or_nothing_is_not_recovered(tmp_path):
         recover(tmp_path / "nowhere")
 
 
-def test_a_file_that_a_commit_removes_is_not_put_back_by_who_replaces_it(tmp_path, monkeypatch):
+def test_a_file_removed_by_a_commit_is_not_restored_by_replacing_it(tmp_path, monkeypatch):
     put(tmp_path, {"a.parquet": 1})
     removers, real = [], rewrite_module.replacing
 
@@ -624,7 +628,7 @@ def test_a_file_that_a_commit_removes_is_not_put_back_by_who_replaces_it(tmp_pat
         os.rename(source, target)
 
     monkeypatch.setattr(rewrite_module, "replacing", removed_meanwhile)
-    with contextlib.suppress(ia.PathError):  # that it is gone by then
+    with contextlib.suppress(ia.PathError):  # it no longer exists
         ia.add_indexes(tmp_path / "a.parquet", ["v:lookup"])
     removers[0].join()
     assert not (tmp_path / "a.parquet").exists()
@@ -637,7 +641,7 @@ def test_a_file_that_a_commit_removes_is_not_put_back_by_who_replaces_it(tmp_pat
         '{"job": "x", "phase": "", "publish": [], "remove": [], "stream": null, "number": 1e999}',
     ],
 )
-def test_what_is_no_journal_is_told_and_nothing_removed(text, tmp_path):
+def test_an_invalid_commit_log_is_an_error_and_removes_nothing(text, tmp_path):
     put(tmp_path, OLD)
     (tmp_path / "_commit-x.json").write_text(text)
     for ask in (by_dataset, values, recover):
@@ -647,7 +651,7 @@ def test_what_is_no_journal_is_told_and_nothing_removed(text, tmp_path):
 
 
 @pytest.mark.parametrize("path", ["../out.parquet", "/out.parquet", "a/../../out.parquet", ""])
-def test_a_journal_removes_nothing_outside_its_folder(path, tmp_path):
+def test_a_commit_log_removes_nothing_outside_its_folder(path, tmp_path):
     put(tmp_path / "lake", OLD)
     outside = tmp_path / "out.parquet"
     outside.write_bytes(b"")
@@ -658,7 +662,7 @@ def test_a_journal_removes_nothing_outside_its_folder(path, tmp_path):
     assert outside.exists()
 
 
-def test_a_journal_says_what_it_is_about(tmp_path):
+def test_a_commit_log_describes_its_commit(tmp_path):
     (name,) = half_published(tmp_path).glob("_commit-*.json")
     assert json.loads(name.read_text()) == {
         "job": "job",
@@ -670,7 +674,7 @@ def test_a_journal_says_what_it_is_about(tmp_path):
     }
 
 
-def test_a_listing_waits_for_a_commit_that_is_faster(tmp_path, monkeypatch):
+def test_a_listing_is_repeated_if_a_commit_overtakes_it(tmp_path, monkeypatch):
     put(tmp_path, OLD)
     put(tmp_path / "_temporary-job", NEW)
 
@@ -678,7 +682,7 @@ def test_a_listing_waits_for_a_commit_that_is_faster(tmp_path, monkeypatch):
 
     def listed(*arguments, list_files=commit_journal.list_files, **options):
         found = list_files(*arguments, **options)
-        if not done:  # what was listed is gone by the time it is looked at
+        if not done:  # the listed file is deleted before it is opened
             done.append(True)
             publish(Place.of(tmp_path), "job", list(NEW), list(OLD))
         return found
@@ -687,8 +691,8 @@ def test_a_listing_waits_for_a_commit_that_is_faster(tmp_path, monkeypatch):
     assert values(tmp_path) == [3, 4, 5]
 
 
-def test_folders_that_go_away_while_they_are_listed_hide_nothing(tmp_path, monkeypatch):
-    """An overwrite would keep what it could not list, and readers fail."""
+def test_folders_deleted_while_listing_hide_no_files(tmp_path, monkeypatch):
+    """Otherwise an overwrite would keep files that it could not list, and readers would fail."""
     put(tmp_path, OLD)
     put(tmp_path / "_temporary-job", {"new.parquet": 3})
     gone = tmp_path / "_temporary-other" / "day=1"
@@ -711,7 +715,7 @@ def test_folders_that_go_away_while_they_are_listed_hide_nothing(tmp_path, monke
     assert values(tmp_path) == [3]
 
 
-def test_what_cannot_be_listed_is_not_taken_for_nothing(tmp_path, monkeypatch):
+def test_a_failed_listing_is_not_taken_for_an_empty_folder(tmp_path, monkeypatch):
     put(tmp_path, OLD)
     put(tmp_path / "_temporary-job", {"new.parquet": 3})
 
@@ -727,8 +731,8 @@ def test_what_cannot_be_listed_is_not_taken_for_nothing(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("is_ended", [False, True])
-def test_the_first_commit_below_a_folder_is_seen_by_who_lists_it(tmp_path, monkeypatch, is_ended):
-    """The folder that it is in was listed before it began, and those below were not."""
+def test_a_listing_notices_the_first_commit_below_a_folder(tmp_path, monkeypatch, is_ended):
+    """The parent folder was listed before the commit began, the folders below were not."""
     lake, new = tmp_path / "logs", {f"p={n}/new.parquet": n for n in range(3)}
     old = {f"p={n}/old.parquet": n for n in range(3)}
     put(lake, old)
@@ -784,7 +788,7 @@ def test_a_commit_that_ends_while_its_journal_is_opened_is_noticed(tmp_path, mon
     def list_files(*arguments, real=commit_journal.list_files, **options):
         if (
             not half.is_set()
-        ):  # it begins after the first look, and is halfway when files are listed
+        ):  # it begins after the first listing, and is halfway when files are listed
             threading.Thread(target=append).start()
             half.wait()
         return real(*arguments, **options)
@@ -802,7 +806,7 @@ def test_a_commit_that_ends_while_its_journal_is_opened_is_noticed(tmp_path, mon
     assert values(tmp_path) in ([0], [0, 1, 2])
 
 
-def test_a_commit_that_is_undone_is_noticed_by_who_listed_its_files(tmp_path):
+def test_a_listing_notices_that_a_commit_is_undone(tmp_path):
     put(tmp_path, OLD)
     put(tmp_path / "_temporary-job", NEW)
     (tmp_path / "_SUCCESS").touch()
@@ -819,7 +823,7 @@ def test_a_commit_that_is_undone_is_noticed_by_who_listed_its_files(tmp_path):
     assert commit_journal._state(pafs.LocalFileSystem(), str(tmp_path)) != before
 
 
-def test_far_storage_is_asked_once_where_no_commit_ever_was(tmp_path, monkeypatch):
+def test_remote_storage_without_commits_takes_one_request(tmp_path, monkeypatch):
     put(tmp_path, OLD)
     asked = []
     far = pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem())
@@ -838,10 +842,10 @@ def test_far_storage_is_asked_once_where_no_commit_ever_was(tmp_path, monkeypatc
     assert len(asked) == 3
 
 
-# --- jobs whose rows are to be got back -----------------------------------------------------------
+# --- jobs whose rows can be recovered -------------------------------------------------------------
 
 
-def test_rows_of_a_job_that_keeps_them_are_somewhere_whenever_its_driver_dies(tmp_path):
+def test_a_job_that_keeps_rows_never_loses_them_when_its_driver_dies(tmp_path):
     for steps in itertools.count():
         folder = tmp_path / str(steps)
         put(folder, OLD)
@@ -868,7 +872,7 @@ def test_rows_of_a_job_that_keeps_them_are_somewhere_whenever_its_driver_dies(tm
     assert values(folder) == [3, 4, 5]
 
 
-def test_a_folder_with_nothing_in_it_is_not_kept(tmp_path):
+def test_an_empty_folder_is_not_kept(tmp_path):
     (tmp_path / "_temporary-job").mkdir()
     keep_job(Place.of(tmp_path), "job")
     assert recover(tmp_path) == ["_temporary-job"]
@@ -883,13 +887,13 @@ def test_a_folder_with_nothing_in_it_is_not_kept(tmp_path):
         ("java.io.IOException: x", RuntimeError, "java.io.IOException: x"),
     ],
 )
-def test_errors_of_tasks_are_told_as_they_were_raised(said, kind, text):
-    found = original_error(RuntimeError(said))
+def test_errors_of_tasks_are_reported_unchanged(said, kind, text):
+    found = told(RuntimeError(said))
     assert type(found) is (kind or ia.IndexSpecError)
     assert str(found) == text
 
 
-def test_what_is_overwritten_goes_with_its_sidecars(tmp_path):
+def test_overwriting_files_removes_their_sidecars(tmp_path):
     put(tmp_path, OLD | {"day=1/other.parquet": 9})
     ia.add_indexes(tmp_path, ["v:lookup"], sidecar=True)
     put(tmp_path / "_temporary-job", {"a.parquet": 3})

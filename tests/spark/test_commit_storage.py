@@ -1,4 +1,4 @@
-"""Data sets on S3, by moto's server: tasks upload, the driver renames."""
+"""Data sets on S3, on moto's server: tasks upload files, and the driver renames them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def s3(server):
 
 
 def keys(s3, folder):
-    """What there is below a folder, without the empty objects that stand for folders."""
+    """Keys below a folder, without the empty objects that represent folders."""
     found = s3.get_file_info(pafs.FileSelector(folder, recursive=True, allow_not_found=True))
     files = [info for info in found if info.type == pafs.FileType.File]
     return sorted(info.path.removeprefix(f"{folder}/") for info in files)
@@ -54,7 +54,7 @@ def ids(frame):
     return sorted(row.id for row in frame.select("id").collect())
 
 
-def test_what_is_written_is_read(spark, s3):
+def test_written_rows_are_read(spark, s3):
     options = {"filesystem": s3, "indexes": "hash:lookup", "partition_by": "p"}
     written = ias.write(data(spark, 0, 100), "lake/one", cluster_by="id", **options)
     assert keys(s3, "lake/one") == sorted(["_SUCCESS", *(file.path for file in written)])
@@ -87,7 +87,7 @@ def test_a_failed_job_leaves_nothing(spark, s3):
     with pytest.raises(Exception, match="stop here"):
         ias.write(failing, "lake/four", filesystem=s3)
     quiet = 0
-    for _ in range(120):  # tasks that outlive the job may upload for a while
+    for _ in range(120):  # tasks that outlive the job may upload a little longer
         ias.recover("lake/four", filesystem=s3)
         time.sleep(0.5)
         quiet = 0 if keys(s3, "lake/four") else quiet + 1
@@ -143,7 +143,7 @@ def test_optimize_leaves_a_folder_in_which_an_object_was_replaced(spark, s3, mon
     assert keys(s3, "lake/seven") == sorted(["_SUCCESS", *before])
 
 
-def test_a_catalog_is_built_and_asked(spark, s3):
+def test_a_catalog_is_built_and_used(spark, s3):
     for start in range(0, 60, 10):
         options = {"mode": "append", "filesystem": s3, "indexes": "hash:lookup"}
         ias.write(data(spark, start, start + 10).coalesce(1), "lake/known", **options)

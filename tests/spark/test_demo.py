@@ -1,4 +1,4 @@
-"""The main job itself, as ``make demo`` runs it."""
+"""The main job, as ``make demo`` runs it."""
 
 import subprocess
 import sys

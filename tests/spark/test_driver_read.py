@@ -1,4 +1,4 @@
-"""What little is left to read is read by the driver; what is more, or fails, is left to tasks."""
+"""The driver reads small results itself; large or failing reads are left to tasks."""
 
 import datetime as dt
 import decimal
@@ -21,7 +21,7 @@ ROWS = 100_000
 
 
 def write(path, start=0):
-    """Numbers through, in pages of some thousand rows, which say what they hold."""
+    """Writes consecutive numbers in pages of some thousand rows, with bounds."""
     table = pa.table(
         {
             "n": np.arange(start, start + ROWS),
@@ -80,7 +80,7 @@ def test_columns_are_those_asked_for(columns, spark, numbers):
 @pytest.mark.parametrize(
     ("limit", "most"), [("MAX_DRIVER_BYTES", 1000), ("MOST_ROWS", 100), ("SPLIT_BYTES", 50_000)]
 )
-def test_what_is_more_is_left_to_tasks(limit, most, spark, numbers, monkeypatch):
+def test_many_rows_are_left_to_tasks(limit, most, spark, numbers, monkeypatch):
     where = "n >= 1000 AND n < 1100"
     source, query, plan = planned(numbers, where)
     assert read_on_driver(source, query, plan).num_rows == 100
@@ -92,7 +92,7 @@ def test_what_is_more_is_left_to_tasks(limit, most, spark, numbers, monkeypatch)
     assert len(explained.task_bytes) == 1
 
 
-def test_the_rows_are_those_there_were(spark, numbers):
+def test_the_rows_are_those_at_planning_time(spark, numbers):
     found = ias.read(spark, numbers, where="n = 7")
     (numbers / "0.parquet").unlink()
     assert [row.n for row in found.collect()] == [7]
@@ -106,13 +106,13 @@ def test_a_file_replaced_since_it_was_planned_is_planned_again(numbers):
     assert read_on_driver(source, query, plan)["n"].to_pylist() == [99, 7]
 
 
-def test_a_file_that_is_gone_is_for_the_job_to_tell(spark, numbers):
+def test_the_job_reports_a_deleted_file(spark, numbers):
     source, query, plan = planned(numbers, "n = 7")
     (numbers / "0.parquet").unlink()
     assert read_on_driver(source, query, plan) is None
 
 
-def test_nearest_types_are_those_of_tasks(spark, tmp_path):
+def test_types_are_converted_as_in_tasks(spark, tmp_path):
     instant = dt.datetime(2020, 2, 3, 4, 5, 6, 700, tzinfo=dt.UTC)
     naive = instant.replace(tzinfo=None)
     table = pa.table(

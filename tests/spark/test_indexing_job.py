@@ -1,4 +1,4 @@
-"""Indexes added to files that are there already, by jobs.
+"""Jobs that add indexes to existing files.
 
 ::
 
@@ -132,11 +132,11 @@ def test_files_of_all_writers_are_indexed_and_answer_as_they_should(spark, tmp_p
     for key in (17, 399, 1234567):
         wanted = whole.filter(pc.field("key") == key)["id"].to_pylist()
         assert ids(spark, folder, f"key = {key}") == sorted(wanted)
-    assert spark.read.parquet(str(folder)).count() == 5 * ROWS  # no stale .crc is in its way
+    assert spark.read.parquet(str(folder)).count() == 5 * ROWS  # no stale .crc prevents it
     assert sorted(pl.read_parquet(folder / "*.parquet")["id"]) == list(range(5 * ROWS))
 
 
-def test_indexes_are_objects_as_well(spark, lake):
+def test_indexes_may_be_objects(spark, lake):
     found = report(ias.add_indexes(spark, lake, [ia.Lookup("key"), ia.Lookup(pc.field("text"))]))
     assert {tuple(row["indexes"]) for row in found.values()} == {("key:lookup", "text:lookup")}
 
@@ -179,7 +179,7 @@ def test_an_index_that_no_file_can_have_is_warned_of(spark, lake):
 # --- files that cannot be indexed ---------------------------------------------------------------
 
 
-def test_bad_files_do_not_keep_others_from_it(spark, lake):
+def test_bad_files_do_not_prevent_indexing_others(spark, lake):
     whole = (lake / "0.parquet").read_bytes()
     (lake / "torn.parquet").write_bytes(whole[: len(whole) // 2])
     (lake / "encrypted.parquet").write_bytes(whole[:-4] + b"PARE")
@@ -244,10 +244,10 @@ def test_sidecars_leave_files_as_they_are(spark, lake, tmp_path):
         ias.add_indexes(spark, lake, ASKED, sidecar=lake / "indexes")
 
 
-# --- done again ---------------------------------------------------------------------------------
+# --- repeated jobs ------------------------------------------------------------------------------
 
 
-def test_what_is_there_already_is_skipped(spark, lake):
+def test_existing_indexes_are_skipped(spark, lake):
     ia.add_indexes(lake / "1.parquet", ASKED)
     ia.add_indexes(lake / "2.parquet", ["lookup(key, granule_rows=20)", "minmax(ratio)"])
     untouched = (lake / "1.parquet").read_bytes()
@@ -268,7 +268,7 @@ def test_what_is_there_already_is_skipped(spark, lake):
     assert set(statuses(again).values()) == {"skipped"}
     assert contents(lake) == before
 
-    # Only what is missing is added; what is stale or damaged is not taken for an index.
+    # Only missing indexes are added; a stale or damaged one does not count as an index.
     stale = pq.read_table(lake / "0.parquet").slice(0, 300)
     metadata = pq.read_metadata(lake / "0.parquet").metadata
     pq.write_table(stale.replace_schema_metadata(metadata), lake / "0.parquet")
@@ -287,7 +287,7 @@ def test_what_is_there_already_is_skipped(spark, lake):
     assert {tuple(row["indexes"]) for row in anew.values()} == {tuple(NAMES)}
 
 
-def test_page_indexes_and_filters_that_are_there_are_skipped(spark, lake):
+def test_existing_page_indexes_and_filters_are_skipped(spark, lake):
     asked = ["page_index", "bloom(key)"]
     assert set(statuses(ias.add_indexes(spark, lake, asked)).values()) == {"done"}
     before = contents(lake)
@@ -298,7 +298,7 @@ def test_page_indexes_and_filters_that_are_there_are_skipped(spark, lake):
 
 @dataclass(frozen=True)
 class Deadly(ia.Lookup):
-    """A lookup that kills its process at a value, as long as there is a certain file."""
+    """A lookup that kills its process at one value, as long as a certain file exists."""
 
     kind = "deadly"
     flag: str = ""
@@ -310,8 +310,8 @@ class Deadly(ia.Lookup):
 
 
 @pytest.mark.parametrize("split", [None, 9000], ids=["whole", "merged"])
-def test_a_job_that_is_killed_and_started_again_does_the_rest(spark, lake, tmp_path, split):
-    """The worker is killed at the smallest of four files, which comes last."""
+def test_a_job_restarted_after_a_kill_does_the_rest(spark, lake, tmp_path, split):
+    """The worker is killed at the smallest of four files, which is the last."""
     pq.write_table(table(2 * ROWS, 200), lake / "2.parquet")
     flag = tmp_path / "flag"
     flag.touch()
@@ -347,7 +347,7 @@ def test_a_job_killed_at_a_part_leaves_nothing(spark, lake, tmp_path):
 
 @pytest.fixture
 def parts(monkeypatch):
-    """The numbers of parts in which files are gathered."""
+    """The numbers of parts in which files are read."""
     seen = []
     gathered = job._gathered
 
@@ -365,7 +365,7 @@ def write_large(path: Path) -> None:
             writer.write_table(table(at * 1000, rows))
 
 
-def test_entries_of_maps_are_indexed_and_asked(spark, tmp_path):
+def test_entries_of_maps_are_indexed_and_used(spark, tmp_path):
     for number in range(2):
         cells = [[("host", f"h{number * ROWS + i}"), ("k", "x")] for i in range(ROWS)]
         maps = pa.array(cells, pa.map_(pa.string(), pa.string()))
@@ -380,7 +380,7 @@ def test_entries_of_maps_are_indexed_and_asked(spark, tmp_path):
     assert [row.n for row in found] == [ROWS + 250]
 
 
-def test_parts_of_a_large_file_make_what_is_built_at_once(spark, lake, parts):
+def test_indexes_built_in_parts_equal_those_built_at_once(spark, lake, parts):
     write_large(lake / "large.parquet")
     shutil.copy(lake / "large.parquet", lake.parent / "same.parquet")
     asked = ["page_index", *ASKED, "distinct(text)", "words(text)", "bloom(key)", "lookup(id)"]
@@ -437,7 +437,7 @@ def test_a_damaged_page_fails_its_file_only(spark, lake, parts):
     assert sorted(path.name for path in lake.iterdir()) == sorted([*found, "large.parquet"])
 
 
-def test_a_file_replaced_meanwhile_is_left_as_it_is(spark, lake, monkeypatch):
+def test_a_file_replaced_in_between_is_not_changed(spark, lake, monkeypatch):
     write_large(lake / "large.parquet")
     gathered = job._gathered
 
@@ -465,8 +465,8 @@ def test_a_file_replaced_meanwhile_is_left_as_it_is(spark, lake, monkeypatch):
     assert list(ia.verify(lake / "large.parquet")) == []
 
 
-def test_a_file_that_another_attempt_has_done_meanwhile_is_seen(lake, monkeypatch):
-    """As where Spark runs a slow task twice: the second to finish finds the file changed."""
+def test_a_file_finished_by_another_attempt_is_recognized(lake, monkeypatch):
+    """For example if Spark runs a slow task twice: the second to finish finds the file changed."""
     path, asked = str(lake / "0.parquet"), (ia.Lookup("key"),)
     add_to_file, calls = task_module.add_to_file, []
 
@@ -486,7 +486,7 @@ def test_a_file_that_another_attempt_has_done_meanwhile_is_seen(lake, monkeypatc
 
 @pytest.fixture
 def gathered(lake):
-    """A file whose parts are gathered, for a job that adds three indexes."""
+    """A file whose parts have been read, for a job that adds three indexes."""
     path, places = str(lake / "large.parquet"), Place.of(str(lake))
     write_large(lake / "large.parquet")
     wanted = IndexAction(places.filesystem, tuple(parse_indexes(ASKED)), False)
@@ -503,15 +503,16 @@ def gathered(lake):
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
-def test_who_makes_the_last_section_puts_the_file_in_place(gathered, order):
+def test_the_task_with_the_last_section_replaces_the_file(gathered, order):
     merge, wanted, places = gathered
     path = Path(merge.split.path)
     before = path.read_bytes()
     made = []
     for number in order:
         assert path.read_bytes() == before
-        made.append(merge_section(SectionMerge(merge, number), wanted, places))
-        made.append(merge_section(SectionMerge(merge, number), wanted, places))  # as when run twice
+        made.append(merge_section(OneOf(merge, number), wanted, places))
+        # like a task that runs twice
+        made.append(merge_section(OneOf(merge, number), wanted, places))
     assert [report.status for report in made] == ["merged"] * 4 + ["done", "skipped"]
     assert [entry.name for entry in ia.list_indexes(path)[0].indexes] == NAMES
     assert list(ia.verify(path)) == []
@@ -521,7 +522,7 @@ def test_who_makes_the_last_section_puts_the_file_in_place(gathered, order):
     assert settled.seconds == pytest.approx(1.0 + sum(report.seconds for report in made))
 
 
-def test_sections_outlive_who_was_killed_while_the_file_was_put_together(gathered, monkeypatch):
+def test_sections_survive_a_task_killed_while_it_replaces_the_file(gathered, monkeypatch):
     merge, wanted, places = gathered
     for number in (0, 1):
         merge_section(SectionMerge(merge, number), wanted, places)
@@ -557,17 +558,17 @@ def test_a_section_that_cannot_be_written_fails_its_file(gathered, monkeypatch):
     assert Path(merge.split.path).read_bytes() == before
 
 
-def test_a_file_of_which_no_task_saw_all_sections_is_not_called_done(gathered):
+def test_a_file_whose_sections_no_task_saw_completely_is_not_done(gathered):
     merge, wanted, places = gathered
     made = [merge_section(SectionMerge(merge, number), wanted, places) for number in (0, 1)]
     (settled,) = job._settled(made, [merge])
     assert (settled.status, settled.why) == ("failed", "sections that were made cannot be found")
 
 
-# --- taking them off ----------------------------------------------------------------------------
+# --- dropping indexes ---------------------------------------------------------------------------
 
 
-def test_indexes_are_dropped_again(spark, lake):
+def test_indexes_are_dropped(spark, lake):
     before = contents(lake)
     ias.add_indexes(spark, lake, ASKED)
     ia.drop_indexes(lake / "3.parquet", NAMES)
@@ -587,7 +588,7 @@ def test_indexes_are_dropped_again(spark, lake):
     assert found == {"0.parquet": "failed", "3.parquet": "skipped"}
 
 
-def test_what_was_there_before_is_kept_and_all_that_was_added_goes(spark, tmp_path):
+def test_dropping_removes_added_indexes_and_keeps_older_ones(spark, tmp_path):
     table = pa.table({"k": range(9)})
     pq.write_table(table, tmp_path / "own.parquet", write_page_index=True)
     pq.write_table(table, tmp_path / "plain.parquet")
@@ -608,10 +609,10 @@ def test_what_was_there_before_is_kept_and_all_that_was_added_goes(spark, tmp_pa
         ias.drop_indexes(spark, tmp_path)
 
 
-# --- what is asked ------------------------------------------------------------------------------
+# --- arguments ----------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_is_refused_before_anything_is_done(spark, lake):
+def test_invalid_arguments_are_refused_before_any_change(spark, lake):
     before = contents(lake)
     with pytest.raises(ia.IndexSpecError, match="no index was asked for"):
         ias.add_indexes(spark, lake, [])
@@ -640,14 +641,14 @@ def test_paths_are_files_globs_and_lists(spark, lake, parts):
     assert sorted(path.name for path in lake.iterdir()) == [f"{at}.parquet" for at in range(4)]
 
 
-def test_a_relative_path_is_that_of_the_driver(spark, lake, parts, monkeypatch):
+def test_a_relative_path_is_relative_to_the_drivers_folder(spark, lake, parts, monkeypatch):
     monkeypatch.chdir(lake.parent)
     ias.add_indexes(spark, lake.name, ["lookup(id)"], split_bytes="1 KB")
     assert len(parts) > 1
     assert ia.list_indexes(lake)[0].indexes
 
 
-def test_on_s3(spark, lake):
+def test_files_on_s3_are_indexed(spark, lake):
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     try:
@@ -677,7 +678,7 @@ def test_on_s3(spark, lake):
         server.stop()
 
 
-# --- spreading ----------------------------------------------------------------------------------
+# --- distributing work --------------------------------------------------------------------------
 
 
 @given(
@@ -690,17 +691,17 @@ def test_tasks_have_about_equal_work(sizes, parallelism):
     assert all(tasks)
     loads = [sum(sizes[at] + FILE_BYTES for at in task) for task in tasks]
     assert loads == sorted(loads, reverse=True)
-    if len(tasks) < len(sizes):  # as few as can be, for all cores to have as many of them
+    if len(tasks) < len(sizes):  # the fewest parts that give all cores equally many
         rounds = len(tasks) // parallelism
         assert len(tasks) == rounds * parallelism
         assert rounds == 1 or (rounds - 1) * parallelism * TASK_BYTES < sum(loads)
         assert sum(loads) <= rounds * parallelism * TASK_BYTES
-    if tasks:  # the longest is at most 4/3 of the best there can be
+    if tasks:  # the longest is at most 4/3 of the optimum
         least = max(sum(loads) / len(tasks), max(sizes) + FILE_BYTES)
         assert max(loads) <= 4 / 3 * least + max(sizes) / 3 + FILE_BYTES
 
 
-def test_random_files_make_even_tasks():
+def test_random_files_give_tasks_of_equal_work():
     draw = random.Random(3)
     sizes = [draw.randrange(30 * 1024 * 1024) for _ in range(500)]
     loads = [sum(sizes[at] for at in task) for task in spread(sizes, 8)]

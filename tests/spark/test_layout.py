@@ -1,4 +1,4 @@
-"""How rows are laid out: along curves, in files of a size, in another order within tasks."""
+"""The layout of rows: along space-filling curves, in files of a given size, sorted within tasks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def points(spark):
 
 @pytest.fixture(scope="module")
 def laid_out(points, tmp_path_factory):
-    """The same points by a range of ``a`` and ``b``, and along each curve through them."""
+    """The same points by a range of ``a`` and ``b``, and along each space-filling curve."""
     folder = tmp_path_factory.mktemp("laid-out")
     for curve in (None, "zorder", "hilbert"):
         options = {"cluster_by": ["a", "b"], "curve": curve, "rows_per_page": 200}
@@ -40,7 +40,7 @@ def planned(folder, where):
 
 
 @pytest.mark.parametrize("curve", ["zorder", "hilbert"])
-def test_rows_along_a_curve_are_all_there(curve, spark, points, laid_out):
+def test_rows_along_a_curve_are_complete(curve, spark, points, laid_out):
     found = spark.read.parquet(str(laid_out / curve))
     assert found.columns == points.columns
     assert sorted(found.collect()) == sorted(points.collect())
@@ -55,16 +55,16 @@ def test_a_box_reads_fewer_pages_along_a_curve(points, laid_out):
 
 @pytest.mark.parametrize("curve", ["zorder", "hilbert"])
 @pytest.mark.parametrize("where", ["a = 77", "b BETWEEN 25 AND 26"])
-def test_each_column_alone_is_skipped_by(curve, where, laid_out):
+def test_each_clustered_column_skips_pages(curve, where, laid_out):
     assert planned(laid_out / curve, where) < 0.2 * ROWS
 
 
-def test_a_range_sort_is_of_use_to_its_first_column_only(laid_out):
+def test_a_range_sort_helps_only_its_first_column(laid_out):
     assert planned(laid_out / "None", "a = 77") < 0.05 * ROWS
     assert planned(laid_out / "None", "b BETWEEN 25 AND 26") > 0.9 * ROWS
 
 
-def test_only_rows_that_are_sorted_are_said_to_be(laid_out):
+def test_only_sorted_rows_are_declared_sorted(laid_out):
     for curve, expected in (("None", ["a", "b"]), ("zorder", [])):
         for file in files_under(laid_out / curve):
             metadata = pq.read_metadata(file)
@@ -94,7 +94,7 @@ def test_texts_dates_decimals_null_and_nan_lie_on_a_curve(spark, tmp_path):
         assert planned(tmp_path, where) < 0.6 * 4000
 
 
-def test_folders_with_a_curve_within(spark, points, tmp_path):
+def test_curves_within_folders(spark, points, tmp_path):
     data = points.selectExpr("*", "id % 3 AS p")
     options = {"partition_by": "p", "cluster_by": ["a", "b"], "curve": "hilbert"}
     ias.write(data, tmp_path, rows_per_page=200, **options)
@@ -115,7 +115,7 @@ def test_folders_with_a_curve_within(spark, points, tmp_path):
     ],
     ids=["range", "curve", "as_it_comes"],
 )
-def test_files_are_about_as_large_as_asked_for(options, bounds, spark, points, tmp_path):
+def test_files_have_about_the_requested_size(options, bounds, spark, points, tmp_path):
     target = 128 * 1024
     written = ias.write(
         points, tmp_path, target_file_size="128 KB", indexes=["hash:lookup"], **options
@@ -148,20 +148,20 @@ def test_one_large_row_is_a_file_however_small_the_target(spark, tmp_path):
     ("size", "expected"),
     [(1000, 1000), ("128 MB", 2**27), ("1g", 2**30), ("1.5KiB", 1536), ("7", 7), (None, None)],
 )
-def test_sizes_are_read(size, expected):
+def test_sizes_are_parsed(size, expected):
     assert bytes_of(size) == expected
 
 
 @pytest.mark.parametrize("size", ["", "MB", "1 XB", "-1", 0, -5, "0 KB", True, 1.5j])
-def test_what_is_no_size_is_refused(size):
+def test_invalid_sizes_are_refused(size):
     with pytest.raises(ValueError, match="target_file_size"):
         bytes_of(size)
 
 
-# --- the order within ---------------------------------------------------------------------------
+# --- the order within tasks ---------------------------------------------------------------------
 
 
-def test_rows_are_sorted_within_tasks_as_asked(spark, points, tmp_path):
+def test_rows_are_sorted_within_tasks_on_request(spark, points, tmp_path):
     options = {"cluster_by": ["a", "b"], "curve": "zorder", "target_file_size": "400 KB"}
     ias.write(points, tmp_path, sort_within="hash", **options)
     files = files_under(tmp_path)
@@ -172,7 +172,7 @@ def test_rows_are_sorted_within_tasks_as_asked(spark, points, tmp_path):
         assert pq.read_metadata(file).row_group(0).sorting_columns[0].column_index == 3
 
 
-def test_rows_are_sorted_where_they_are_without_clusters(spark, points, tmp_path):
+def test_without_clustering_rows_are_sorted_in_their_partitions(spark, points, tmp_path):
     written = ias.write(points, tmp_path, sort_within=["b", "id"])
     assert sorted(file.rows for file in written) == [ROWS // 2, ROWS // 2]
     for file in written:

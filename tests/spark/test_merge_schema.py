@@ -1,4 +1,4 @@
-"""Files whose columns differ: ``merge_schema``, and a stated schema over such files."""
+"""Files whose columns differ: ``merge_schema``, and a given schema for such files."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_read_has_all_columns_of_all_files(spark, grown, reader):
     assert explained.text.count("f.parquet") >= 1
 
 
-def test_the_format_has_spark_s_own_option(spark, grown):
+def test_the_format_has_sparks_own_option(spark, grown):
     options = {"mergeSchema": "true", "where": "words IS NOT NULL"}
     found = spark.read.format("intarsia").options(**options).load(str(grown))
     assert rows_of(found) == {key: ROWS[key] for key in (3, 2**40, 5)}
@@ -91,7 +91,7 @@ def test_the_format_has_spark_s_own_option(spark, grown):
     assert found.columns == ["id", "ts", "at"]
 
 
-def test_files_that_do_not_go_with_others_are_named(spark, tmp_path):
+def test_incompatible_files_are_named(spark, tmp_path):
     pq.write_table(pa.table({"id": [1]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"id": ["x"]}), tmp_path / "b.parquet")
     with pytest.raises(ia.UnsupportedError, match=r"b\.parquet: .*int64 vs string"):
@@ -99,7 +99,7 @@ def test_files_that_do_not_go_with_others_are_named(spark, tmp_path):
 
 
 @pytest.mark.parametrize("reader", ["auto", "intarsia"])
-def test_a_stated_type_is_read_of_files_finer_than_the_first(spark, tmp_path, reader):
+def test_a_given_type_applies_to_files_of_finer_types(spark, tmp_path, reader):
     kinds = [
         (pa.timestamp("ms"), pa.timestamp("us"), "timestamp_ntz", TIMES[0]),
         (pa.uint8(), pa.int16(), "smallint", 7),

@@ -1,4 +1,4 @@
-"""What becomes of data that is there already, and of tasks that fail or run twice."""
+"""Save modes on existing data, and tasks that fail or run twice."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def failing(spark):
 
 
 @pytest.mark.parametrize("mode", ["ignore", "error", "errorifexists", "append", "overwrite"])
-def test_every_mode_writes_where_nothing_is(mode, spark, tmp_path):
+def test_every_mode_writes_to_a_new_path(mode, spark, tmp_path):
     assert ias.write(spark.range(10), tmp_path / "lake", mode=mode)
     assert ids(spark, tmp_path / "lake") == list(range(10))
 
 
 @pytest.mark.parametrize("mode", ["ignore", "error"])
-def test_what_a_dead_writer_left_is_no_data(mode, spark, tmp_path):
+def test_files_of_a_dead_writer_are_no_data(mode, spark, tmp_path):
     ias.write(spark.range(3), tmp_path / "lake")
     files = [file.name for file in (tmp_path / "lake").glob("*.parquet")]
     left = Journal("dead", PUBLISHING, (*files, "other.parquet"), ())
@@ -58,7 +58,7 @@ def test_what_a_dead_writer_left_is_no_data(mode, spark, tmp_path):
     assert ia.dataset(tmp_path / "lake").count_rows() == 5
 
 
-def test_ignore_leaves_what_is_there(spark, tmp_path):
+def test_ignore_keeps_existing_data(spark, tmp_path):
     ias.write(spark.range(10), tmp_path)
     before = contents(tmp_path)
     assert ias.write(spark.range(20), tmp_path, mode="ignore") == []
@@ -84,7 +84,7 @@ def test_overwrite_replaces_all_data_files_and_nothing_else(spark, tmp_path):
     assert ids(spark, tmp_path) == list(range(5))
 
 
-def test_what_is_read_may_be_overwritten(spark, tmp_path):
+def test_the_data_read_may_be_overwritten(spark, tmp_path):
     ias.write(spark.range(100), tmp_path)
     ias.write(ias.read(spark, tmp_path, where="id < 20 OR id > 90"), tmp_path, mode="overwrite")
     assert ids(spark, tmp_path) == [i for i in range(100) if i < 20 or i > 90]
@@ -131,7 +131,7 @@ def test_dynamic_overwrite_is_what_spark_does(spark, tmp_path):
     assert found == expected
 
 
-def test_the_session_says_whether_overwrites_are_dynamic(spark, tmp_path, setting):
+def test_the_session_setting_decides_whether_overwrites_are_dynamic(spark, tmp_path, setting):
     def written(rows, **options):
         ias.write(by_part(spark, 0, 9), tmp_path, partition_by="part", mode="overwrite")
         ias.write(rows, tmp_path, partition_by="part", mode="overwrite", **options)
@@ -155,13 +155,13 @@ def test_the_session_says_whether_overwrites_are_dynamic(spark, tmp_path, settin
         ({"mode": "append", "partition_overwrite": "dynamic"}, "goes with mode='overwrite'"),
     ],
 )
-def test_modes_that_do_not_go_together_are_refused(options, message, spark, tmp_path):
+def test_incompatible_modes_are_refused(options, message, spark, tmp_path):
     with pytest.raises(ValueError, match=message):
         ias.write(by_part(spark, 0, 3), tmp_path, partition_by="part", **options)
 
 
 @pytest.mark.parametrize("options", [{}, {"partition_overwrite": "dynamic"}], ids=["all", "some"])
-def test_an_overwrite_that_fails_leaves_everything(options, spark, failing, tmp_path):
+def test_a_failed_overwrite_keeps_all_data(options, spark, failing, tmp_path):
     ias.write(by_part(spark, 0, 30), tmp_path, partition_by="part")
     before = contents(tmp_path)
     with pytest.raises(PySparkException, match="stop here"):
@@ -170,7 +170,7 @@ def test_an_overwrite_that_fails_leaves_everything(options, spark, failing, tmp_
     assert {path.name for path in tmp_path.iterdir()} == {"_SUCCESS", "part=0", "part=1", "part=2"}
 
 
-def test_a_writer_finishes_what_another_one_began(spark, tmp_path, monkeypatch):
+def test_a_writer_finishes_the_commit_of_another(spark, tmp_path, monkeypatch):
     ias.write(spark.range(10), tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(commit, "_finish", lambda *_: None)  # it died before old files were removed
@@ -210,7 +210,7 @@ def test_rows_of_other_columns_are_appended_with_a_warning(partition_by, spark, 
     assert [row.host for row in sorted(found)].count("a") == 3
 
 
-def test_rows_that_lack_a_column_are_told_of_whatever_wrote_it(spark, tmp_path):
+def test_rows_that_lack_a_column_cause_a_warning_for_every_writer(spark, tmp_path):
     texts = pa.array(["a"], pa.large_string())
     there = {"id": [1], "s": texts.dictionary_encode(), "ts": pa.array([1], pa.timestamp("ns"))}
     pq.write_table(pa.table(there), tmp_path / "a.parquet")
@@ -230,7 +230,7 @@ BY_PATH = {
 
 @pytest.mark.parametrize("append", BY_PATH.values(), ids=BY_PATH)
 def test_a_column_that_differs_by_case_alone_is_not_added(spark, tmp_path, append):
-    """Readers would find NULL in either, where Spark takes them for one."""
+    """Otherwise readers would find NULL in either column, because Spark takes both for one."""
     ias.write(spark.range(3), tmp_path)
     renamed = spark.range(3).selectExpr("id AS ID")
     with pytest.raises(Exception, match="the column 'ID' of the new rows is 'id' there"):
@@ -281,7 +281,7 @@ print("done")
 """
 
 
-def test_a_task_that_is_tried_again_leaves_its_files_once(tmp_path):
+def test_a_retried_task_leaves_its_files_once(tmp_path):
     run = subprocess.run(
         [sys.executable, "-c", RETRIED, str(tmp_path)], capture_output=True, text=True, check=False
     )

@@ -1,4 +1,4 @@
-"""Spark's own reader gets the files where its rows are the same for certain, and only there."""
+"""Spark's own reader gets the files only where its rows are certain to be the same."""
 
 import datetime as dt
 import decimal
@@ -99,7 +99,7 @@ def condition(chosen, depth=0):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A file with all plain types, by pyarrow; a dictionary, statistics and a bloom filter."""
+    """A file by pyarrow with all plain types, a dictionary, statistics and a bloom filter."""
     folder = tmp_path_factory.mktemp("plain")
     pq.write_table(table_of(1), folder / "a.parquet", row_group_size=150, write_page_index=True)
     pq.write_table(table_of(2), folder / "b.parquet", store_decimal_as_integer=True)
@@ -112,7 +112,7 @@ def native_rows(frame):
 
 
 def test_conditions_have_the_same_three_values(spark, made):
-    """Some hundred random ones, each evaluated on every row by both."""
+    """About a hundred random conditions, each evaluated on every row by both readers."""
     chosen, found, refused = random.Random(5), [], 0
     while len(found) < 150:
         where = condition(chosen)
@@ -154,7 +154,7 @@ def test_both_readers_give_the_same_rows(where, spark, made):
 
 
 def test_what_the_footer_stores_is_read_alike_by_both(spark, made):
-    """Decimals as integers and as bytes, and the folder's two files together."""
+    """Decimals as integers and as bytes; the folder's two files together."""
     ours = ias.read(spark, made, reader="intarsia").toArrow()
     theirs = ias.read(spark, made, reader="spark").toArrow()
     order = [(name, "ascending") for name in ("id", "money", "s", "d", "i64", "f32", "f64")]
@@ -172,8 +172,8 @@ def test_what_the_footer_stores_is_read_alike_by_both(spark, made):
     ids=str,
 )
 @pytest.mark.parametrize("writer", ["pyarrow", "spark"])
-def test_no_bound_or_dictionary_takes_rows_away(values, where, writer, spark, tmp_path):
-    """Of files in which they would, by any writer."""
+def test_no_bound_or_dictionary_loses_rows(values, where, writer, spark, tmp_path):
+    """In files of any writer whose bounds or dictionaries would exclude matching rows."""
     if writer == "spark":
         frame = spark.createDataFrame([(value,) for value in values], "x double").coalesce(1)
         bloom = {"parquet.bloom.filter.enabled#x": "true", "parquet.page.row.count.limit": "1"}
@@ -189,7 +189,7 @@ def test_no_bound_or_dictionary_takes_rows_away(values, where, writer, spark, tm
     assert found.num_rows == 1
 
 
-# --- which reader it is -------------------------------------------------------------------------
+# --- the choice of the reader -------------------------------------------------------------------
 
 
 def chosen_for(path, where=None, columns=None):
@@ -198,7 +198,7 @@ def chosen_for(path, where=None, columns=None):
     return hand_over(source, query, source.files)
 
 
-def test_a_wide_scan_is_sparks_and_a_narrow_one_ours(spark, tmp_path):
+def test_spark_reads_wide_scans_and_our_reader_narrow_ones(spark, tmp_path):
     table = pa.table({"n": np.arange(100_000), "noise": np.random.default_rng(1).random(100_000)})
     options = {"write_page_index": True, "data_page_size": 10_000, "use_dictionary": False}
     pq.write_table(table, tmp_path / "a.parquet", **options)
@@ -298,7 +298,7 @@ def test_int96_is_refused(spark, tmp_path):
     ],
     ids=["brotli", "zstd", "byte_stream_split", "delta"],
 )
-def test_encodings_and_codecs_are_those_spark_has(options, is_refused, spark, tmp_path):
+def test_encodings_and_codecs_are_supported_by_spark(options, is_refused, spark, tmp_path):
     table = pa.table({"x": [1.5, None], "n": [1, 2]})
     pq.write_table(table, tmp_path / "a.parquet", **options)
     found = chosen_for(tmp_path)
@@ -337,7 +337,7 @@ def test_paths_that_spark_takes_for_globs_are_refused(spark, tmp_path):
     assert "may take the path for a pattern" in chosen_for(tmp_path)
 
 
-def test_folders_values_are_those_of_the_folders(spark, tmp_path):
+def test_partition_values_are_those_of_the_folders(spark, tmp_path):
     for day, code, share in [
         ("2024-01-01", "7", "1.0E-5"),
         ("2024-01-02", "2147483648999", "12"),
@@ -355,7 +355,7 @@ def test_folders_values_are_those_of_the_folders(spark, tmp_path):
 
 
 @pytest.mark.parametrize("value", ["007", "a%20b", "1_0 ", "1e5"])
-def test_folders_values_with_several_readings_are_refused(value, spark, tmp_path):
+def test_ambiguous_partition_values_are_refused(value, spark, tmp_path):
     for each in (value, "1"):
         (tmp_path / f"code={each}").mkdir()
         pq.write_table(pa.table({"n": [1]}), tmp_path / f"code={each}" / "a.parquet")
@@ -363,7 +363,7 @@ def test_folders_values_with_several_readings_are_refused(value, spark, tmp_path
     assert isinstance(chosen_for(tmp_path, columns=["n"]), HandOver) == ("%" not in value)
 
 
-def test_other_folders_than_pairs_are_refused(spark, tmp_path):
+def test_folders_that_are_not_key_value_pairs_are_refused(spark, tmp_path):
     for folder in ("code=1", "code=2/x"):
         (tmp_path / folder).mkdir(parents=True)
         pq.write_table(pa.table({"n": [1]}), tmp_path / folder / "a.parquet")
@@ -396,7 +396,7 @@ def test_conditions_that_are_not_on_the_list_are_refused(where, spark):
     assert read_expression(where)
 
 
-def test_an_interrupted_write_is_heeded_by_both(spark, tmp_path):
+def test_both_readers_ignore_an_interrupted_write(spark, tmp_path):
     pq.write_table(pa.table({"n": [1]}), tmp_path / "old.parquet")
     pq.write_table(pa.table({"n": [2]}), tmp_path / "new.parquet")
     journal = tmp_path / "_commit-x.json"
@@ -412,20 +412,20 @@ def test_every_type_of_files_by_spark_that_is_flat_is_handed_over(spark, by_spar
     source = Source(opened(by_spark), str(by_spark))
     flat = [name for name in source.data.schema.names if name not in nested]
     found = hand_over(source, query_of(source.data, flat, None), source.files)
-    assert "may read the value otherwise" in found  # a folder called b & c
+    assert "may read the value otherwise" in found  # a folder named b & c
     flat.remove("part")
     found = hand_over(source, query_of(source.data, flat, None), source.files)
     assert isinstance(found, HandOver)
 
 
 @pytest.mark.parametrize("reader", ["auto", "intarsia", "spark"])
-def test_no_rows_are_none_to_every_reader(reader, spark, tmp_path):
+def test_an_empty_answer_is_the_same_for_both_readers(reader, spark, tmp_path):
     pq.write_table(pa.table({"n": [1]}), tmp_path / "a.parquet")
     found = ias.read(spark, tmp_path, where="n < 0", reader=reader)
     assert (found.columns, found.count()) == (["n"], 0)
 
 
-def test_spark_is_handed_no_filter_by_which_it_tells_the_zeros_apart(spark, setting, tmp_path):
+def test_filters_that_distinguish_zeros_are_not_handed_over(spark, setting, tmp_path):
     pq.write_table(pa.table({"x": [0.0, -0.0, 1.0] * 100}), tmp_path / "a.parquet")
     setting("spark.sql.parquet.recordLevelFilter.enabled", "true")
     setting("spark.sql.parquet.enableVectorizedReader", "false")
@@ -436,7 +436,7 @@ def test_spark_is_handed_no_filter_by_which_it_tells_the_zeros_apart(spark, sett
     assert ias.read(spark, tmp_path, reader="spark").count() == 300
 
 
-def test_spark_is_handed_nothing_where_it_answers_by_statistics(spark, setting, tmp_path):
+def test_queries_that_spark_answers_by_statistics_are_not_handed_over(spark, setting, tmp_path):
     pq.write_table(pa.table({"a": [1, 2], "b": [10, 20], "c": [0, 0]}), tmp_path / "a.parquet")
     setting("spark.sql.parquet.aggregatePushdown", "TRUE")
     setting("spark.sql.sources.useV1SourceList", "")

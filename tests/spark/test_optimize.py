@@ -1,4 +1,4 @@
-"""``optimize``: fewer files or another order, the same rows, whatever happens meanwhile."""
+"""``optimize``: fewer files or another order, and the same rows, whoever writes meanwhile."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def debris(folder):
 
 
 def numbers(start, stop):
-    """Rows by their number: no order of ``k`` or ``s`` is theirs."""
+    """Rows by number; neither ``k`` nor ``s`` is in order."""
     ids = range(start, stop)
     return pa.table({"id": ids, "k": [i * 7919 % 1000 for i in ids], "s": [f"s{i}" for i in ids]})
 
 
 def put(folder, count, rows=100, **options):
-    """``count`` files ``f00.parquet``, … of so many rows each."""
+    """Writes ``count`` files ``f00.parquet``, …, of ``rows`` rows each."""
     folder.mkdir(parents=True, exist_ok=True)
     for at in range(count):
         table = numbers(at * rows, (at + 1) * rows)
@@ -102,7 +102,7 @@ def test_nothing_is_rewritten_twice_or_without_need(spark, lake):
     assert contents(lake) == before
 
 
-def test_big_files_and_lone_ones_stay_bit_for_bit(spark, tmp_path):
+def test_large_and_single_files_do_not_change(spark, tmp_path):
     put(tmp_path, 4)
     pq.write_table(numbers(0, 50_000), tmp_path / "f015-big.parquet")
     put(tmp_path / "lone", 1)
@@ -129,7 +129,7 @@ def test_files_are_merged_up_to_the_target(spark, tmp_path):
 
 
 @pytest.mark.parametrize("sizes", [[], [99], [100, 99], [40, 30, 120, 20, 90, 60, 30], [1] * 250])
-def test_runs_are_neighbours_that_fit_and_are_not_found_again(sizes):
+def test_runs_are_adjacent_files_that_are_merged_only_once(sizes):
     files = {f"{at:04}": size for at, size in enumerate(sizes)}
     runs = small_runs(files, 100)
     for run in runs:
@@ -172,7 +172,7 @@ def test_conditions_are_about_folders(spark, lake):
     assert contents(lake) == before
 
 
-# --- what is kept -------------------------------------------------------------------------------
+# --- what does not change -----------------------------------------------------------------------
 
 
 AWKWARD = {
@@ -208,7 +208,7 @@ def awkward(order):
 
 
 @pytest.mark.parametrize("cluster_by", [[], ["needed"]], ids=["merged", "ordered"])
-def test_types_metadata_and_codec_are_kept(cluster_by, spark, tmp_path):
+def test_types_metadata_and_codec_do_not_change(cluster_by, spark, tmp_path):
     parts = [awkward([2, 0]), awkward([1])]
     for name, part in zip("ab", parts, strict=True):
         part = part.replace_schema_metadata({**part.schema.metadata, "name": name})
@@ -221,7 +221,7 @@ def test_types_metadata_and_codec_are_kept(cluster_by, spark, tmp_path):
     found = pq.read_table(file)
     assert found.to_pylist() == expected.to_pylist() or str(found.to_pylist()) == str(
         expected.to_pylist()
-    )  # the text where there is a NaN
+    )  # the string where there is a NaN
     schema = pq.read_schema(file)
     assert schema.equals(before, check_metadata=False)
     for field in schema:
@@ -231,7 +231,7 @@ def test_types_metadata_and_codec_are_kept(cluster_by, spark, tmp_path):
     assert ia.verify(file) == []
 
 
-def test_what_spark_would_round_is_not_put_into_another_order(spark, tmp_path):
+def test_types_that_spark_would_round_are_not_reordered(spark, tmp_path):
     nested = pa.array([{"t": 1}, {"t": 2}], pa.struct([("t", pa.timestamp("ns"))]))
     for name in "ab":
         pq.write_table(pa.table({"k": [2, 1], "n": nested}), tmp_path / f"{name}.parquet")
@@ -242,7 +242,7 @@ def test_what_spark_would_round_is_not_put_into_another_order(spark, tmp_path):
     assert ias.optimize(spark, tmp_path)
 
 
-def test_int96_stays_int96_and_far_years_themselves(spark, tmp_path):
+def test_int96_values_of_all_years_do_not_change(spark, tmp_path):
     key = "spark.sql.parquet.outputTimestampType"
     before = spark.conf.get(key)
     spark.conf.set(key, "INT96")
@@ -296,7 +296,7 @@ def test_fields_that_some_structs_lack_are_null_there(spark, tmp_path):
     assert table.schema.field("same") == same
 
 
-def test_numbers_and_texts_get_the_widest_type(spark, tmp_path):
+def test_numbers_and_strings_get_the_widest_type(spark, tmp_path):
     narrow = pa.table({"n": pa.array([1, None], pa.int8()), "s": ["x", "y"], "f": [True, False]})
     wide = pa.table({"n": [2**40], "s": pa.array(["é"], pa.large_string()), "f": [True]})
     pq.write_table(narrow, tmp_path / "a.parquet")
@@ -315,7 +315,7 @@ def test_numbers_and_texts_get_the_widest_type(spark, tmp_path):
 
 
 @pytest.mark.parametrize("other", [["x"], [1.5], pa.array([1], pa.uint64())])
-def test_columns_of_two_types_are_left_as_they_are(spark, tmp_path, other):
+def test_files_with_incompatible_column_types_do_not_change(spark, tmp_path, other):
     pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"id": other}), tmp_path / "b.parquet")
     before = contents(tmp_path)
@@ -325,7 +325,7 @@ def test_columns_of_two_types_are_left_as_they_are(spark, tmp_path, other):
 
 
 @pytest.mark.parametrize("cluster_by", [[], ["id"]])
-def test_columns_that_differ_by_case_alone_are_left_as_they_are(spark, tmp_path, cluster_by):
+def test_files_with_columns_that_differ_by_case_do_not_change(spark, tmp_path, cluster_by):
     pq.write_table(pa.table({"id": [1], "Name": ["x"]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"id": [2], "name": ["y"]}), tmp_path / "b.parquet")
     before = contents(tmp_path)
@@ -334,7 +334,7 @@ def test_columns_that_differ_by_case_alone_are_left_as_they_are(spark, tmp_path,
     assert contents(tmp_path) == before
 
 
-def test_files_without_rows_go_where_others_have_some(spark, tmp_path):
+def test_files_without_rows_are_removed_if_others_have_rows(spark, tmp_path):
     put(tmp_path / "day=1", 2)
     pq.write_table(numbers(0, 0), tmp_path / "day=1" / "f015.parquet")
     for name in ("a", "b"):
@@ -364,7 +364,7 @@ def test_a_damaged_page_is_not_carried_along(spark, tmp_path):
 
 @pytest.fixture
 def indexed(tmp_path):
-    """Three files: with a lookup, with another and a bloom filter, with a sidecar."""
+    """Three files: with a lookup, with a lookup and a bloom filter, with a sidecar."""
     put(tmp_path, 3)
     ia.add_indexes(tmp_path / "f00.parquet", [ia.Lookup("s", granule_rows=50)])
     ia.add_indexes(tmp_path / "f01.parquet", [ia.Lookup(pc.utf8_upper(pc.field("s")))])
@@ -395,7 +395,7 @@ def test_new_files_have_the_indexes_of_all_old_ones(spark, indexed):
     assert ia.verify(indexed) == []
 
 
-def test_sidecars_of_files_that_are_gone_go_too(spark, indexed):
+def test_sidecars_of_removed_files_are_removed(spark, indexed):
     assert list((indexed / "_intarsia").iterdir())
     ias.optimize(spark, indexed)
     assert not (indexed / "_intarsia").exists()
@@ -410,7 +410,7 @@ def test_sidecars_of_files_that_are_gone_go_too(spark, indexed):
     ],
     ids=["none", "others"],
 )
-def test_indexes_may_be_dropped_or_others(cluster_by, asked, found, spark, indexed):
+def test_indexes_may_be_dropped_or_replaced(cluster_by, asked, found, spark, indexed):
     ias.optimize(spark, indexed, cluster_by=cluster_by, indexes=asked)
     assert names(indexed) == [(*found, [])]
 
@@ -426,7 +426,7 @@ def test_indexes_that_cannot_be_built_are_refused_first(spark, lake):
 # --- another order ------------------------------------------------------------------------------
 
 
-def test_rows_are_put_into_order_within_their_folders(spark, lake):
+def test_rows_are_sorted_within_their_folders(spark, lake):
     before = Counter(ia.dataset(lake).to_table(["id", "day"])["id"].to_pylist())
     reports = ias.optimize(spark, lake, cluster_by=["k", "id"], rows_per_page=100)
     assert sum(report.rows for report in reports) == 1600
@@ -441,7 +441,7 @@ def test_rows_are_put_into_order_within_their_folders(spark, lake):
     assert planned.figures.rows.selected < 0.3 * 1600
 
 
-def test_rows_are_put_along_a_curve(spark, tmp_path):
+def test_rows_are_clustered_along_a_curve(spark, tmp_path):
     put(tmp_path, 2, rows=5000)
     ias.optimize(
         spark,
@@ -467,8 +467,8 @@ def test_rows_are_in_files_of_the_target_size(spark, tmp_path):
     assert max(sizes) < 1.5 * target
 
 
-def test_columns_whose_names_begin_with_a_dot_are_sorted_by(spark, tmp_path):
-    """Not by a path within another column, which is what pyarrow takes such a name for."""
+def test_columns_whose_names_begin_with_a_dot_can_be_sorted_by(spark, tmp_path):
+    """Such a name is not a path within another column, for which pyarrow takes it."""
     table = pa.table({"p": [n % 2 for n in range(100)], ".p": [n * 37 % 100 for n in range(100)]})
     pq.write_table(table, tmp_path / "a.parquet")
     ias.optimize(spark, tmp_path, cluster_by=["p", ".p"])
@@ -486,7 +486,7 @@ def test_columns_whose_names_begin_with_a_dot_are_sorted_by(spark, tmp_path):
 @pytest.mark.parametrize(
     "arguments", [{"cluster_by": ["day"]}, {"curve": "zorder"}, {"target_file_size": None}]
 )
-def test_an_order_that_cannot_be_is_refused_first(arguments, spark, lake):
+def test_an_invalid_order_is_refused_first(arguments, spark, lake):
     before = contents(lake)
     with pytest.raises((ia.PredicateError, ValueError)):
         ias.optimize(spark, lake, **arguments)
@@ -494,17 +494,17 @@ def test_an_order_that_cannot_be_is_refused_first(arguments, spark, lake):
 
 
 def test_files_of_other_writers_and_modes_of_rounds(spark, lake, monkeypatch):
-    monkeypatch.setattr(module, "_ROUND", 1e-9)  # each folder in a round of its own
+    monkeypatch.setattr(module, "_ROUND", 1e-9)  # each folder in its own round
     before = ids(lake)
     assert len(ias.optimize(spark, lake, cluster_by=["k"])) == 2
     assert ids(lake) == before
     assert debris(lake) == []
 
 
-# --- others at the same time --------------------------------------------------------------------
+# --- concurrent changes -------------------------------------------------------------------------
 
 
-def test_readers_meanwhile_see_all_rows_once(spark, lake):
+def test_concurrent_readers_see_all_rows_once(spark, lake):
     expected = sum(ids(lake))
     seen, gone, stop = [], [], threading.Event()
 
@@ -513,7 +513,7 @@ def test_readers_meanwhile_see_all_rows_once(spark, lake):
             try:
                 _, files = visible(lake)
                 tables = [pq.read_table(file, columns=["id"], partitioning=None) for file in files]
-            except FileNotFoundError:  # listed before, opened after: it is told so
+            except FileNotFoundError:  # listed before, opened after: raises an error
                 gone.append(1)
                 continue
             seen.append(sum(sum(table["id"].to_pylist()) for table in tables))
@@ -531,7 +531,7 @@ def test_readers_meanwhile_see_all_rows_once(spark, lake):
 
 
 def meanwhile(monkeypatch, act):
-    """Do something when all new files are written, before they are published."""
+    """Does something after all new files are written, and before they are published."""
 
     def collect_written_files(tasks):
         found = real(tasks)
@@ -543,7 +543,7 @@ def meanwhile(monkeypatch, act):
 
 
 @pytest.mark.parametrize("cluster_by", [[], ["k"]], ids=["merged", "ordered"])
-def test_a_file_that_appears_meanwhile_is_not_lost(cluster_by, spark, lake, monkeypatch):
+def test_a_file_added_meanwhile_is_not_lost(cluster_by, spark, lake, monkeypatch):
     new = numbers(5000, 5100)
     meanwhile(monkeypatch, lambda: pq.write_table(new, lake / "day=1" / "f03b.parquet"))
     ias.optimize(spark, lake, cluster_by=cluster_by)
@@ -558,7 +558,7 @@ def rewritten(path):
 
 @pytest.mark.parametrize("act", [rewritten, os.remove], ids=["changed", "removed"])
 @pytest.mark.parametrize("cluster_by", [[], ["k"]], ids=["merged", "ordered"])
-def test_a_folder_in_which_a_file_changes_is_left(act, cluster_by, spark, lake, monkeypatch):
+def test_a_folder_with_a_changing_file_is_skipped(act, cluster_by, spark, lake, monkeypatch):
     meanwhile(monkeypatch, lambda: act(lake / "day=1" / "f03.parquet"))
     with pytest.raises(ia.PathError, match=r"1 of 2 folders .* day=1: day=1/f03.parquet was"):
         ias.optimize(spark, lake, cluster_by=cluster_by)
@@ -570,7 +570,7 @@ def test_a_folder_in_which_a_file_changes_is_left(act, cluster_by, spark, lake, 
     assert debris(lake) == []
 
 
-def test_a_folder_whose_files_are_gone_before_tasks_begin_is_left(spark, lake, monkeypatch):
+def test_a_folder_whose_files_are_deleted_before_tasks_begin_is_skipped(spark, lake, monkeypatch):
     real = module.make_job_folder
 
     def make_job_folder(job):
@@ -585,7 +585,7 @@ def test_a_folder_whose_files_are_gone_before_tasks_begin_is_left(spark, lake, m
     assert debris(lake) == []
 
 
-def test_files_that_another_write_is_replacing_are_left(spark, lake):
+def test_files_that_another_write_is_replacing_are_skipped(spark, lake):
     theirs = Journal("other", "publishing", ("day=1/new.parquet",), ("day=1/f00.parquet",))
     Place.of(lake).write_text(theirs.name, theirs.encode())
     with (
@@ -597,7 +597,7 @@ def test_files_that_another_write_is_replacing_are_left(spark, lake):
     assert [journal.job for journal in journals(Place.of(lake))] == ["other"]
 
 
-def test_two_at_once_do_it_once(spark, lake, monkeypatch):
+def test_two_concurrent_runs_rewrite_once(spark, lake, monkeypatch):
     before = ids(lake)
     both = threading.Barrier(2, timeout=60)
     meanwhile(monkeypatch, both.wait)
@@ -620,12 +620,12 @@ def test_two_at_once_do_it_once(spark, lake, monkeypatch):
 
 
 class Killed(BaseException):
-    """The driver is gone."""
+    """The driver was killed."""
 
 
 @pytest.mark.parametrize("step", ["move", "write_text", "remove", "remove_tree"])
 def test_a_driver_that_is_killed_leaves_old_files_or_new_ones(step, spark, tmp_path, monkeypatch):
-    """Killed at each of the calls that publishing makes; nothing is tidied up then."""
+    """Killed at each call of publishing, without any cleanup."""
     for count in itertools.count():
         lake = tmp_path / f"{step}-{count}"
         put(lake / "day=1", 3, rows=10)
@@ -665,7 +665,7 @@ def seen_ids(lake):
     return sorted(i for table in tables for i in table["id"].to_pylist())
 
 
-def test_what_a_check_finds_undoes_the_publication(tmp_path):
+def test_a_failed_check_undoes_the_publication(tmp_path):
     put(tmp_path, 1)
     put(tmp_path / "_temporary-job", 1)
     os.rename(tmp_path / "_temporary-job/f00.parquet", tmp_path / "_temporary-job/new.parquet")
@@ -681,7 +681,7 @@ def test_what_a_check_finds_undoes_the_publication(tmp_path):
     assert not list(tmp_path.glob("_commit*"))
 
 
-def test_the_folders_of_a_job_have_journals_of_their_own(spark, tmp_path, monkeypatch):
+def test_each_folder_of_a_job_has_its_own_commit_log(spark, tmp_path, monkeypatch):
     for day in (1, 2, 3):
         put(tmp_path / f"day={day}", 2)
     names = []

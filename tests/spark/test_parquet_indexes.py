@@ -26,7 +26,7 @@ field = pads.field
 
 @dataclass(frozen=True)
 class Scan:
-    """An answer of Spark's own reader, and what it took: bytes of files, rows out of the scan."""
+    """An answer of Spark's own reader, the bytes read from files, and the rows out of the scan."""
 
     rows: list[dict[str, Any]]
     bytes: int
@@ -34,7 +34,7 @@ class Scan:
 
     @property
     def text(self) -> list[str]:
-        """In no order; a NaN is a NaN, each zero has its sign."""
+        """The sorted rows as text, where NaN equals NaN and both zeros differ."""
         return sorted(map(str, self.rows))
 
     @property
@@ -50,7 +50,7 @@ def scan(spark) -> Callable[..., Scan]:
         return sum(found.getBytesRead() for found in file_system.getAllStatistics())
 
     def scan_spark(path: Path, condition: str) -> Scan:
-        # Hadoop does not count what is read in many ranges at once.
+        # Hadoop does not count vectored reads.
         reader = spark.read.option("parquet.hadoop.vectored.io.enabled", "false")
         frame = reader.parquet(str(path)).where(condition)
         start = bytes_read()
@@ -114,7 +114,7 @@ def ordered_table() -> pa.Table:
 
 @pytest.fixture(scope="module")
 def ordered(tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    """One row group of 118 pages a column, without any indexes and with page indexes."""
+    """One row group of 118 pages a column, without indexes and with page indexes."""
     path = tmp_path_factory.mktemp("ordered") / "ordered.parquet"
     pq.write_table(
         ordered_table(),
@@ -147,7 +147,7 @@ NESTED_CONDITIONS = {
     "id BETWEEN 2500 AND 2600": 0.1,
     "id IN (0, 2999, 3000, 5999) OR id < 40 OR word = 'w00577'": 0.5,
 }
-"""And the most of the rows scanned: pages of ``id`` hold 250 rows, of ``word`` 800 to 1000."""
+"""The maximum number of rows scanned: pages of ``id`` have 250 rows, of ``word`` 800 to 1000."""
 
 
 def nested_table() -> pa.Table:
@@ -243,13 +243,13 @@ KINDS: dict[str, tuple[pa.DataType, Callable[[int], Any], Callable[[Any], str]]]
     "fortune": (pa.decimal128(30, 5), lambda n: Decimal(n - 9_000).scaleb(-5), "{}BD".format),
 }
 NOT_LOOKED_FOR = {"fixed", "ts"}
-"""Spark skips nothing for these types, by bounds or by filters, though its plan lists them."""
+"""Types for which Spark does not skip by bounds or filters, though its plan lists them."""
 PRESENT = 9_002
 ABSENT = 21_001
 
 
 def bloom_table() -> pa.Table:
-    """All even numbers below 32,000, at random: each row group holds small and great ones."""
+    """All even numbers below 32,000 in random order: each row group has small and large ones."""
     numbers = (np.random.default_rng(7).permutation(GROUPS * GROUP_ROWS) * 2).tolist()
     columns = {name: pa.array(map(kind[1], numbers), kind[0]) for name, kind in KINDS.items()}
     return pa.table({"id": numbers} | columns)
@@ -312,10 +312,12 @@ FLOAT_CONDITIONS = ["x = 0", "x = {type}('-0.0')", "x = {type}('NaN')", "x > 2",
 
 
 def float_table(sql_type: str) -> pa.Table:
-    """Ten pages of 100 rows, each with other zeros, NaN and numbers; no row group's bounds help."""
+    """Ten pages of 100 rows with different zeros, NaN and numbers; row group bounds exclude
+    nothing.
+    """
     noise = np.random.default_rng(2)
     x = noise.choice([-5.0, -1.0, -0.25, 0.25, 1.0, 1.5, 5.0], (10, 100))
-    x[2:5] = noise.choice([0.25, 0.5, 1.25], (3, 100))  # nothing above two, but for NaN
+    x[2:5] = noise.choice([0.25, 0.5, 1.25], (3, 100))  # nothing above two, except NaN
     x[0, 7] = x[5, 3] = 0.0
     x[1, 7] = x[5, 9] = -0.0
     x[2, ::9] = np.nan

@@ -1,4 +1,4 @@
-"""Tasks of about even work: every candidate row is in one of them, and none reads much more."""
+"""Tasks of about equal work: every candidate row is in one task, and no task reads much more."""
 
 import pickle
 
@@ -21,7 +21,7 @@ from intarsia.spark.read.read import _runner, execute, opened
 
 
 def written(folder, sizes, *, page_index=True, row_group_size=50_000):
-    """A file of so many rows each, 16 bytes a row that do not compress, numbered through."""
+    """Writes files of the given row counts: numbered rows of 16 incompressible bytes."""
     random, start = np.random.default_rng(7), 0
     for number, size in enumerate(sizes):
         numbers = np.arange(start, start + size)
@@ -58,7 +58,7 @@ def splits_early(monkeypatch):
 @pytest.mark.parametrize(
     "sizes", [(200_000,), (150_000, 1000, 1000, 1000), (1000,) * 5 + (120_000,), (30_000,) * 7]
 )
-def test_tasks_are_even_whatever_the_files(sizes, parallelism, tmp_path):
+def test_tasks_have_equal_work_for_any_files(sizes, parallelism, tmp_path):
     found, query = packed(written(tmp_path, sizes), parallelism)
     assert len(found) == parallelism
     mean = sum(loads(found)) / len(found)
@@ -67,7 +67,7 @@ def test_tasks_are_even_whatever_the_files(sizes, parallelism, tmp_path):
     assert np.array_equal(np.concatenate(numbers), np.arange(sum(sizes)))
 
 
-def test_what_is_selected_counts_and_not_the_files_sizes(tmp_path):
+def test_selected_bytes_count_instead_of_file_sizes(tmp_path):
     source = written(tmp_path, (100_000, 100_000))
     found, query = packed(source, 2, pc.field("n") < 110_000)
     assert len(found) == 2
@@ -86,12 +86,12 @@ def test_without_page_indexes_row_groups_stay_whole(tmp_path):
     ]
 
 
-def test_little_to_read_is_not_split(tmp_path):
+def test_small_reads_are_not_split(tmp_path):
     found, _ = packed(written(tmp_path, (1000, 1000, 1000)), 8)
     assert [len(task) for task in found] == [1, 1, 1]
 
 
-def test_no_candidates_make_no_tasks(tmp_path):
+def test_without_candidates_there_are_no_tasks(tmp_path):
     found, _ = packed(written(tmp_path, (1000,)), 4, pc.field("n") < 0)
     assert found == []
 
@@ -132,7 +132,7 @@ def test_every_candidate_is_in_one_task(wanted, parallelism, tmp_path_factory):
         assert sum(piece.rows.num_rows for piece in pieces) == file.rows.num_rows
 
 
-def test_an_index_counts_as_it_leaves_rows(tmp_path):
+def test_an_index_reduces_the_estimated_work(tmp_path):
     source = written(tmp_path, (200_000,))
     ia.add_indexes(tmp_path, [ia.Lookup("noise")])
     value = int(ia.dataset(tmp_path).head(1)["noise"][0].as_py())
@@ -141,7 +141,7 @@ def test_an_index_counts_as_it_leaves_rows(tmp_path):
     assert sum(loads(found)) < 50_000
 
 
-def test_a_task_makes_objects_of_its_own_pieces_alone(tmp_path, monkeypatch):
+def test_a_task_decodes_only_its_own_pieces(tmp_path, monkeypatch):
     found, query = packed(written(tmp_path, (30_000,) * 6), 4, "n >= 1000")
     run = cloudpickle.loads(cloudpickle.dumps(_runner(found, query)))
     made, original = [], pickle.loads

@@ -65,7 +65,7 @@ def lake(by_spark: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def native(spark, by_spark):
-    """What Spark itself reads, from the files without indexes."""
+    """The rows that Spark itself reads, from the files without indexes."""
     return spark.read.parquet(str(by_spark)).cache()
 
 
@@ -205,18 +205,18 @@ def test_a_list_of_files_and_a_glob(spark, lake):
         "unknown_column_in_expression",
     ],
 )
-def test_what_does_not_fit_is_said_at_once(arguments, error, message, spark, lake):
+def test_invalid_arguments_are_refused_at_once(arguments, error, message, spark, lake):
     with pytest.raises(error, match=message):
         ias.read(spark, lake, **arguments)
 
 
-def test_a_comparison_that_types_forbid_is_said_at_once(spark, lake):
+def test_a_comparison_of_incompatible_types_is_refused_at_once(spark, lake):
     naive = pa.scalar(dt.datetime(2014, 5, 14), pa.timestamp("us"))
     with pytest.raises(ia.PredicateError):
         ias.read(spark, lake, where=pc.field("ts") < naive)
 
 
-def test_a_missing_path_is_said_at_once(spark, tmp_path):
+def test_a_missing_path_is_refused_at_once(spark, tmp_path):
     with pytest.raises(ia.PathError, match="no such file or folder"):
         ias.read(spark, tmp_path / "nowhere")
 
@@ -230,7 +230,7 @@ def test_a_file_rewritten_after_planning_fails_the_job(spark, tmp_path):
         found.collect()
 
 
-def test_damaged_pages_are_skipped_where_that_is_asked_for(spark, tmp_path):
+def test_damaged_pages_are_skipped_on_request(spark, tmp_path):
     path = tmp_path / "t.parquet"
     table = pa.table({"k": range(4000)})
     pages = {"max_rows_per_page": 1000, "write_batch_size": 1000, "write_page_checksum": True}
@@ -245,7 +245,7 @@ def test_damaged_pages_are_skipped_where_that_is_asked_for(spark, tmp_path):
         ias.read(spark, path, where="k >= 0", on_corrupt="raise").collect()
 
 
-def test_pages_that_hold_more_than_the_limit_are_refused(spark, tmp_path):
+def test_pages_above_the_size_limit_are_refused(spark, tmp_path):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"k": ["x" * 1_000_000] * 9}), path, use_dictionary=False)
     assert ias.read(spark, path, page_size_limit=1 << 24).count() == 9
@@ -331,7 +331,7 @@ def test_pushed_filters_still_leak_between_uses_of_a_dataframe(spark):
     )
 
 
-def test_timestamps_stored_as_int96_are_instants_as_to_spark(spark, tmp_path):
+def test_timestamps_stored_as_int96_are_instants_as_in_spark(spark, tmp_path):
     day = dt.datetime(2024, 3, 10, tzinfo=dt.UTC)
     instants = [day + dt.timedelta(minutes=20 * i) for i in range(40)]
     table = pa.table({"id": range(40), "ts": pa.array(instants, pa.timestamp("us"))})
@@ -350,7 +350,7 @@ def test_timestamps_stored_as_int96_are_instants_as_to_spark(spark, tmp_path):
     assert made.where(wanted).count() == 17
 
 
-def test_folders_of_long_integers_are_numbers_as_to_spark(spark, tmp_path):
+def test_long_integers_in_folder_names_are_numbers_as_in_spark(spark, tmp_path):
     for key in (9, 5_000_000_000):
         (tmp_path / f"k={key}").mkdir()
         pq.write_table(pa.table({"v": [key % 7]}), tmp_path / f"k={key}" / "a.parquet")
@@ -376,7 +376,7 @@ def test_folders_of_long_integers_are_numbers_as_to_spark(spark, tmp_path):
         (["2024-01-02", "5"], "string"),
     ],
 )
-def test_folders_are_of_the_types_they_are_to_spark(names, kind, spark, tmp_path):
+def test_partition_columns_have_sparks_types(names, kind, spark, tmp_path):
     for number, name in enumerate(names):
         (tmp_path / f"k={name}").mkdir()
         pq.write_table(pa.table({"v": [number]}), tmp_path / f"k={name}" / "a.parquet")
@@ -388,13 +388,13 @@ def test_folders_are_of_the_types_they_are_to_spark(names, kind, spark, tmp_path
         assert sorted(found.collect()) == sorted(native.collect())
 
 
-def test_days_of_no_year_of_pythons_are_text(spark, tmp_path):
+def test_dates_beyond_python_in_folder_names_are_strings(spark, tmp_path):
     (tmp_path / "k=0000-01-01").mkdir()
     pq.write_table(pa.table({"v": [1]}), tmp_path / "k=0000-01-01" / "a.parquet")
     assert ias.read(spark, tmp_path).collect() == [(1, "0000-01-01")]
 
 
-def test_folders_of_hexadecimal_digits_are_text_as_to_spark(spark, tmp_path):
+def test_hexadecimal_digits_in_folder_names_are_strings_as_in_spark(spark, tmp_path):
     frame = spark.sql("SELECT 1 AS id, '0x10' AS p UNION ALL SELECT 2, '0xFF'")
     lake = tmp_path / "lake"
     frame.write.partitionBy("p").parquet(str(lake))
@@ -405,7 +405,7 @@ def test_folders_of_hexadecimal_digits_are_text_as_to_spark(spark, tmp_path):
     assert asked.collect() == [(1,)]
 
 
-def test_globs_pass_over_what_is_hidden(spark, tmp_path):
+def test_globs_skip_hidden_files(spark, tmp_path):
     ias.write(spark.range(4).selectExpr("id", "id % 2 AS p"), tmp_path, partition_by=["p"])
     for hidden in ("_temporary-1/p=0", ".hidden", "_intarsia"):
         folder = tmp_path / hidden
@@ -448,7 +448,7 @@ def test_fields_that_were_never_null_are_null_in_structs_that_lack_them(spark, t
 
 @pytest.fixture
 def grown(tmp_path):
-    """Of two folders, the second has a column and a struct's field that the first lacks."""
+    """Two folders. The second has a column and a struct field that the first lacks."""
     first = pa.table({"id": [1, 2], "s": [{"x": 1}, None]})
     second = pa.table({"id": [3, 4], "extra": ["a", "b"], "s": [{"x": 3, "y": "q"}] * 2})
     for name, table in (("k=007", first), ("k=8", second)):
@@ -521,7 +521,7 @@ def test_schemas_that_cannot_be_read_are_refused(spark, grown, schema, error, wo
         ias.read(spark, grown, schema=schema)
 
 
-def test_what_is_no_condition_or_list_of_names_is_said(spark, grown):
+def test_invalid_conditions_and_column_lists_are_refused(spark, grown):
     with pytest.raises(
         TypeError, match="where is SQL text or an Expression of pyarrow, not Column"
     ):
@@ -530,7 +530,7 @@ def test_what_is_no_condition_or_list_of_names_is_said(spark, grown):
         ias.read(spark, grown, columns="id")
 
 
-def test_numbers_that_a_stated_schema_cannot_hold_are_refused(spark, tmp_path):
+def test_numbers_that_exceed_the_given_schema_are_refused(spark, tmp_path):
     pq.write_table(pa.table({"id": [1, 3_000_000_000], "x": [1.0, 2.0]}), tmp_path / "a.parquet")
     made = spark.read.format("intarsia").schema("id BIGINT, x INT").load(str(tmp_path))
     assert made.collect() == [(1, 1), (3_000_000_000, 2)]

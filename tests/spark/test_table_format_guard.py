@@ -1,4 +1,4 @@
-"""Folders of other table formats: read on request only, and not written to."""
+"""Folders of other table formats are read only on request, and not written to."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import intarsia.spark as ias
 pytestmark = pytest.mark.spark
 
 MANY = 40
-"""Files: of more than 32, Spark's reader gets their folder, if that is the same."""
+"""Number of files. For more than 32, Spark's reader gets their folder if that is equivalent."""
 
 
 @pytest.fixture
 def streamed(spark, tmp_path):
-    """A folder that a stream of Spark's wrote to."""
+    """A folder that a Spark stream wrote to."""
     source, sink = tmp_path / "source", tmp_path / "sink"
     spark.range(2).coalesce(1).write.parquet(str(source))
     query = (
@@ -47,7 +47,7 @@ def test_files_that_a_log_does_not_list_are_read(spark, streamed):
 
 
 def make_log(folder, log):
-    """What makes a folder a table."""
+    """Writes a log that makes a folder a table."""
     (folder / log).mkdir()
     if log == "metadata":
         (folder / log / "v1.metadata.json").write_text("{}")
@@ -55,7 +55,7 @@ def make_log(folder, log):
 
 @pytest.mark.parametrize("log", ["_delta_log", "_spark_metadata", ".hoodie", "metadata"])
 @pytest.mark.parametrize("part", ["", "p=1", "data", "data/0a/p=1"])
-def test_nothing_is_written_where_a_log_would_not_know_of_it(spark, tmp_path, log, part):
+def test_nothing_is_written_into_a_table_with_a_log(spark, tmp_path, log, part):
     make_log(tmp_path, log)
     folder = tmp_path / part
     folder.mkdir(exist_ok=True, parents=True)

@@ -1,4 +1,4 @@
-"""Queries that stop early: what Spark's Python processes print when nobody reads on."""
+"""The stderr output of Spark's Python processes when a query stops early."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ read = importlib.import_module("intarsia.spark.read.read")
 
 
 def redirected(act, log):
-    """``act``, in whose process all that is printed as an error goes to the file ``log``."""
+    """Runs ``act`` in a process whose stderr goes to the file ``log``."""
 
     def run(batches):
         out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -36,7 +36,7 @@ def redirected(act, log):
 
 
 def printed(log):
-    """What processes have printed to ``log``, once they have ended."""
+    """Returns the output of the processes in ``log``, once they have ended."""
     text = log.read_text()
     latest = time.monotonic() + 30
     while time.monotonic() < latest and os.path.exists(f"/proc/{text.splitlines()[0]}"):
@@ -45,7 +45,7 @@ def printed(log):
 
 
 def test_a_query_that_stops_early_prints_nothing(spark, tmp_path, monkeypatch):
-    """Spark's own map of batches is the peer: of it, the same query prints a traceback."""
+    """For comparison: with Spark's own mapInArrow the same query prints a traceback."""
 
     def peer(batches):
         for _ in batches:
@@ -65,8 +65,8 @@ def test_a_query_that_stops_early_prints_nothing(spark, tmp_path, monkeypatch):
     assert printed(log) == ""
 
 
-def test_planning_that_fails_prints_no_broken_pipes(monkeypatch):
-    """Spark closes the connection of the process that plans as soon as it has read the error."""
+def test_failed_planning_prints_no_broken_pipes(monkeypatch):
+    """Spark closes the planning process's connection as soon as it has read the error."""
     out = io.StringIO()
     monkeypatch.setattr(sys, "stderr", out)
     IntarsiaSource({"path": "nowhere"})
@@ -94,7 +94,7 @@ def fails_in(path, error):
         ("/home/user/job.py", BrokenPipeError(32, "Broken pipe"), False),
     ],
 )
-def test_only_sparks_own_broken_pipes_are_left_out(path, error, is_silent, monkeypatch):
+def test_only_sparks_own_broken_pipes_are_suppressed(path, error, is_silent, monkeypatch):
     out = io.StringIO()
     monkeypatch.setattr(sys, "stderr", out)
     task_error.silence_broken_pipes()

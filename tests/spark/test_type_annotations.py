@@ -1,4 +1,4 @@
-"""``optimize`` and types that Arrow has none for: new files say of columns what old ones did."""
+"""``optimize`` with logical types that Arrow lacks: new files keep them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OLD_ENUM = {"converted_type": ConvertedType.ENUM}
 BSON = {"converted_type": ConvertedType.BSON, "logicalType": LogicalType(BSON=Empty())}
 INTERVAL = {"converted_type": ConvertedType.INTERVAL}
 ANNOTATED = {"e": ENUM, "span": INTERVAL, "list": ENUM, "struct.e": ENUM}
-"""By the beginning of a leaf's path. DuckDB knows no BSON."""
+"""Annotations by the beginning of a leaf's path. DuckDB does not know BSON."""
 TYPES = pa.schema(
     [
         ("id", pa.int64()),
@@ -35,7 +35,7 @@ TYPES = pa.schema(
 
 
 def put(path, ids, annotated=ANNOTATED, **options):
-    """A file of rows by their numbers, with annotations."""
+    """Writes a file of numbered rows with annotations."""
     rows = [
         {
             "id": i,
@@ -63,14 +63,14 @@ def contents(folder):
 
 
 def said(path):
-    """The annotations of all leaves."""
+    """Returns the annotations of all leaves."""
     leaves = ia.ParquetFile(path).schema.leaves
     return [(leaf.element.converted_type, leaf.element.logicalType) for leaf in leaves]
 
 
 @pytest.mark.parametrize("cluster_by", [[], ["id"]], ids=["merged", "ordered"])
 @pytest.mark.parametrize("options", [{}, {"use_compliant_nested_type": False}], ids=["new", "old"])
-def test_new_files_say_what_old_ones_did(cluster_by, options, spark, tmp_path):
+def test_new_files_keep_the_annotations(cluster_by, options, spark, tmp_path):
     put(tmp_path / "a.parquet", range(10, 20), **options)
     put(tmp_path / "b.parquet", range(10), **options)
     before = said(tmp_path / "a.parquet")
@@ -85,7 +85,7 @@ def test_new_files_say_what_old_ones_did(cluster_by, options, spark, tmp_path):
     assert by_duckdb == [("e1", dt.timedelta(days=7))]
 
 
-def test_what_has_no_order_gets_no_bounds(spark, tmp_path):
+def test_types_without_an_order_get_no_bounds(spark, tmp_path):
     put(tmp_path / "a.parquet", range(10))
     put(tmp_path / "b.parquet", range(10))
     ias.optimize(spark, tmp_path)
@@ -97,7 +97,7 @@ def test_what_has_no_order_gets_no_bounds(spark, tmp_path):
 
 
 @pytest.mark.parametrize("other", [ENUM, OLD_ENUM])
-def test_older_and_newer_writers_mean_the_same(other, spark, tmp_path):
+def test_annotations_of_older_and_newer_writers_are_equivalent(other, spark, tmp_path):
     put(tmp_path / "a.parquet", range(10), {"e": ENUM, "b": BSON})
     put(tmp_path / "b.parquet", range(10), {"e": other, "b": BSON})
     ias.optimize(spark, tmp_path)
@@ -107,7 +107,7 @@ def test_older_and_newer_writers_mean_the_same(other, spark, tmp_path):
 
 
 @pytest.mark.parametrize("other", [{}, {"e": BSON}])
-def test_columns_that_are_not_alike_are_left_as_they_are(other, spark, tmp_path):
+def test_files_with_different_annotations_do_not_change(other, spark, tmp_path):
     put(tmp_path / "a.parquet", range(10), {"e": ENUM})
     put(tmp_path / "b.parquet", range(10), other)
     before = contents(tmp_path)
@@ -116,7 +116,7 @@ def test_columns_that_are_not_alike_are_left_as_they_are(other, spark, tmp_path)
     assert contents(tmp_path) == before
 
 
-def test_a_column_that_some_files_lack_says_what_it_says_in_others(spark, tmp_path):
+def test_a_column_that_some_files_lack_keeps_its_annotation(spark, tmp_path):
     put(tmp_path / "a.parquet", range(10), {"e": ENUM})
     pq.write_table(pa.table({"id": range(10)}), tmp_path / "b.parquet")
     ias.optimize(spark, tmp_path)
@@ -136,7 +136,7 @@ def told(spark, folder):
 
 
 @pytest.mark.parametrize("cluster_by", [[], ["id"]], ids=["merged", "ordered"])
-def test_variants_stay_variants(cluster_by, spark, tmp_path):
+def test_variants_keep_their_type(cluster_by, spark, tmp_path):
     variants(spark, tmp_path, '{"a":1}', '{"a":2}')
     ias.optimize(spark, tmp_path, cluster_by=cluster_by)
     (file,) = tmp_path.glob("*.parquet")
@@ -145,7 +145,7 @@ def test_variants_stay_variants(cluster_by, spark, tmp_path):
     assert told(spark, tmp_path) == ['{"a":1}', '{"a":2}']
 
 
-def test_variants_that_are_shredded_in_two_ways_are_left_as_they_are(spark, tmp_path):
+def test_files_with_differently_shredded_variants_do_not_change(spark, tmp_path):
     variants(spark, tmp_path, '{"a":1}', '{"b":"x"}')
     before = contents(tmp_path)
     with pytest.raises(ia.UnsupportedError, match="VARIANT, and its storage type differs"):
@@ -155,7 +155,7 @@ def test_variants_that_are_shredded_in_two_ways_are_left_as_they_are(spark, tmp_
 
 
 @pytest.mark.parametrize(("kind", "made"), [("GEOMETRY", "geom"), ("GEOGRAPHY", "geog")])
-def test_places_stay_places(kind, made, spark, tmp_path):
+def test_geometries_keep_their_type(kind, made, spark, tmp_path):
     point = "X'0101000000000000000000F03F0000000000000040'"
     frame = spark.sql(f"SELECT st_{made}fromwkb({point}) AS g")
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""``sorting_columns`` are stated of files whose rows have that order, and of no others."""
+"""``sorting_columns`` are declared only in files whose rows have that order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.spark
 
 
 def stated(path: Any) -> list[str]:
-    """The columns by which each file states to be sorted; they are the same in all of them."""
+    """The declared sorting columns, which must be the same in all files."""
     ((first, *others),) = [[*path.rglob("*.parquet")]]
     found = []
     for file in (first, *others):
@@ -38,7 +38,7 @@ def stated(path: Any) -> list[str]:
 @pytest.mark.parametrize(
     "layout", [Layout(cluster_by="c"), Layout(partition_by="p", sort_within="c")]
 )
-def test_a_task_that_sorts_in_runs_makes_a_file_of_each(tmp_path, monkeypatch, layout):
+def test_a_task_that_sorts_in_runs_writes_a_file_per_run(tmp_path, monkeypatch, layout):
     monkeypatch.setattr(task, "SORTED_BYTES", 40_000)
     random = np.random.default_rng(7)
     table = pa.table(
@@ -67,7 +67,7 @@ def test_a_task_that_sorts_in_runs_makes_a_file_of_each(tmp_path, monkeypatch, l
         context.deregister_table("t")
 
 
-def test_null_and_empty_text_share_a_folder_and_no_file(spark, tmp_path):
+def test_null_and_empty_strings_share_a_folder_but_no_file(spark, tmp_path):
     data = spark.range(0, 100, 1, 1).selectExpr("id", "IF(id % 2 = 0, NULL, '') AS p")
     ias.write(data, tmp_path, partition_by="p", cluster_by="id")
     assert len([*tmp_path.rglob("*.parquet")]) == 2
@@ -76,8 +76,8 @@ def test_null_and_empty_text_share_a_folder_and_no_file(spark, tmp_path):
     assert ias.read(spark, tmp_path).count() == 100
 
 
-def test_an_hour_that_comes_twice_shares_a_folder_and_no_file(spark, tmp_path, setting):
-    # 00:30 UTC and 01:30 UTC are both half past two in Berlin, on the last Sunday of October.
+def test_a_repeated_hour_shares_a_folder_but_no_file(spark, tmp_path, setting):
+    # 00:30 UTC and 01:30 UTC are both 02:30 in Berlin on the last Sunday of October.
     data = spark.range(0, 100, 1, 1).selectExpr(
         "id", "timestamp_seconds(1698539400 + (id % 2) * 3600) AS at"
     )
@@ -88,7 +88,7 @@ def test_an_hour_that_comes_twice_shares_a_folder_and_no_file(spark, tmp_path, s
     assert ia.verify(tmp_path) == []
 
 
-def test_the_order_of_a_collation_is_not_stated(spark, tmp_path):
+def test_the_order_of_a_collation_is_not_declared(spark, tmp_path):
     data = spark.range(0, 90, 1, 1).selectExpr(
         "id", "(IF(id % 2 = 0, 'a', 'B') || id % 3) COLLATE UTF8_LCASE AS c", "id % 7 AS d"
     )

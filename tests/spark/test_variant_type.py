@@ -1,4 +1,4 @@
-"""VARIANT: as a whole or not at all, with NULLs, within structs, lists and maps."""
+"""VARIANT is read whole or not at all: with NULLs, within structs, lists and maps."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_null_variants_are_null_once_they_are_sorted(spark, tmp_path):
 
 @pytest.fixture
 def shredded(spark, tmp_path):
-    """A file without a shredded VARIANT, and one of Spark's with one, which comes second."""
+    """A file without a shredded VARIANT, and a second one, by Spark, with a shredded one."""
     whole = spark.sql("SELECT 0L id, parse_json('{\"a\":0}') v")
     ias.write(whole, str(tmp_path / "lake"))
     frame = spark.sql("""SELECT id, parse_json(concat('{"a":', id, '}')) v FROM range(1, 100)""")
@@ -83,7 +83,7 @@ def test_streams_do_not_read_shredded_variants_in_part(shredded, spark, tmp_path
         query.awaitTermination()
 
 
-def test_other_types_are_cast_as_they_are(spark, tmp_path):
+def test_other_types_are_cast(spark, tmp_path):
     pq.write_table(pa.table({"t": pa.array([1_001], pa.timestamp("ns"))}), tmp_path / "a.parquet")
     (row,) = (
         ias.read(spark, str(tmp_path), reader="intarsia").selectExpr("unix_micros(t)").collect()
@@ -91,7 +91,7 @@ def test_other_types_are_cast_as_they_are(spark, tmp_path):
     assert row[0] == 1
 
 
-def test_a_field_of_ones_own_may_be_called_as_spark_calls_what_it_shreds(spark, tmp_path):
+def test_a_field_may_have_the_name_of_sparks_shredded_values(spark, tmp_path):
     frame = spark.sql("SELECT named_struct('v', parse_json('1'), 'typed_value', 5) s")
     ias.write(frame, str(tmp_path / "lake"))
     found = ias.read(spark, str(tmp_path / "lake")).selectExpr("to_json(s.v) v", "s.typed_value t")

@@ -70,7 +70,7 @@ def lake(events, tmp_path_factory):
 
 @pytest.fixture
 def failing(spark):
-    """A DataFrame three of whose four partitions can be computed, the last one not."""
+    """A DataFrame with four partitions, the last of which fails."""
     condition = "IF(id < 390, id, raise_error('stop here'))"
     return spark.range(0, 400, 1, 4).selectExpr("id", f"CAST({condition} AS BIGINT) AS v")
 
@@ -103,7 +103,7 @@ def test_folders_are_hives(lake):
     assert folders == {"part=a", "part=b & c", f"part={NULL_FOLDER}"}
 
 
-def test_nothing_but_data_and_the_mark_of_success_is_left(lake):
+def test_only_data_and_the_success_marker_are_left(lake):
     names = {path.name for path in lake.rglob("*") if path.is_file()}
     assert "_SUCCESS" in names
     assert all(name == "_SUCCESS" or name.endswith(".parquet") for name in names)
@@ -116,7 +116,7 @@ def test_files_lack_the_columns_of_their_folder(lake):
         assert "part" not in pq.read_schema(file).names
 
 
-def test_files_are_sorted_and_say_so(lake):
+def test_files_are_sorted_and_declare_it(lake):
     for file in files_under(lake):
         table = pq.read_table(file, columns=["user_id", "id"], partitioning=None)
         pairs = list(zip(*table.to_pydict().values(), strict=True))
@@ -126,7 +126,7 @@ def test_files_are_sorted_and_say_so(lake):
         assert [metadata.schema.column(one.column_index).path for one in order] == ["user_id", "id"]
 
 
-def test_files_are_indexed_and_have_pages_as_asked(lake):
+def test_files_have_the_requested_indexes_and_pages(lake):
     reports = ia.list_indexes(lake)
     assert len(reports) == len(files_under(lake))
     for report in reports:
@@ -179,12 +179,12 @@ def test_intarsia_reads_what_spark_reads(spark, lake):
     assert found
 
 
-# --- values that folders hold -------------------------------------------------------------------
+# --- partition values ---------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def named(spark, tmp_path_factory):
-    """Folders of awkward names, as they are meant: one row each."""
+    """Folders with unusual names, and the values they stand for: one row each."""
     folder = tmp_path_factory.mktemp("named") / "lake"
     data = [(number, name) for number, name in enumerate([*NAMES, None])]
     ias.write(spark.createDataFrame(data, "id long, name string"), folder, partition_by=["name"])
@@ -227,7 +227,7 @@ def test_awkward_folder_names_are_those_spark_gives(spark, named, tmp_path):
     assert {path.name for path in folder.iterdir() if path.is_dir()} == given
 
 
-def test_an_empty_text_is_read_back_by_spark_as_spark_itself_would(spark, tmp_path):
+def test_spark_reads_an_empty_string_as_from_its_own_files(spark, tmp_path):
     data = spark.createDataFrame([(1, ""), (2, "a")], "id long, name string")
     data.write.partitionBy("name").parquet(str(tmp_path / "sparks"))
     ias.write(data, tmp_path / "ours", partition_by=["name"])
@@ -258,7 +258,7 @@ def test_a_folder_column_that_is_always_null_can_be_read(spark, tmp_path):
     ],
     ids=lambda value: str(value),
 )
-def test_a_folder_of_another_type_is_read_by_spark_as_its_own(kind, value, spark, tmp_path):
+def test_spark_reads_folders_of_another_type_as_its_own(kind, value, spark, tmp_path):
     data = spark.createDataFrame([(1, value), (2, None)], f"id long, p {kind}")
     data.write.partitionBy("p").parquet(str(tmp_path / "sparks"))
     ias.write(data, tmp_path / "ours", partition_by=["p"])
@@ -268,7 +268,7 @@ def test_a_folder_of_another_type_is_read_by_spark_as_its_own(kind, value, spark
     assert str(rows(found)) == str(rows(expected))  # NaN is not equal to itself
     names = ({path.name for path in (tmp_path / name).glob("p=*")} for name in ("ours", "sparks"))
     assert next(names) == next(names)
-    if kind != "timestamp":  # said in docs/how-to/spark.md
+    if kind != "timestamp":  # documented in docs/how-to/spark.md
         for reader in ("auto", "intarsia"):
             again = ias.read(spark, tmp_path / "sparks", reader=reader)
             assert again.schema["p"].dataType == expected.schema["p"].dataType
@@ -276,17 +276,17 @@ def test_a_folder_of_another_type_is_read_by_spark_as_its_own(kind, value, spark
 
 
 @pytest.mark.parametrize("value", [1e7, 1.5e10, -2e300])
-def test_a_folder_of_great_numbers_is_called_as_by_spark(value, spark, tmp_path):
+def test_folders_of_large_numbers_are_named_as_by_spark(value, spark, tmp_path):
     data = spark.createDataFrame([(1, value), (2, 0.5)], "id long, p double")
     data.write.mode("append").partitionBy("p").parquet(str(tmp_path))
     options = {"mode": "overwrite", "partition_overwrite": "dynamic", "partition_by": ["p"]}
     ias.write(data, tmp_path, **options)
-    # Spark itself would read a decimal beside a double: text.
+    # Spark itself would read a decimal beside a double as string.
     assert rows(ias.read(spark, tmp_path)) == rows(data)
 
 
 @pytest.mark.parametrize("value", ["0", "0.0000000001", "-12.5"])
-def test_a_folder_of_decimals_is_called_as_by_spark(value, spark, tmp_path):
+def test_folders_of_decimals_are_named_as_by_spark(value, spark, tmp_path):
     frame = spark.sql(f"SELECT 1 AS id, CAST({value} AS DECIMAL(28, 10)) AS p")
     frame.write.partitionBy("p").parquet(str(tmp_path / "spark"))
     ias.write(frame, tmp_path / "intarsia", partition_by=["p"])
@@ -296,7 +296,7 @@ def test_a_folder_of_decimals_is_called_as_by_spark(value, spark, tmp_path):
     assert ours == theirs
 
 
-def test_folders_of_times_are_called_as_by_spark(spark, tmp_path):
+def test_folders_of_timestamps_are_named_as_by_spark(spark, tmp_path):
     values = ("TIME '12:30:00'", "TIME '12:30:00.5'", "TIME '00:00:00.000010'")
     frame = spark.sql(" UNION ALL ".join(f"SELECT 1 AS id, {value} AS p" for value in values))
     frame.write.partitionBy("p").parquet(str(tmp_path / "spark"))
@@ -308,7 +308,7 @@ def test_folders_of_times_are_called_as_by_spark(spark, tmp_path):
 
 
 @pytest.mark.parametrize("zone", ["+02:00", "-03:30", "GMT+05:00"])
-def test_a_zone_may_be_an_offset(zone, spark, tmp_path):
+def test_a_time_zone_may_be_an_offset(zone, spark, tmp_path):
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
@@ -323,14 +323,14 @@ def test_a_zone_may_be_an_offset(zone, spark, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
-def test_moments_of_no_year_of_pythons_do_not_name_folders(kind, spark, tmp_path):
+def test_timestamps_beyond_python_are_refused_as_folder_names(kind, spark, tmp_path):
     frame = spark.sql(f"SELECT 1 AS id, CAST('+12345-01-01' AS {kind}) AS t")
     with pytest.raises(ia.UnsupportedError, match=r"12345-01-01.* does not name a folder"):
         ias.write(frame, tmp_path / "lake", partition_by=["t"])
     assert not (tmp_path / "lake").exists()
 
 
-def test_bytes_that_are_no_text_do_not_name_folders(spark, tmp_path):
+def test_bytes_that_are_not_utf8_are_refused_as_folder_names(spark, tmp_path):
     frame = spark.sql("SELECT 1 AS id, X'FF' AS p")
     with pytest.raises(ia.UnsupportedError, match=r"b'\\xff' does not name a folder"):
         ias.write(frame, tmp_path / "lake", partition_by=["p"])
@@ -338,7 +338,7 @@ def test_bytes_that_are_no_text_do_not_name_folders(spark, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["__intarsia_folder", "__Intarsia_Folder"])
-def test_the_name_of_the_column_that_optimize_adds_is_taken(name, spark, tmp_path):
+def test_a_column_may_have_the_name_that_optimize_adds(name, spark, tmp_path):
     frame = spark.createDataFrame([(1, "../outside")], ["id", name])
     for options in ({}, {"partition_by": name}):
         with pytest.raises(ia.PredicateError, match="cannot be written: the name is taken"):
@@ -350,7 +350,7 @@ def test_the_name_of_the_column_that_optimize_adds_is_taken(name, spark, tmp_pat
         ias.optimize(spark, tmp_path)
 
 
-def test_an_array_of_no_type_is_told_of(spark, tmp_path):
+def test_an_array_of_null_type_is_refused(spark, tmp_path):
     for value in ("array()", "map()"):
         with pytest.raises(ia.UnsupportedError, match="column a: Spark gives Python no values"):
             ias.write(spark.sql(f"SELECT {value} AS a, 1 AS n"), tmp_path / "lake")
@@ -421,7 +421,7 @@ def test_two_levels_of_folders(spark, tmp_path):
     assert sorted(row.id for row in found.collect()) == [3, 5, 9, 11]
 
 
-# --- all or nothing -----------------------------------------------------------------------------
+# --- atomicity ----------------------------------------------------------------------------------
 
 
 def test_a_failed_job_leaves_nothing_at_a_new_path(failing, tmp_path):
@@ -487,12 +487,12 @@ def test_append_adds_files(spark, tmp_path):
     assert sorted(row.id for row in ias.read(spark, tmp_path).collect()) == list(range(30))
 
 
-def test_append_to_a_new_path_makes_it(spark, tmp_path):
+def test_append_creates_a_new_path(spark, tmp_path):
     ias.write(spark.range(0, 10), tmp_path / "lake", mode="append")
     assert ias.read(spark, tmp_path / "lake").count() == 10
 
 
-def test_nothing_is_written_to_a_pattern(spark, tmp_path):
+def test_writing_to_a_glob_is_refused(spark, tmp_path):
     with pytest.raises(ia.PathError, match=r"L\*: .* this is a pattern"):
         ias.write(spark.range(3), tmp_path / "L*")
     assert everything_under(tmp_path) == []
@@ -562,7 +562,7 @@ def test_nothing_is_written_to_a_pattern(spark, tmp_path):
         "column_twice",
     ],
 )
-def test_what_cannot_be_is_said_before_anything_is_written(
+def test_invalid_arguments_are_refused_before_anything_is_written(
     options, error, message, spark, tmp_path, monkeypatch
 ):
     data = spark.range(0, 10).selectExpr("id", "'x' AS part")
@@ -578,14 +578,14 @@ def test_what_cannot_be_is_said_before_anything_is_written(
     assert everything_under(tmp_path) == []
 
 
-def test_a_file_is_no_place_for_a_data_set(spark, tmp_path):
+def test_a_path_that_is_a_file_is_refused(spark, tmp_path):
     (tmp_path / "file").write_bytes(b"here")
     with pytest.raises(ia.PathError, match="there is a file"):
         ias.write(spark.range(0, 10), tmp_path / "file")
     assert (tmp_path / "file").read_bytes() == b"here"
 
 
-# --- odd data frames ----------------------------------------------------------------------------
+# --- unusual data frames ------------------------------------------------------------------------
 
 
 def test_an_empty_dataframe_makes_a_data_set_with_its_schema(spark, events, tmp_path):
@@ -624,7 +624,7 @@ def test_nulls_and_nan_in_the_columns_that_sort(spark, tmp_path):
         assert expected.num_rows
 
 
-# --- files Spark wrote --------------------------------------------------------------------------
+# --- files that Spark wrote ---------------------------------------------------------------------
 
 
 def test_spark_reads_its_own_files_after_they_were_given_indexes(spark, by_spark, tmp_path):
@@ -657,13 +657,13 @@ def test_files_of_sparks_old_timestamps_are_read_and_indexed(spark, tmp_path):
         ia.add_indexes(tmp_path / "lake", [ia.Lookup("ts")])
 
 
-def test_what_was_read_can_be_written_elsewhere(spark, lake, tmp_path):
+def test_a_read_data_set_can_be_written_elsewhere(spark, lake, tmp_path):
     table = ias.read(spark, lake, columns=["id", "user_id"], where="user_id < 10")
     ias.write(table, tmp_path / "few", cluster_by=["user_id"], indexes=[ia.Lookup("user_id")])
     assert ia.dataset(tmp_path / "few").count_rows() == 40
 
 
-def test_one_name_may_stand_alone(spark, tmp_path):
+def test_a_single_column_name_may_be_a_string(spark, tmp_path):
     data = spark.range(0, 10).selectExpr("id", "id % 2 AS part")
     ias.write(data, tmp_path / "lake", partition_by="part", cluster_by="id", indexes="id:lookup")
     assert ias.read(spark, tmp_path / "lake", where="id = 3 AND part = 1").count() == 1
@@ -693,7 +693,7 @@ def test_a_failed_job_leaves_what_others_published_meanwhile(spark, tmp_path):
     assert [path.name for path in files_under(tmp_path / "new" / "lake")] == [theirs.name]
 
 
-def test_a_date_folder_is_a_date_as_it_is_to_spark(spark, tmp_path):
+def test_a_date_folder_is_a_date_as_in_spark(spark, tmp_path):
     data = spark.sql("SELECT id, date_add(DATE'2024-01-01', int(id % 3)) AS day FROM range(9)")
     ias.write(data, tmp_path / "lake", partition_by=["day"])
     where = "day = DATE '2024-01-02' AND id > 1"

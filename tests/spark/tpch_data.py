@@ -1,5 +1,7 @@
-"""The eight tables of TPC-H, small: columns, keys and values as the specification's section 4.2.3
-describes them, drawn by NumPy; the rows are ours.
+"""The eight tables of TPC-H, small: columns, keys and values as in section 4.2.3 of its
+specification.
+
+NumPy draws the rows, so they differ from those of the official generator.
 """
 
 import datetime as dt
@@ -65,7 +67,7 @@ def _days(offsets):
 
 
 def tables():
-    """All eight, by name; orders and lineitem along their dates."""
+    """All eight tables by name; orders and lineitem are sorted by their dates."""
     draw = _Draw()
     names, regions = zip(*NATIONS, strict=True)
     found = {

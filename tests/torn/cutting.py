@@ -1,4 +1,4 @@
-"""Cutting files and seeing what comes back; the answer is always the rows that were written."""
+"""Cuts files and recovers them; the expected answer is always the rows that were written."""
 
 import functools
 import io
@@ -18,12 +18,12 @@ def template(data):
 
 @functools.lru_cache(8)
 def read(document):
-    """Rows that pyarrow reads; most cuts give back the same bytes as the cut before."""
+    """Reads rows with pyarrow; most cuts give the same bytes as the cut before."""
     return pq.read_table(io.BytesIO(document))
 
 
 def recovered(data, schema_from=None):
-    """Rows that pyarrow reads from what is recovered of ``data``; None where nothing is."""
+    """The rows that pyarrow reads from the recovered ``data``; None if nothing was recovered."""
     source = BufferSource(data)
     try:
         found = salvage(source, schema_from)
@@ -35,7 +35,9 @@ def recovered(data, schema_from=None):
 
 
 def rows_after(data, cut, whole, schema_from=None):
-    """Rows that come back of ``data[:cut]``, all of them the first ones of ``whole``."""
+    """The number of rows recovered from ``data[:cut]``; asserts that they are the first of
+    ``whole``.
+    """
     table, _ = recovered(data[:cut], schema_from)
     if table is None:
         return None
@@ -45,7 +47,7 @@ def rows_after(data, cut, whole, schema_from=None):
 
 
 def group_ends(data):
-    """Of each row group of a file: rows up to its end, and the offset of its end."""
+    """For each row group of a file: the number of rows up to its end, and its end's offset."""
     ends, rows = [], 0
     for group in read_footer(BufferSource(data)).metadata.row_groups:
         chunks = [chunk.meta_data for chunk in group.columns]
@@ -55,5 +57,5 @@ def group_ends(data):
 
 
 def rows_within(ends, cut):
-    """Rows of the row groups that end at or before ``cut``."""
+    """The rows of the row groups that end at or before ``cut``."""
     return max((rows for rows, end in ends if end <= cut), default=0)

@@ -1,4 +1,4 @@
-"""A process that adds an index, with as much room for files as it is told."""
+"""Adds an index, in a process whose files have a size limit."""
 
 import resource
 import sys

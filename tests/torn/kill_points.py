@@ -1,11 +1,11 @@
-"""Kills whatever changes files at each of its system calls: ``python tests/torn/kill_points.py``.
+"""Kills file operations at each of their system calls: ``python tests/torn/kill_points.py``.
 
-Of every operation in ``OPERATIONS`` a process is killed before its first call that changes
-something, before its second, and so on to the last, each time from the same beginning. Then files
-have to be what they were or what they were to become, and what else lies about has to be known.
+For every operation in ``OPERATIONS``, a process is killed before its first call that changes
+something, then another before its second, and so on. Each run starts from the same files.
+Afterwards each file must have its old or its new contents, and only known debris may remain.
 
-With ``--strace`` calls are the kernel's, of the whole process; without, those of Python, where a
-write is also torn in the middle: that takes no tool, and is what the tests do.
+With ``--strace`` the calls are the kernel's, of the whole process. Without it they are Python's,
+and writes are also torn in the middle; the tests use this way, as it needs no tool.
 """
 
 import argparse
@@ -42,7 +42,7 @@ CALLS = (
 )
 
 
-# --- what is done, and what may come of it --------------------------------------------------------
+# --- operations, and their possible results ------------------------------------------------------
 
 
 def begin(folder):
@@ -73,18 +73,18 @@ def begin_other(folder):
 
 
 def names_in(folder, sidecar):
-    """Of the file's indexes, or of those beside it."""
+    """Names of the indexes in the file, or in its sidecar."""
     (report,) = ia.list_indexes(folder / "t.parquet")
     assert report.problems == ()
     return {entry.name for entry in (report.sidecar if sidecar else report.indexes)}
 
 
 def check_indexes(old, new, sidecar, folder, before):
-    """The old indexes or the new ones, which answer; all rows in either case."""
+    """Asserts that the old or the new indexes answer, and that all rows are there."""
     path = folder / "t.parquet"
     found = names_in(folder, sidecar)
     assert found in (old, new), found
-    if found == new and not sidecar:  # else Hadoop would refuse the file
+    if found == new and not sidecar:  # otherwise Hadoop would refuse the file
         assert not (folder / ".t.parquet.crc").exists()
     if sidecar or found == old:
         assert path.read_bytes() == before
@@ -95,7 +95,7 @@ def check_indexes(old, new, sidecar, folder, before):
 
 
 def check_rows(table, folder, before):
-    """The old file, byte for byte, or the new one's rows."""
+    """Asserts that the file has its old bytes, or the rows of the new file."""
     path = folder / "t.parquet"
     if path.read_bytes() == before:
         return False
@@ -167,7 +167,7 @@ OPERATIONS = {
 
 
 def debris_of(folder):
-    """What lies about: one temporary file at most, and one sidecar too many. Nothing else may."""
+    """Returns the debris, which may be one temporary file and one superfluous sidecar at most."""
     known = {"t.parquet", ".t.parquet.crc", "torn", "_intarsia"}
     others = [name for name in os.listdir(folder) if name not in known]
     beside = os.listdir(folder / "_intarsia") if (folder / "_intarsia").is_dir() else []
@@ -181,7 +181,9 @@ def debris_of(folder):
 
 
 def checked(name, folder, before):
-    """What a killed operation left, and that doing it again ends well, as if for the first time."""
+    """Checks the files of a killed operation, and that repeating it succeeds as if nothing
+    happened.
+    """
     _, do, check = OPERATIONS[name]
     is_new = check(folder, before)
     unfinished, old_sidecars = debris_of(folder)
@@ -203,7 +205,7 @@ def prepared(name, root):
 
 
 def act(name, folder):
-    """Do it, and end this process."""
+    """Runs the operation, and ends this process."""
     try:
         OPERATIONS[name][1](folder)
         os._exit(0)
@@ -217,7 +219,7 @@ def act(name, folder):
 
 
 class Countdown:
-    """Kills this process at its ``left``th call."""
+    """Kills this process at call number ``left``."""
 
     def __init__(self, left):
         self.left = left
@@ -229,7 +231,7 @@ class Countdown:
 
 
 class TornFile(io.FileIO):
-    """A file whose writes come in two halves, with a chance to be killed before each and after."""
+    """A file whose writes come in two halves; the process may be killed before each and after."""
 
     countdown = None
 
@@ -246,7 +248,7 @@ class TornFile(io.FileIO):
 
 
 def watch(countdown):
-    """Have everything that changes files ask ``countdown`` first, and once it is done."""
+    """Makes every call that changes files count down first."""
 
     def around(call):
         def called(*args, **kwargs):
@@ -293,11 +295,11 @@ def kill_in_python(name, root, stride=1):
         shutil.rmtree(folder)
 
 
-# --- the kernel's --------------------------------------------------------------------------------
+# --- calls of the kernel --------------------------------------------------------------------------
 
 
 def can_trace():
-    """Is there strace, and may it trace?"""
+    """True if strace is installed and may trace."""
     if shutil.which("strace") is None:
         return False
     command = ["strace", "-f", "-qq", "-e", "trace=none", "true"]
@@ -305,7 +307,7 @@ def can_trace():
 
 
 def traced(name, folder, *options):
-    """One run of an operation in a fork of this process under strace: its status, and the log."""
+    """Runs an operation in a fork of this process under strace; returns its status and the log."""
     log = Path(f"{folder}.strace")
     ready, go = os.pipe()
     child = os.fork()
@@ -325,7 +327,7 @@ def traced(name, folder, *options):
 
 
 def points_of(lines, folder):
-    """The calls of a run that change what is in ``folder``: name, and number among its thread's."""
+    """The calls of a run that change files in ``folder``: the name and the number in its thread."""
     counts, found = Counter(), []
     for line in lines:
         match = re.match(r"(\d+)\s+(\w+)\((.*)", line)
@@ -340,7 +342,9 @@ def points_of(lines, folder):
 
 
 def kill_in_kernel(name, root):
-    """As ``kill_in_python``: one traced run to find the calls, then one for each, killed at it."""
+    """Like ``kill_in_python``: one traced run finds the calls, then one run per call is killed at
+    it.
+    """
     folder, before = prepared(name, root)
     status, lines = traced(name, folder, "-e", f"trace={CALLS}")
     assert status == 0

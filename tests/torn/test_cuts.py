@@ -1,4 +1,4 @@
-"""Files cut at every byte, or at many: what comes back is the first rows, and as many as can be.
+"""Files cut at every byte, or at many: as many of the first rows as possible are recovered.
 
 ::
 
@@ -24,7 +24,7 @@ from intarsia.recovery.byte_scan import walk_tiles
 
 ROWS, GROUP = 12, 4
 STEP = int(os.environ.get("INTARSIA_CUT_STEP", "3"))
-"""Of other writers' files, every so many bytes."""
+"""Distance in bytes between cuts of other writers' files."""
 
 
 def flat(rows=ROWS):
@@ -38,7 +38,7 @@ def nested(rows=ROWS):
 
 
 SHORT = {"store_schema": False}
-"""Of files that are cut at every byte: a third of a small file would be the Arrow schema."""
+"""Options for files cut at every byte. The Arrow schema would be a third of a small file."""
 
 
 def written(table, group=GROUP, **options):
@@ -65,7 +65,7 @@ def test_every_cut_keeps_what_is_before_the_last_checkpoint(tmp_path, every):
         rows = rows_after(data, cut, table)
         safe = max((rows for rows, stop in checkpoints if stop <= cut), default=None)
         assert (rows or 0) >= (safe or 0)
-        if safe is not None:  # and row groups behind it, found by their pages
+        if safe is not None:  # and row groups after it, located by their pages
             assert rows == max(safe, rows_within(ends, cut))
 
 
@@ -90,7 +90,7 @@ def test_every_cut_of_a_file_without_checkpoints_keeps_all_whole_row_groups(make
 
 
 @pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "brotli", "zstd", "lz4"])
-def test_codecs_are_found_by_trial(codec):
+def test_codecs_are_determined_by_trial(codec):
     table = flat(1000)
     data = written(table, 300, compression=codec)
     ends = group_ends(data)
@@ -98,7 +98,7 @@ def test_codecs_are_found_by_trial(codec):
         assert rows_after(data, end, table, table.schema) == rows
 
 
-def test_the_last_row_of_a_list_that_may_go_on_is_left_out():
+def test_the_last_row_of_a_possibly_unfinished_list_is_left_out():
     table = pa.table({"n": range(6), "l": [[n] * n for n in range(6)]})
     data = written(table, 3)
     first, second = (end for _, end in group_ends(data))
@@ -118,11 +118,11 @@ def test_a_dictionary_that_is_cut_ends_the_list_before_it(names):
     assert pages.is_dictionary[at]
     body = first + int(pages.header_size[at])
     for cut in range(first, int(pages.stop[at])):
-        # As soon as what says that it is a dictionary is there.
+        # As soon as the bytes that identify a dictionary are there.
         assert rows_after(data, cut, table, template(data)) == (3 if cut >= body else None)
 
 
-def test_columns_that_cannot_be_told_apart_are_not_guessed_at():
+def test_ambiguous_columns_are_not_guessed():
     numbers = np.arange(4000)
     table = pa.table({"a": numbers, "b": numbers + 1_000_000})
     options = {"max_rows_per_page": 100, "write_batch_size": 100, "use_dictionary": False}
@@ -130,13 +130,13 @@ def test_columns_that_cannot_be_told_apart_are_not_guessed_at():
     end = group_ends(data)[2][1]
     for cut in range(100, end, 1777):
         assert recovered(data[:cut], template(data))[0] is None
-    # With the first byte of the footer's schema nothing changes; with its row groups, all is told.
+    # The footer's schema alone does not help. Once its row groups are complete, all rows are found.
     footer = read_footer(BufferSource(data)).offset
     assert rows_after(data, footer + 10, table, template(data)) is None
     assert rows_after(data, len(data) - 8, table) == 4000
 
 
-def test_a_footer_that_is_cut_tells_of_the_row_groups_before_the_cut():
+def test_a_cut_footer_describes_the_row_groups_before_the_cut():
     table = flat()
     data = written(table)
     footer = read_footer(BufferSource(data))
@@ -158,7 +158,7 @@ def test_random_cuts_of_a_large_file(options):
         rows = rows_after(data, cut, table, template(data)) or 0
         assert rows <= rows_within(ends, cut)
         if not options.get("use_dictionary", True):
-            continue  # where a column's pages end may not be told
+            continue  # the end of a column's pages may be unknown
         assert rows == rows_within(ends, cut)
 
 
@@ -184,7 +184,7 @@ def test_cuts_of_other_writers_files(corpus, name):
     assert set(found) == {None, table.num_rows}
 
 
-def test_a_page_that_lost_its_bytes_costs_its_row_group_only(tmp_path):
+def test_a_page_without_its_bytes_loses_only_its_row_group(tmp_path):
     table = flat()
     data = bytearray(checkpointed(tmp_path / "t.parquet", table, 1))
     start = group_ends(data)[0][1]
@@ -198,7 +198,7 @@ def test_a_page_that_lost_its_bytes_costs_its_row_group_only(tmp_path):
     assert "does not match its checksum" in lost.reason
 
 
-def test_flipped_bytes_cost_whole_row_groups_and_make_up_no_row(tmp_path):
+def test_flipped_bytes_lose_whole_row_groups_and_invent_no_row(tmp_path):
     table = flat(40)
     data = checkpointed(tmp_path / "t.parquet", table, 2, group=10)
     groups = [table.slice(start, 10).to_pylist() for start in range(0, 40, 10)]

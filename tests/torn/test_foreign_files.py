@@ -1,4 +1,4 @@
-"""Parquet inside Parquet: files stored as values, and index sections, are no part of the file."""
+"""Parquet files stored as values, and index sections, are not taken for parts of the file."""
 
 import io
 
@@ -50,13 +50,13 @@ def test_a_file_stored_as_a_value_is_never_taken_for_this_one(tmp_path):
         rows_after(plain, min(cut, len(plain)), table, template(plain))
 
 
-def test_a_value_that_repeats_the_files_own_beginning_is_not_taken_for_it(tmp_path):
+def test_a_value_equal_to_the_files_own_beginning_is_not_taken_for_it(tmp_path):
     schema = pa.schema([("n", pa.int64()), ("file", pa.binary())])
     first = pa.table({"n": [1], "file": [b"first"]}, schema=schema)
     path = tmp_path / "t.parquet"
     with ia.ParquetWriter(path, schema, checkpoint_row_groups=1, **PLAIN) as writer:
         writer.write_table(first)
-    copy = path.read_bytes()  # footers at the offsets they have in the file to come
+    copy = path.read_bytes()  # footers with offsets that are valid in the final file
     second = pa.table({"n": [2], "file": [copy]}, schema=schema)
     with ia.ParquetWriter(path, schema, checkpoint_row_groups=1, **PLAIN) as writer:
         writer.write_table(first)
@@ -68,17 +68,17 @@ def test_a_value_that_repeats_the_files_own_beginning_is_not_taken_for_it(tmp_pa
 
 
 def _has(data, cut):
-    """Is the second row group, up to its last page, within the cut?"""
+    """True if the second row group, up to its last page, is before the cut."""
     last = ia.ParquetFile(BufferSource(data)).metadata.row_groups[1].columns[1].meta_data
     return last.data_page_offset + last.total_compressed_size <= cut
 
 
-def test_a_footer_made_up_to_fit_is_refused_for_what_it_leaves_out():
+def test_a_crafted_footer_is_refused_if_it_omits_bytes():
     table = pa.table({"n": range(4), "file": [b"0", b"1", b"2", b"3"]})
     part = as_bytes(table.select(["n"]))
     crafted = pa.table({"n": range(4), "file": [part, b"1", b"2", b"3"]})
     data = as_bytes(crafted)
-    assert data[:40] == part[:40]  # the first chunk is the same, at the same place
+    assert data[:40] == part[:40]  # the first chunk has the same bytes and position
     cut = data.index(b"PAR1", 4)
     for end in [cut + len(part), cut + len(part) + 1]:
         assert recovered(data[:end])[0] is None
@@ -104,7 +104,7 @@ def test_a_file_cut_within_its_indexes_loses_no_row(indexed):
         assert rows_after(data, cut, table) == 300
 
 
-def test_a_whole_file_with_indexes_is_kept_with_them(indexed, tmp_path):
+def test_a_complete_file_keeps_its_indexes(indexed, tmp_path):
     _, _, data = indexed
     torn, out = tmp_path / "torn.parquet", tmp_path / "out.parquet"
     torn.write_bytes(data)
@@ -114,6 +114,6 @@ def test_a_whole_file_with_indexes_is_kept_with_them(indexed, tmp_path):
     assert ia.ParquetFile(out).read(filter=pc.field("k") == "k7").num_rows == 1
 
 
-def test_pages_after_a_section_are_no_part_of_the_file(indexed):
+def test_pages_after_a_section_do_not_belong_to_the_file(indexed):
     table, base, data = indexed
     assert rows_after(base + data, len(base + data), table) == 300

@@ -1,4 +1,4 @@
-"""Killed at every call that changes something: the old file or the new one, and known debris."""
+"""Killed at every call that changes something: the file is the old or the new one."""
 
 import json
 import os
@@ -21,11 +21,11 @@ def counts_of(*options):
 
 
 def test_a_process_killed_at_any_call_leaves_the_old_or_the_new():
-    """Every third call, and all of them where ``INTARSIA_KILLS`` asks for many."""
+    """Kills at every third call, or at all of them if ``INTARSIA_KILLS`` is large."""
     counts = counts_of("--stride", "1" if MANY else "3")
     assert len(counts) > 5
     for name, found in counts.items():
-        if name == "drop_indexes, sidecar":  # one call of the kernel, which Python does not see
+        if name == "drop_indexes, sidecar":  # a single kernel call that Python does not see
             assert found == {}
             continue
         assert found["kills"] >= (15 if MANY else 5), name
@@ -33,7 +33,7 @@ def test_a_process_killed_at_any_call_leaves_the_old_or_the_new():
 
 
 def test_a_process_killed_at_any_call_of_the_kernel_leaves_the_old_or_the_new():
-    """All operations where ``INTARSIA_KILLS`` asks for many; without strace, not at all."""
+    """All operations if ``INTARSIA_KILLS`` is large; skipped without strace."""
     if subprocess.run(
         [sys.executable, str(SCRIPT), "--can-trace"], capture_output=True, check=False
     ).returncode:

@@ -1,4 +1,4 @@
-"""Real writers, killed. ``INTARSIA_KILLS`` says how many; the benchmark's own run is longer."""
+"""Real writers, killed. ``INTARSIA_KILLS`` is the number of kills; the benchmark runs longer."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "torn.py"
 
 
-def test_of_killed_writers_every_safe_row_comes_back_and_no_other():
+def test_exactly_the_safe_rows_of_killed_writers_are_recovered():
     kills = int(os.environ.get("INTARSIA_KILLS", "20"))
     command = [sys.executable, str(BENCHMARK), "--kills", str(kills), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

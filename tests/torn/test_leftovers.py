@@ -1,4 +1,4 @@
-"""What killed processes leave: nothing in TMPDIR, and beside files what the next run removes."""
+"""Killed processes leave nothing in TMPDIR; the next run removes what they left beside files."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_the_next_run_removes_what_a_killed_one_left(file, where, run):
     assert ia.dataset(file).to_table().equals(TABLE)
 
 
-def test_a_living_process_keeps_its_file(file):
+def test_the_file_of_a_living_process_is_not_removed(file):
     process = started(WRITING, file, "file")
     (own,) = leftovers(file.parent)
     long_ago = time.time() - 1e6
@@ -138,7 +138,7 @@ def test_a_living_process_keeps_its_file(file):
     assert leftovers(file.parent) == []
 
 
-def test_a_thread_of_this_process_keeps_its_file(file):
+def test_the_file_of_another_thread_is_not_removed(file):
     from pyarrow.fs import LocalFileSystem
 
     with replacing(str(file), LocalFileSystem()) as create, create() as out:
@@ -148,7 +148,7 @@ def test_a_thread_of_this_process_keeps_its_file(file):
     assert file.read_bytes() == b"new"
 
 
-def test_rows_that_are_nowhere_else_are_kept(file):
+def test_the_only_copy_of_rows_is_not_removed(file):
     target = file.parent / "rows.parquet"
     killed(started(ROWS, target))
     (torn,) = leftovers(file.parent)
@@ -158,7 +158,7 @@ def test_rows_that_are_nowhere_else_are_kept(file):
     assert leftovers(file.parent) == [torn]
 
 
-def test_files_of_others_are_kept(file, monkeypatch):
+def test_foreign_files_are_not_removed(file, monkeypatch):
     killed(started(WRITING, file, "file"))
     (own,) = leftovers(file.parent)
     (file.parent / ".t.parquet.0123abcd.intarsia-tmp").write_bytes(b"another's")
@@ -183,13 +183,13 @@ def test_a_torn_file_that_is_recovered_stays(file):
     assert ia.dataset(out).to_table().equals(TABLE)
 
 
-def test_a_lock_is_let_go_once_the_file_is_in_place(file):
+def test_a_lock_is_released_once_the_file_is_in_place(file):
     ia.add_indexes(file, ["k:lookup"])
     with open(file, "rb") as opened:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def test_a_workspace_has_no_names_and_lets_go_of_its_files(tmp_path, monkeypatch):
+def test_workspace_files_have_no_names_and_are_released(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     before = len(os.listdir("/proc/self/fd"))
     with Workspace() as work:

@@ -1,4 +1,4 @@
-"""Every public call says that memory is short, and where; nothing ends the process."""
+"""Every public call raises an error if memory is short, and names the place; no process ends."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ CALLS = {
 
 @pytest.mark.parametrize("shortage", SHORTAGES, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("call", CALLS)
-def test_a_read_that_finds_no_memory_is_told_with_its_file(path, monkeypatch, call, shortage):
+def test_a_read_without_memory_names_its_file(path, monkeypatch, call, shortage):
     before = path.read_bytes()
 
     def fail(*_):
@@ -93,7 +93,7 @@ def test_a_read_that_finds_no_memory_is_told_with_its_file(path, monkeypatch, ca
 
 
 @pytest.mark.parametrize("call", ["filtered", "file", "verify", "add"])
-def test_memory_that_is_short_while_metadata_is_decoded_is_no_damage(path, monkeypatch, call):
+def test_a_memory_error_while_decoding_metadata_is_not_damage(path, monkeypatch, call):
     def fail(*_):
         raise MemoryError
 
@@ -126,7 +126,7 @@ def test_the_column_is_named_where_values_are_decoded(path, monkeypatch):
     assert raised.value.where == Where(str(path), 0, "n")
 
 
-def test_an_error_that_lack_of_memory_led_to_is_told_as_that():
+def test_errors_caused_by_lack_of_memory_are_memory_errors():
     made = ia.FormatError("not Parquet")
     made.add_note("a note")
     made.__cause__ = pa.ArrowMemoryError("malloc failed")
@@ -136,7 +136,7 @@ def test_an_error_that_lack_of_memory_led_to_is_told_as_that():
     assert caught.value.__notes__ == ["a note"]
 
 
-def test_other_errors_stay_what_they_are():
+def test_other_errors_do_not_change():
     for error in (ValueError("out of memory"), OSError(errno.ENOENT, "none"), KeyError("x")):
         assert out_of_memory(error) is None
         with pytest.raises(type(error)), placed(Where("f")):
@@ -152,7 +152,7 @@ def test_other_errors_stay_what_they_are():
         (ModuleNotFoundError("No module named 'y'", name="y"), ModuleNotFoundError),
     ],
 )
-def test_only_a_package_that_is_missing_is_called_missing(path, monkeypatch, failure, expected):
+def test_only_a_missing_package_is_reported_as_missing(path, monkeypatch, failure, expected):
     real = builtins.__import__
 
     def fake(name, *args, **options):
@@ -167,7 +167,7 @@ def test_only_a_package_that_is_missing_is_called_missing(path, monkeypatch, fai
 
 
 def run(code, *arguments, gigabytes=None):
-    """Runs Python code in a process whose address space has a limit."""
+    """Runs Python code in a process with a limit of its address space."""
     limit = f"resource.setrlimit(resource.RLIMIT_AS, ({int((gigabytes or 0) * 2**30)},) * 2)"
     head = f"""
         import resource, sys
@@ -231,7 +231,7 @@ SCANNED = """
 
 @pytest.mark.parametrize(("mebibytes", "outcome"), [(250, "told v"), (1500, "done")])
 def test_a_large_value_is_scanned_or_refused(large_value, tmp_path, mebibytes, outcome):
-    """Just below what is needed, a small allocation within pyarrow may end the process."""
+    """Just below the need, a small allocation within pyarrow may end the process."""
     code = SCANNED + OUTCOME.format(call="ask(sys.argv[1])")
     ran = run(code, large_value, tmp_path / "small.parquet", mebibytes)
     assert ran.returncode == 0, (ran.returncode, ran.stderr[-2000:])
@@ -239,7 +239,7 @@ def test_a_large_value_is_scanned_or_refused(large_value, tmp_path, mebibytes, o
 
 
 @pytest.mark.parametrize("call", ["to_table", "to_batches"])
-def test_an_unfiltered_scan_that_finds_no_memory_is_told_with_its_file(path, monkeypatch, call):
+def test_an_unfiltered_scan_without_memory_names_its_file(path, monkeypatch, call):
     def fail(*_):
         raise pa.ArrowMemoryError("malloc of size 5 failed")
 
@@ -251,7 +251,7 @@ def test_an_unfiltered_scan_that_finds_no_memory_is_told_with_its_file(path, mon
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.string()])
-def test_extremes_of_long_values(kind):
+def test_bounds_of_long_values_need_little_memory(kind):
     long = ["b" * 70_000, "a" * 70_000, "ab" + "c" * 70_000]
     for values in (long, ["ac", *long], ["b" * 70_001, None, *long], [None], [], ["x", "", None]):
         found = extremes(pa.array(["x", *values], kind).slice(1))
@@ -280,7 +280,7 @@ BUILD_AND_VERIFY = """
 """
 
 
-def test_row_groups_of_more_than_2_gib_of_strings_are_gone_through_by_pages(tmp_path):
+def test_row_groups_of_more_than_2_gib_of_strings_are_read_by_pages(tmp_path):
     path = tmp_path / "long.parquet"
     assert run(LONG_ROW_GROUP, path).returncode == 0
     ran = run(BUILD_AND_VERIFY, path)

@@ -1,4 +1,4 @@
-"""Memory that is short is no damage: nothing is left out for it, nothing is called torn."""
+"""Lack of memory is no damage: no rows are left out, and no file counts as torn."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def short(monkeypatch):
-    """Has the nth decoding from now on find no memory, and all that follow."""
+    """Makes the nth decoding and all later ones raise a memory error."""
 
     def begin(after=0):
         left = after
@@ -80,7 +80,7 @@ def test_verify_finds_nothing_wrong(path, short):
 
 
 def test_pages_that_cannot_be_decompressed(path, monkeypatch):
-    """As those of lists are, to count their rows."""
+    """Pages of lists are decompressed to count their rows."""
 
     class Codec:
         def __init__(self, name):

@@ -1,4 +1,4 @@
-"""Checkpoints: layout, readers, what a writer leaves behind."""
+"""Checkpoints: the layout, other readers, and what a writer leaves behind."""
 
 import datetime
 import os
@@ -54,13 +54,13 @@ def test_every_prefix_up_to_a_checkpoint_is_a_file_of_its_own(path):
         assert pq.read_table(prefix).equals(TABLE.slice(0, tile.metadata.num_rows))
 
 
-def test_nothing_is_wrong_with_it(path):
+def test_a_file_with_checkpoints_has_no_findings(path):
     assert ia.verify(path) == []
     groups = ia.ParquetFile(path).metadata.row_groups
     assert [group.ordinal for group in groups] == list(range(10))
 
 
-def test_other_readers_read_it_as_any_file(path):
+def test_other_readers_read_a_file_with_checkpoints(path):
     assert pq.read_table(path).equals(TABLE)
     assert pq.read_table(path, filters=pc.field("n") > 4990).num_rows == 9
     found = duckdb.sql(f"SELECT sum(n), count(*) FROM '{path}' WHERE n > 4990").fetchall()
@@ -80,7 +80,7 @@ def test_page_indexes_of_all_row_groups_are_used(path):
     assert found.equals(TABLE.take([250, 4250]))
 
 
-def test_bloom_filters_go_along(tmp_path):
+def test_bloom_filters_are_written_too(tmp_path):
     options = {"bloom_filter_options": {"n": True}}
     with ia.ParquetWriter(
         tmp_path / "t.parquet", TABLE.schema, checkpoint_row_groups=3, **options
@@ -108,12 +108,12 @@ def test_a_table_is_written_with_checkpoints(tmp_path):
     ia.write_table(TABLE, path, row_group_size=500, checkpoint_row_groups=5)
     data = path.read_bytes()
     rows = [tile.metadata.num_rows for tile in walk_tiles(BufferSource(data)).footers]
-    assert rows == [0, 2500, 5000, 5000]  # the last one's page indexes lie side by side
+    assert rows == [0, 2500, 5000, 5000]  # the last one's page indexes are adjacent
     assert pq.read_table(path).equals(TABLE)
 
 
 @pytest.mark.parametrize("every", [None, 1])
-def test_a_writer_that_fails_leaves_nothing_unless_asked_to(tmp_path, every):
+def test_a_failed_writer_leaves_nothing_unless_requested(tmp_path, every):
     path = tmp_path / "t.parquet"
 
     def fail(keep):
@@ -131,7 +131,7 @@ def test_a_writer_that_fails_leaves_nothing_unless_asked_to(tmp_path, every):
         assert len(os.listdir(tmp_path)) == keep
 
 
-def test_a_writer_that_is_misused_says_so(tmp_path):
+def test_misusing_a_writer_is_an_error(tmp_path):
     path = tmp_path / "t.parquet"
     for wrong in (
         {"checkpoint_row_groups": 0},
@@ -165,8 +165,8 @@ def test_rows_without_columns_are_refused_not_lost(tmp_path, settings):
 
 
 @pytest.mark.parametrize("end", ["raise RuntimeError", "sys.exit()", "del writer"])
-def test_a_writer_that_is_forgotten_leaves_what_it_wrote(end, tmp_path):
-    """As one does whose process is killed: an end in order is no worse."""
+def test_a_writer_that_is_never_closed_leaves_its_rows(end, tmp_path):
+    """As if its process was killed: a normal exit must not leave less."""
     program = f"""
 import sys, pyarrow as pa, intarsia as ia
 table = pa.table({{"n": range(10)}})
@@ -182,7 +182,7 @@ writer.write_table(table)
     assert ia.recover(left, tmp_path / "new.parquet").rows == 20
 
 
-def test_where_rows_are_is_told_where_their_indexes_fail(tmp_path):
+def test_the_error_about_a_failed_index_says_where_the_rows_are(tmp_path):
     rows = pa.table({"n": range(1_100_000)})  # too many values for the index
 
     def write():

@@ -1,4 +1,4 @@
-"""Files that must not be changed, and places that take none: told, and left as they were."""
+"""Files that must not be changed, and places that cannot be written, stay as they were."""
 
 import base64
 import errno
@@ -31,7 +31,7 @@ def file(tmp_path):
 
 
 def state_of(folder):
-    """Every file under a folder, its bytes, permissions and times."""
+    """Every file under a folder: its bytes, permissions and times."""
     return {
         path.relative_to(folder): (
             path.read_bytes() if path.is_file() else None,
@@ -47,7 +47,7 @@ def state_of(folder):
 
 
 class Keys(pe.KmsClient):
-    """Wraps keys by writing the master key's name before them: a test keeps no secrets."""
+    """Wraps keys by prefixing the master key's name, since a test needs no secrets."""
 
     def __init__(self, config):
         super().__init__()
@@ -61,7 +61,7 @@ class Keys(pe.KmsClient):
 
 @pytest.fixture(params=["encrypted footer", "signed footer", "signed footer, all columns plain"])
 def locked(tmp_path, request):
-    """A folder with a file that is encrypted, or signed, and whether its columns can be read."""
+    """A folder with an encrypted or signed file, and whether its columns can be read."""
     path = tmp_path / "data" / "locked.parquet"
     path.parent.mkdir()
     columns = {} if "plain" in request.param else {"secret": ["n"]}
@@ -74,7 +74,7 @@ def locked(tmp_path, request):
     factory = pe.CryptoFactory(Keys)
     try:
         properties = factory.file_encryption_properties(pe.KmsConnectionConfig(), config)
-    except OSError:  # this version asks for columns: then one is encrypted
+    except OSError:  # this version requires columns, so one is encrypted
         config.column_keys = {"secret": ["n"]}
         properties = factory.file_encryption_properties(pe.KmsConnectionConfig(), config)
     with pq.ParquetWriter(path, TABLE.schema, encryption_properties=properties) as writer:
@@ -94,7 +94,7 @@ def locked(tmp_path, request):
     ],
     ids=["add", "add page index", "add sidecar", "drop", "drop sidecar", "recover"],
 )
-def test_encrypted_and_signed_files_are_refused_untouched(locked, change):
+def test_encrypted_and_signed_files_are_refused_unchanged(locked, change):
     before = state_of(locked.parent)
     with pytest.raises((ia.FormatError, ia.IndexSpecError)):
         change(locked)
@@ -104,8 +104,8 @@ def test_encrypted_and_signed_files_are_refused_untouched(locked, change):
 # --- permissions, owners, times, names ------------------------------------------------------------
 
 
-def test_the_time_of_last_change_is_that_of_the_change(file):
-    """Its contents are others: what goes by times, as backups do, has to see it."""
+def test_the_modification_time_is_that_of_the_change(file):
+    """Its contents are new: tools that compare times, such as backups, must notice."""
     os.utime(file, (1e9, 1e9))
     began = time.time()
     ia.add_indexes(file, INDEXED)
@@ -133,7 +133,7 @@ def test_permissions_stay_when_indexes_come_and_go(file, mode):
     assert stat.S_IMODE(file.stat().st_mode) == mode
 
 
-def test_files_with_other_names_are_warned_of(file):
+def test_hard_links_cause_a_warning(file):
     other = file.with_name("other.parquet")
     os.link(file, other)
     old = other.read_bytes()
@@ -156,7 +156,7 @@ def test_a_link_goes_on_to_point_at_the_file_that_was_replaced(file, tmp_path):
     assert pq.read_table(file).equals(TABLE)
 
 
-def test_a_link_to_nowhere_is_no_file(tmp_path):
+def test_a_broken_link_is_no_file(tmp_path):
     link = tmp_path / "link.parquet"
     link.symlink_to(tmp_path / "absent.parquet")
     with pytest.raises(ia.PathError):
@@ -164,7 +164,7 @@ def test_a_link_to_nowhere_is_no_file(tmp_path):
     assert link.is_symlink()
 
 
-# --- no room, no permission -----------------------------------------------------------------------
+# --- no space, no permission ----------------------------------------------------------------------
 
 CHANGES = {
     "add": "ia.add_indexes(path, ['k:lookup'])",
@@ -208,7 +208,7 @@ def indexed(file):
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_where_files_may_not_become_longer_the_old_one_stays(indexed, name):
+def test_the_old_file_stays_if_the_size_limit_is_reached(indexed, name):
     before = state_of(indexed.parent)
     done = changed(name, indexed, room=2000)
     assert done.returncode == 3, done.stderr
@@ -220,7 +220,7 @@ def test_where_files_may_not_become_longer_the_old_one_stays(indexed, name):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A disk of half a megabyte, where this machine lets one be made."""
+    """A disk of half a megabyte, if this machine allows one to be made."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=512k", "none", str(folder)]
@@ -231,7 +231,7 @@ def small_disk(tmp_path):
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_disk_that_fills_leaves_the_old_file_and_nothing_else(indexed, small_disk, name):
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(indexed, small_disk, name):
     path = small_disk / "t.parquet"
     shutil.copy(indexed, path)
     room = os.statvfs(small_disk).f_bavail * os.statvfs(small_disk).f_bsize
@@ -248,7 +248,7 @@ def test_a_disk_that_fills_leaves_the_old_file_and_nothing_else(indexed, small_d
 
 @pytest.fixture
 def public():
-    """A folder that others may look into: the tests' own are nobody else's."""
+    """A folder that others may read, unlike the folders of the tests."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         yield Path(folder)
@@ -256,7 +256,7 @@ def public():
 
 @pytest.mark.parametrize("name", CHANGES)
 @pytest.mark.skipif(os.geteuid() != 0, reason="another user is taken for it, which takes root")
-def test_a_folder_that_is_read_only_is_said_and_left(indexed, name, public):
+def test_a_read_only_folder_is_an_error_and_does_not_change(indexed, name, public):
     folder = shutil.copytree(indexed.parent, public / "data")
     before = state_of(folder)
     done = changed(name, folder / "t.parquet", user=65534)
@@ -266,7 +266,7 @@ def test_a_folder_that_is_read_only_is_said_and_left(indexed, name, public):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="another user is taken for it, which takes root")
-def test_a_folder_that_may_not_be_looked_into_is_said(indexed, public):
+def test_a_folder_without_read_permission_is_an_error(indexed, public):
     folder = shutil.copytree(indexed.parent, public / "data")
     folder.chmod(0o700)
     done = changed("add", folder / "t.parquet", user=65534)
@@ -275,7 +275,7 @@ def test_a_folder_that_may_not_be_looked_into_is_said(indexed, public):
 
 
 def with_other_footer(path, old, new):
-    """The file with other bytes in its footer, as many, which is all that another tool changed."""
+    """Changes bytes of the footer without changing its length, as another tool might."""
     data = path.read_bytes()
     length = int.from_bytes(data[-8:-4], "little")
     footer = data[-8 - length : -8]
@@ -294,7 +294,7 @@ def with_other_footer(path, old, new):
         lambda path: ia.add_indexes(path.parent, ["bloom(k)"]),
     ],
 )
-def test_a_footer_that_another_tool_changed_is_not_undone_nor_vouched_for(file, change):
+def test_a_footer_changed_by_another_tool_is_neither_undone_nor_trusted(file, change):
     pq.write_table(TABLE.rename_columns(["k", "amount"]), file, store_schema=False)
     ia.add_indexes(file, INDEXED)
     with_other_footer(file, b"amount", b"volume")
@@ -322,7 +322,7 @@ def test_the_sidecar_of_a_file_named_by_a_link_goes_on_to_serve(file):
     assert link.is_symlink()
 
 
-def test_an_error_of_looking_at_an_open_file_is_one_of_its_path(file, monkeypatch):
+def test_an_error_about_an_open_file_names_its_path(file, monkeypatch):
     ds = ia.dataset(file)
     expected = ds.to_table(filter="n < 5")
     looked = os.fstat
@@ -337,7 +337,7 @@ def test_an_error_of_looking_at_an_open_file_is_one_of_its_path(file, monkeypatc
     monkeypatch.setattr(os, "fstat", fail(errno.EIO))
     with pytest.raises(ia.PathError, match=r"t\.parquet: cannot be accessed: .*injected"):
         opened.read(["k"])
-    monkeypatch.setattr(os, "fstat", fail(errno.ESTALE))  # as of a file that a network's disk lost
+    monkeypatch.setattr(os, "fstat", fail(errno.ESTALE))  # like a file on a lost network disk
     with pytest.raises(ia.PathError, match="the file was replaced while it was read"):
         opened.read(["k"])
     monkeypatch.setattr(os, "fstat", looked)

@@ -1,4 +1,4 @@
-"""``recover`` and the command: what is written, what is said, what is left alone."""
+"""``recover`` and the command: what they write and report, and what does not change."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def torn(tmp_path):
     return path
 
 
-def test_the_report_counts_what_came_back_and_what_is_gone(torn, tmp_path):
+def test_the_report_counts_recovered_and_lost_rows(torn, tmp_path):
     before = torn.read_bytes()
     out = tmp_path / "out.parquet"
     report = ia.recover(torn, out)
@@ -49,7 +49,7 @@ def test_the_report_counts_what_came_back_and_what_is_gone(torn, tmp_path):
     assert ia.verify(out) == []
 
 
-def test_the_command_says_the_same_and_exits_with_3(torn, tmp_path):
+def test_the_command_prints_the_same_and_exits_with_3(torn, tmp_path):
     out = tmp_path / "out.parquet"
     done = CliRunner().invoke(cli, ["recover", str(torn), str(out)])
     assert done.exit_code == 3
@@ -111,7 +111,7 @@ def test_a_schema_of_other_columns_recovers_nothing(tmp_path):
     assert os.listdir(tmp_path) == ["t.parquet"]
 
 
-def test_paths_that_are_no_use(torn, tmp_path):
+def test_invalid_paths_are_refused(torn, tmp_path):
     with pytest.raises(ia.PathError, match="not to be changed"):
         ia.recover(torn, torn)
     link = tmp_path / "link.parquet"
@@ -127,7 +127,7 @@ def test_paths_that_are_no_use(torn, tmp_path):
         ia.recover(tmp_path / "text", tmp_path / "out.parquet")
 
 
-def test_what_unfinished_writes_are_called_is_said_where_the_file_is_not_there(tmp_path):
+def test_the_error_about_a_missing_file_names_its_unfinished_writes(tmp_path):
     path = tmp_path / "t.parquet"
 
     def stop():
@@ -148,8 +148,8 @@ def test_what_unfinished_writes_are_called_is_said_where_the_file_is_not_there(t
 
 
 @pytest.mark.parametrize("claim", [1 << 31, 0xFFFFFFFF, 1000])
-def test_lengths_that_are_made_up_cost_nothing(tmp_path, claim):
-    """A trailer that claims any length; a page header that claims 2 GiB."""
+def test_invalid_lengths_cost_neither_time_nor_memory(tmp_path, claim):
+    """A trailer that claims any length, and a page header that claims 2 GiB."""
     data = b"PAR1" + b"\x15\x00\x15\xfe\xff\xff\xff\x0f\x15\xfe\xff\xff\xff\x0f" + bytes(64)
     path = tmp_path / "t.parquet"
     path.write_bytes(data + struct.pack("<I", claim) + b"PAR1")
@@ -162,7 +162,7 @@ CODECS = ("none", "snappy", "zstd", "gzip")
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("other", CODECS)
-def test_the_file_that_tells_the_schema_may_be_of_another_codec(codec, other, tmp_path):
+def test_the_file_that_provides_the_schema_may_have_another_codec(codec, other, tmp_path):
     path, like, out = (tmp_path / f"{name}.parquet" for name in ("t", "like", "out"))
     table = pa.table({"n": range(20_000), "s": [f"text {n}" for n in range(20_000)]})
     pq.write_table(table, path, row_group_size=5_000, compression=codec)
@@ -175,15 +175,15 @@ def test_the_file_that_tells_the_schema_may_be_of_another_codec(codec, other, tm
 
 
 def with_codec_22(data, raw):
-    """The last of these chunks, which a footer describes so, in a codec that is not known."""
+    """Sets the codec of the last of these chunks to an unknown one, as a footer describes it."""
     changed = encode(amended(decode(ColumnMetaData, raw)[0], codec=22))
     assert len(raw) == len(changed)
     before, after = data.rsplit(raw, 1)
     return before + changed + after
 
 
-def test_a_footer_that_belies_its_checksum_is_not_the_whole_file(tmp_path):
-    """The one that it had before indexes were embedded is, and without that a row group is lost."""
+def test_a_footer_that_contradicts_its_checksum_is_not_trusted(tmp_path):
+    """The footer from before indexes were embedded is taken; without it a row group is lost."""
     path, out = tmp_path / "t.parquet", tmp_path / "out.parquet"
     ia.write_table(TABLE, path, row_group_size=10, indexes=[ia.Lookup("n")])
     footer = read_footer(FileSource(LocalFileSystem(), str(path)))

@@ -1,4 +1,4 @@
-"""Indexes are added to a file as a whole or not at all, whoever else is there, whatever happens."""
+"""Indexes are added to a file completely or not at all, whatever other processes do."""
 
 import contextlib
 import errno
@@ -60,10 +60,10 @@ def test_a_killed_process_leaves_the_old_file_or_the_new_one(file):
         if file.read_bytes() != old:
             assert ia.verify(file) == []
             assert ia.list_indexes(file)[0].indexes[0].name == "k:lookup"
-        assert ia.dataset(file.parent).count_rows() == TABLE.num_rows  # debris is passed over
+        assert ia.dataset(file.parent).count_rows() == TABLE.num_rows  # debris is skipped
 
 
-def test_of_two_processes_none_undoes_what_the_other_did(file):
+def test_two_processes_do_not_undo_each_others_changes(file):
     old = file.read_bytes()
     for _ in range(3):
         file.write_bytes(old)
@@ -81,7 +81,7 @@ def test_of_two_processes_none_undoes_what_the_other_did(file):
         assert os.listdir(file.parent) == [file.name]
 
 
-def test_of_two_processes_none_undoes_a_sidecar_of_the_other(file):
+def test_two_processes_do_not_undo_each_others_sidecars(file):
     old, specs = file.read_bytes(), ("k:lookup", "n:lookup")
     for _ in range(3):
         both = [started(file, spec, sidecar=True) for spec in specs]
@@ -99,7 +99,7 @@ def test_of_two_processes_none_undoes_a_sidecar_of_the_other(file):
         ia.drop_indexes(file, list(names), sidecar=True)
 
 
-def test_a_disk_without_room_leaves_the_old_file_and_no_debris(file):
+def test_a_full_disk_leaves_the_old_file_and_no_debris(file):
     old = file.read_bytes()
     process = started(file, "k:lookup", len(old) + 1000)
     go(process)
@@ -110,7 +110,7 @@ def test_a_disk_without_room_leaves_the_old_file_and_no_debris(file):
     assert os.listdir(file.parent) == [file.name]
 
 
-def test_nobody_reads_the_copy_who_could_not_read_the_file(file, monkeypatch):
+def test_the_copy_is_not_readable_by_more_users_than_the_file(file, monkeypatch):
     file.chmod(0o600)
     seen = []
     copy = rewrite.copy_into
@@ -137,10 +137,8 @@ def test_owner_and_group_stay(file, monkeypatch):
     ("mode", "expected", "keeps_group"),
     [(0o640, 0o640, True), (0o664, 0o664, True), (0o640, 0o600, False), (0o664, 0o644, False)],
 )
-def test_who_may_not_keep_the_owner_gives_no_one_more_rights(
-    mode, expected, keeps_group, file, monkeypatch
-):
-    """Another member of the file's group, or somebody who is none."""
+def test_a_changed_owner_gives_nobody_more_rights(mode, expected, keeps_group, file, monkeypatch):
+    """Either another member of the file's group, or a user outside of it."""
     file.chmod(mode)
     os_stat, own = os.stat, file.stat()
 
@@ -163,7 +161,7 @@ def test_who_may_not_keep_the_owner_gives_no_one_more_rights(
     assert stat.S_IMODE(file.stat().st_mode) == expected
 
 
-def test_what_is_made_of_a_file_is_read_by_nobody_who_cannot_read_that(file):
+def test_derived_files_are_not_readable_by_more_users_than_the_file(file):
     file.chmod(0o600)
     ia.add_indexes(file, [ia.Distinct("k")], sidecar=True)
     (sidecar,) = (file.parent / "_intarsia").iterdir()
@@ -173,8 +171,8 @@ def test_what_is_made_of_a_file_is_read_by_nobody_who_cannot_read_that(file):
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.EIO])
-def test_a_folder_that_cannot_be_synced_undoes_nothing(number, file, monkeypatch):
-    """Disks that cannot are passed over; one that fails is told of."""
+def test_a_failed_sync_of_the_folder_undoes_nothing(number, file, monkeypatch):
+    """Disks without sync are ignored; a sync that fails raises an error."""
     ia.add_indexes(file, [ia.MinMax("n")], sidecar=True)
     synced = atomic_replace._sync
 
@@ -199,7 +197,7 @@ MEANWHILE = {
 
 
 @pytest.mark.parametrize(("act", "expected"), MEANWHILE.values(), ids=MEANWHILE)
-def test_a_sidecar_that_changes_meanwhile_stays_changed(act, expected, file, monkeypatch):
+def test_a_sidecar_changed_in_between_is_not_overwritten(act, expected, file, monkeypatch):
     ia.add_indexes(file, [ia.MinMax("n")], sidecar=True)
     synced, left = atomic_replace._sync, [act]
 
@@ -216,7 +214,7 @@ def test_a_sidecar_that_changes_meanwhile_stays_changed(act, expected, file, mon
     assert [entry.name for entry in report.sidecar] == expected
 
 
-def test_a_folder_that_takes_no_file_is_said(file, monkeypatch):
+def test_a_folder_without_write_permission_is_an_error(file, monkeypatch):
     opened = os.open
 
     def refuse(path, flags, *mode, **options):

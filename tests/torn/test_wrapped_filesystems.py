@@ -1,4 +1,4 @@
-"""The local disk by way of another file system: files are replaced as they are without one."""
+"""The local disk through a wrapping file system: files are replaced as on the plain local disk."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def folder(tmp_path):
 
 
 @pytest.mark.parametrize("wrapping", WRAPPINGS)
-def test_permissions_links_and_checksums(folder, wrapping):
+def test_permissions_links_and_checksums_do_not_change(folder, wrapping):
     filesystem, base = WRAPPINGS[wrapping](str(folder))
     (folder / ".t.parquet.crc").write_bytes(b"crc\0\0\0\2\0")
     ia.add_indexes(f"{base}link.parquet", ["n:lookup"], filesystem=filesystem)
     assert stat.S_IMODE(os.stat(folder / "t.parquet").st_mode) == 0o600
-    assert not (folder / ".t.parquet.crc").exists()  # which Hadoop would hold the file to
+    assert not (folder / ".t.parquet.crc").exists()  # which Hadoop would compare with the file
     assert (folder / "link.parquet").is_symlink()
     (report,) = ia.list_indexes(folder / "t.parquet")
     assert [index.name for index in report.indexes] == ["n:lookup"]
@@ -62,11 +62,11 @@ def test_permissions_links_and_checksums(folder, wrapping):
 
 
 @pytest.mark.parametrize("wrapping", WRAPPINGS)
-def test_sidecars_catalogs_and_what_was_recovered(folder, wrapping):
+def test_sidecars_catalogs_and_recovered_files_are_written(folder, wrapping):
     filesystem, base = WRAPPINGS[wrapping](str(folder))
     ia.add_indexes(f"{base}t.parquet", ["n:lookup"], filesystem=filesystem, sidecar=True)
     (sidecar,) = (folder / "_intarsia").iterdir()
-    assert stat.S_IMODE(os.stat(sidecar).st_mode) == 0o600  # it tells of the file's values
+    assert stat.S_IMODE(os.stat(sidecar).st_mode) == 0o600  # it provides the file's values
     if base:
         ia.build_catalog(base, filesystem=filesystem)
     torn = folder / "torn.parquet"
@@ -80,14 +80,14 @@ def test_sidecars_catalogs_and_what_was_recovered(folder, wrapping):
 
 
 @pytest.mark.parametrize("wrapping", WRAPPINGS)
-def test_hard_links_are_told_of(folder, wrapping):
+def test_hard_links_cause_a_warning(folder, wrapping):
     filesystem, base = WRAPPINGS[wrapping](str(folder))
     os.link(folder / "t.parquet", folder / "other.parquet")
     with pytest.warns(ia.IntarsiaWarning, match="hard links"):
         ia.add_indexes(f"{base}t.parquet", ["n:lookup"], filesystem=filesystem)
 
 
-def test_what_is_elsewhere_has_no_local_path():
+def test_remote_files_have_no_local_path():
     memory = wrapped(fsspec.filesystem("memory"))
     assert local_path("/a", memory) is None
     assert local_path("a", pafs.SubTreeFileSystem("/b", memory)) is None
@@ -95,7 +95,7 @@ def test_what_is_elsewhere_has_no_local_path():
 
 
 @pytest.mark.parametrize("wrapping", WRAPPINGS)
-def test_a_file_is_not_recovered_over_the_one_that_tells_its_schema(folder, wrapping):
+def test_a_file_is_not_recovered_over_the_one_that_provides_its_schema(folder, wrapping):
     filesystem, base = WRAPPINGS[wrapping](str(folder))
     torn, before = folder / "torn.parquet", (folder / "t.parquet").read_bytes()
     torn.write_bytes(before[:-9])
@@ -111,7 +111,7 @@ def test_a_file_is_not_recovered_over_the_one_that_tells_its_schema(folder, wrap
     assert (folder / "t.parquet").read_bytes() == before
 
 
-def test_the_sidecar_of_a_linked_file_elsewhere_serves_on(tmp_path):
+def test_the_sidecar_of_a_linked_file_remains_valid(tmp_path):
     for name in ("real", "base"):
         (tmp_path / name).mkdir()
     real = tmp_path / "real" / "x.parquet"

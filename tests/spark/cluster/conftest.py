@@ -5,8 +5,8 @@
     this process (driver) ── master ─┬─ worker on 127.0.0.1 ── executor ── Python
                                      └─ worker on localhost ── executor ── Python
 
-The workers have two names for one machine, because Spark tries no task twice on one host. They
-start with no ``PYTHONPATH``: what an executor can import, a test has given it.
+The workers use two names of one machine, because Spark does not retry a task on the same host.
+They start without ``PYTHONPATH``: executors can only import what a test provides.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 SOURCES = Path(ias.__file__).parents[2]
 HOSTS = ("127.0.0.1", "localhost")
 PATIENCE = 300
-"""Seconds that anything here may take."""
+"""Time limit in seconds for anything here."""
 _QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 SETTINGS = {
     "spark.driver.host": "127.0.0.1",
@@ -53,7 +53,7 @@ SETTINGS = {
 
 
 def wait_for(condition: Callable[[], Any], what: str) -> Any:
-    """The first true value of ``condition``."""
+    """Waits for a true value of ``condition``, and returns it."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         found = condition()
@@ -64,7 +64,7 @@ def wait_for(condition: Callable[[], Any], what: str) -> Any:
 
 
 class Cluster:
-    """The processes. They end with the test run."""
+    """The processes of the cluster, which end with the test run."""
 
     def __init__(self, folder: Path) -> None:
         import pyspark
@@ -76,7 +76,7 @@ class Cluster:
         self.url = ""
 
     def start(self) -> None:
-        """The master, then the workers."""
+        """Starts the master, then the workers."""
         _, self.url = self._started(
             ["master.Master", "--host", HOSTS[0], "--port", "0", "--webui-port", "0"],
             r"Starting Spark master at (spark://\S+)",
@@ -85,18 +85,18 @@ class Cluster:
             self.start_worker(host)
 
     def start_worker(self, host: str) -> None:
-        """A worker of one core under one of the machine's names."""
+        """Starts a worker of one core under one of the machine's names."""
         command = ["worker.Worker", "--host", host, "--cores", "1", "--memory", "600m"]
         command += ["--work-dir", str(self._folder / "work"), "--webui-port", "0", self.url]
         self._workers[host], _ = self._started(command, r"Successfully registered with (master)")
 
     def kill_worker(self, host: str) -> None:
-        """End a worker without a word; its executor ends when it notices."""
+        """Kills a worker; its executor ends when it notices."""
         self._workers[host].kill()
         self._workers[host].wait()
 
     def executors(self) -> list[int]:
-        """The process ids of all executors."""
+        """Returns the process ids of all executors."""
         workers = {worker.pid for worker in self._workers.values()}
         found = []
         for entry in os.listdir("/proc"):
@@ -110,7 +110,7 @@ class Cluster:
         return found
 
     def kill_executor(self) -> int:
-        """End one executor without a word; the worker starts another one."""
+        """Kills one executor; the worker starts another one."""
         victim = self.executors()[0]
         os.kill(victim, signal.SIGKILL)
         return victim
@@ -126,7 +126,7 @@ class Cluster:
                 process.wait()
 
     def _started(self, command: list[str], says: str) -> tuple[subprocess.Popen[bytes], str]:
-        """Start one of Spark's daemons; returns what it says when it is ready."""
+        """Starts one of Spark's daemons; returns its message when it is ready."""
         keep = ("PATH", "HOME", "LANG", "TMPDIR", "JAVA_HOME")
         environment = {name: os.environ[name] for name in keep if name in os.environ} | {
             "SPARK_DAEMON_MEMORY": "192m",
@@ -175,7 +175,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def session_on(cluster: Cluster) -> Iterator[Callable[..., SparkSession]]:
-    """A function that gives a session on the cluster, in place of the one there is.
+    """Returns a function that starts a session on the cluster, in place of the current one.
 
     ``python`` is that of the executors; ``packages`` is its ``PYTHONPATH``.
     """
@@ -207,7 +207,7 @@ def session_on(cluster: Cluster) -> Iterator[Callable[..., SparkSession]]:
 
 @pytest.fixture(scope="session")
 def spark(session_on: Callable[..., SparkSession]) -> SparkSession:
-    """On the cluster, where a task that takes long is tried a second time, beside the first."""
+    """A session on the cluster with speculation: slow tasks are run a second time in parallel."""
     speculation = {
         "spark.speculation": "true",
         "spark.speculation.interval": "100ms",

@@ -1,6 +1,6 @@
-"""Spark Connect: what ``test_connect.py`` runs in a process of its own.
+"""Cases for Spark Connect, which ``test_connect.py`` runs in a separate process.
 
-A process that has a session of Spark Connect cannot have another one.
+A process that has a session of Spark Connect cannot have another session.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def rows(frame):
     return sorted((row.asDict() for row in frame.collect()), key=lambda row: row["id"])
 
 
-def test_this_is_connect(spark):
+def test_the_session_is_spark_connect(spark):
     assert type(spark).__module__.startswith("pyspark.sql.connect")
     with pytest.raises(PySparkException):
         assert spark.sparkContext
@@ -78,13 +78,13 @@ def test_conditions(where, data, spark, lake):
     assert rows(spark.read.format("intarsia").options(**options).load(str(lake))) == expected
 
 
-def test_expressions_and_no_columns(spark, lake):
+def test_only_expressions_are_conditions(spark, lake):
     where = pads.field("key") < 100
     assert ias.read(spark, lake, where=where).count() == 200
     assert ias.read(spark, lake, columns=[], where=where).count() == 200
 
 
-def test_a_schema_may_be_text(spark, lake):
+def test_a_schema_may_be_a_string(spark, lake):
     found = ias.read(spark, lake, schema="id int, p string, other date", where="key = 17")
     assert found.dtypes == [("id", "int"), ("p", "string"), ("other", "date")]
     expected = spark.read.parquet(str(lake)).where("key = 17").collect()
@@ -152,7 +152,7 @@ def test_streams(spark, tmp_path):
         assert rows(ias.read(spark, sink)) == expected
 
 
-def test_what_goes_wrong_in_a_task_is_told(spark, tmp_path):
+def test_errors_in_tasks_are_reported(spark, tmp_path):
     folder = tmp_path / "lake"
 
     def in_the_way(batches):
@@ -166,7 +166,7 @@ def test_what_goes_wrong_in_a_task_is_told(spark, tmp_path):
     assert not folder.exists()
 
 
-def test_what_does_not_fit_is_told(spark, lake, tmp_path):
+def test_invalid_arguments_are_reported(spark, lake, tmp_path):
     with pytest.raises(ia.PredicateError, match="'nowhere' is not there"):
         ias.read(spark, lake, where="nowhere = 1")
     with pytest.raises(PySparkException, match="'nowhere' is not there"):

@@ -1,4 +1,4 @@
-"""What local mode answers, a cluster does: Spark's own reader and the rows given are the oracle."""
+"""A cluster gives the answers of Spark's own reader and of the rows written."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def by_format(data, tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", ["by_write", "by_format"])
-def test_what_is_written_is_what_was_given(name, data, spark, request):
+def test_written_rows_are_read_back(name, data, spark, request):
     folder = request.getfixturevalue(name)
     expected = rows(data)
     assert rows(spark.read.parquet(str(folder)).select(data.columns)) == expected

@@ -1,4 +1,4 @@
-"""Spark Connect, in a process of its own: a session of it leaves no room for another."""
+"""Spark Connect, in its own process, which cannot have another session."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def test_all_cases_hold_on_spark_connect(tmp_path):
     pytest.importorskip("grpc_status", reason="Spark Connect needs grpcio-status")
     home = find_java_home()
     environment = os.environ | ({"JAVA_HOME": home} if home else {})
-    # What Spark sets in a process that has had a session would lead it to that session's Java.
+    # Spark sets these in a process that has had a session; they lead to that session's Java.
     drop = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE")
-    environment["SPARK_TESTING"] = "1"  # Spark then takes a free port, instead of 15002
+    environment["SPARK_TESTING"] = "1"  # Spark then uses a free port, instead of 15002
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(CASES)]
-    # Its conftest.py is for sessions on the cluster: none of it is asked for.
+    # The other conftest.py is for sessions on the cluster, so no fixture of it is used.
     ran = subprocess.run(
         [*command, f"--basetemp={tmp_path / 'cases'}", "-W", "default"],
         env={name: value for name, value in environment.items() if name not in drop},

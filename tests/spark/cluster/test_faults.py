@@ -1,6 +1,6 @@
-"""What clusters do to jobs: nothing is lost, nothing half published, no debris, a clear message.
+"""Faults of clusters lose no rows, leave nothing half published, and give a clear message.
 
-The rows are handed out by a task that stops half way, its file begun, until the harm is done.
+Rows come from a task that stops halfway, with its file begun, until the fault has happened.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import intarsia.spark as ias
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 ROWS, TASKS = 800_000, 4
-"""Of four batches a task: Spark fills one before it hands on what came before."""
+"""Each task has four batches, because Spark fills one before it passes on the batch before."""
 
 
 def halting(gate, seconds=300):
-    """Hands out rows: two batches, the others once there is a file ``gate``."""
+    """Yields rows: two batches, then the others once the file ``gate`` exists."""
 
     def run(batches):
         for number, batch in enumerate(batches):
@@ -37,7 +37,7 @@ def halting(gate, seconds=300):
 
 
 def in_background(call):
-    """Start ``call``; returns a function that waits for its end, and raises what it raised."""
+    """Starts ``call``; returns a function that waits for it and raises its error."""
     raised = []
 
     def run():
@@ -75,7 +75,9 @@ def begun(folder):
 
 
 def check_whole(folder, expected):
-    """The rows are there once, their files whole, and nothing else is."""
+    """Asserts that the rows are there once, that files are complete, and that nothing else is
+    there.
+    """
     assert ids(folder) == expected
     assert not ia.verify(folder)
     files = [name for name in names(folder) if name.endswith(".parquet")]
@@ -92,7 +94,7 @@ def data(spark):
 
 @pytest.mark.parametrize("form", ["write", "format"])
 @pytest.mark.parametrize("victim", ["executor", "worker"])
-def test_a_write_survives_the_death_of(victim, form, cluster, data, tmp_path, eventually):
+def test_a_write_survives_killed_processes(victim, form, cluster, data, tmp_path, eventually):
     folder, gate = tmp_path / "lake", tmp_path / "gate"
     slow = data.mapInArrow(halting(str(gate)), "id long")
 
@@ -152,7 +154,7 @@ def test_a_task_that_runs_twice_leaves_its_rows_once(form, data, tmp_path):
         partition, attempt = context.partitionId(), context.attemptNumber()
         (tries / f"{partition}-{attempt}").touch()
         while attempt and not (tries / f"{partition}-0").exists():
-            time.sleep(0.1)  # Python starts slower for the first try than Spark loses patience
+            time.sleep(0.1)  # Python starts slower for the first attempt than Spark waits
         for batch in batches:
             yield batch.slice(0, 20_000)
             if partition == 0 and attempt == 0:
@@ -166,7 +168,7 @@ def test_a_task_that_runs_twice_leaves_its_rows_once(form, data, tmp_path):
         slow.write.format("intarsia").mode("append").save(str(folder))
     assert {"0-0", "0-1"} <= {path.name for path in tries.iterdir()}
     check_whole(folder, list(range(ROWS)))
-    time.sleep(1)  # the first try may be at work still
+    time.sleep(1)  # the first attempt may still be running
     check_whole(folder, list(range(ROWS)))
 
 
@@ -187,9 +189,9 @@ def small_disk(tmp_path, eventually):
 
 
 @pytest.mark.parametrize("form", ["write", "format", "checkpoints"])
-def test_a_disk_that_fills_leaves_what_was_there(form, spark, small_disk):
+def test_a_full_disk_leaves_the_old_files(form, spark, small_disk):
     def rows(start, stop):
-        """32 bytes each that do not compress."""
+        """Rows of 32 incompressible bytes each."""
         return spark.range(start, stop, 1, 2).selectExpr("id", "sha2(string(id), 256) AS hash")
 
     folder = small_disk / "lake"
@@ -216,7 +218,7 @@ def test_a_disk_that_fills_leaves_what_was_there(form, spark, small_disk):
 
 @pytest.fixture
 def denied(tmp_path):
-    """A folder in which nobody may make a file: root is held back by another means."""
+    """A folder in which even root cannot create a file."""
     folder = tmp_path / "denied"
     folder.mkdir()
     is_root = os.geteuid() == 0
@@ -231,7 +233,7 @@ def denied(tmp_path):
     subprocess.run([*allow, str(folder)], check=True)
 
 
-def test_a_folder_that_may_not_be_written_to(data, denied):
+def test_a_folder_without_write_permission_is_an_error(data, denied):
     for folder in (denied, denied / "new" / "lake"):
         with pytest.raises(ia.PathError, match=rf"{folder}: cannot be written to.*(permi|Permi)"):
             ias.write(data, folder)
@@ -240,7 +242,7 @@ def test_a_folder_that_may_not_be_written_to(data, denied):
     assert names(denied) == []
 
 
-def test_a_folder_that_a_task_cannot_make(data, tmp_path):
+def test_a_folder_that_a_task_cannot_create_is_an_error(data, tmp_path):
     folder = tmp_path / "lake"
 
     def in_the_way(batches):
@@ -256,16 +258,16 @@ def test_a_folder_that_a_task_cannot_make(data, tmp_path):
     assert names(tmp_path) == []
 
 
-# --- what comes back of unfinished files --------------------------------------------------------
+# --- rows recovered from unfinished files -------------------------------------------------------
 
 
 GROUP = 1024 * 1024
-"""Rows of a row group."""
+"""Rows per row group."""
 TRIES = 4
-"""Of a task, by Spark's default."""
+"""Maximum attempts of a task, by Spark's default."""
 
 
-def test_rows_of_a_task_that_is_killed_come_back(cluster, spark, tmp_path, eventually):
+def test_rows_of_a_killed_task_are_recovered(cluster, spark, tmp_path, eventually):
     folder, gate = tmp_path / "lake", tmp_path / "gate"
     ias.write(spark.range(-10, 0, 1, 1), folder)
 
@@ -288,7 +290,7 @@ def test_rows_of_a_task_that_is_killed_come_back(cluster, spark, tmp_path, event
             for count in range(1, 1 + TRIES):
                 eventually(lambda count=count: len(safe(folder)) == count, "two checkpoints")
                 ((executor, task),) = eventually(at_work, "the task")
-                # Else it may take the end of its input for the last row.
+                # Otherwise it may take the end of its input for the last row.
                 os.kill(task, signal.SIGSTOP)
                 os.kill(executor, signal.SIGKILL)
                 os.kill(task, signal.SIGKILL)
@@ -320,14 +322,15 @@ def test_rows_of_a_task_that_is_killed_come_back(cluster, spark, tmp_path, event
 
 
 def safe(folder):
-    """Unfinished files with two row groups behind a checkpoint: of the first magic, one follows the
-    schema and one each row group.
+    """Unfinished files with two row groups before a checkpoint.
+
+    The first magic is followed by one after the schema and one after each row group.
     """
     return [path for path in begun(folder) if path.read_bytes().count(b"PAR1") == 4]
 
 
 def writers(executor, folder):
-    """The Python processes of the executor that have a file in the folder open."""
+    """The executor's Python processes that have a file in the folder open."""
     parents = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -1,4 +1,4 @@
-"""What executors need: the wheel and its dependencies, or these and the package sent along."""
+"""Executors need the wheel and its dependencies, or the dependencies and the package sent along."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def wheel(tmp_path_factory):
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(CHECKOUT / name, folder)
     shutil.copytree(CHECKOUT / "src", folder / "src", ignore=shutil.ignore_patterns("*.egg-info"))
-    # pip brings the setuptools that the build asks for, where the one here is older.
+    # pip downloads the setuptools version that the build requires.
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", "dist"]
     if int(importlib.metadata.version("setuptools").split(".")[0]) >= 77:
         command.append("--no-build-isolation")
@@ -40,7 +40,7 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture
 def bare(wheel, tmp_path):
-    """A Python that has what the wheel asks for, with the extra for Spark, and nothing else."""
+    """A Python with only the dependencies of the wheel and of its extra for Spark."""
     venv.create(tmp_path / "venv", symlinks=True)
     (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
     with zipfile.ZipFile(wheel) as archive:
@@ -55,7 +55,7 @@ def bare(wheel, tmp_path):
 
 
 def closure(requirements, extra=""):
-    """The installed distributions that these need, however indirectly; no extras but ``extra``."""
+    """Returns the installed distributions that these require, with no extras but ``extra``."""
     found = {}
     left = [(one, extra) for one in requirements]
     while left:
@@ -70,7 +70,7 @@ def closure(requirements, extra=""):
 
 
 def places(spark):
-    """Where executors have the package from."""
+    """The paths from which executors import the package."""
 
     def look(batches):
         import pyarrow
@@ -85,7 +85,7 @@ def places(spark):
 
 
 def check_work(spark, folder):
-    """Writing, reading and the format, all in executors."""
+    """Asserts that writing, reading and the format work in executors."""
     data = spark.range(0, 1000, 1, 3).selectExpr("id", "id % 2 AS p", "concat('x', id) AS text")
     ias.write(data, folder, indexes=["text:lookup", "text:ngram"], partition_by="p")
     found = ias.read(spark, folder, where="text = 'x7' OR id > 997")
@@ -96,7 +96,7 @@ def check_work(spark, folder):
     assert not ia.verify(folder)
 
 
-def test_the_wheel_is_all_that_executors_need(wheel, bare, session_on, tmp_path):
+def test_executors_need_only_the_wheel_and_its_dependencies(wheel, bare, session_on, tmp_path):
     python, packages = bare
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(packages)
@@ -111,7 +111,7 @@ def test_the_wheel_can_be_sent_along(wheel, bare, session_on, tmp_path):
     with pytest.raises(ia.MissingDependencyError, match="a Python without intarsia"):
         ias.write(spark.range(10), tmp_path / "lake")
     assert not (tmp_path / "lake").exists()
-    sent = shutil.copy(wheel, tmp_path / "intarsia.zip")  # Spark knows .zip, not .whl
+    sent = shutil.copy(wheel, tmp_path / "intarsia.zip")  # Spark accepts .zip, not .whl
     spark.addArtifacts(str(sent), pyfile=True)
     (place,) = {Path(file).parent.parent.name for file in places(spark)}
     assert place == "intarsia.zip"

@@ -1,4 +1,4 @@
-"""``Domain``: finds the URLs of a domain, however they go on."""
+"""``Domain``: an index that finds the URLs of a domain."""
 
 import re
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from intarsia.index import How, Inverted, Keys, Match, Op, fingerprints
 
 @dataclass(frozen=True)
 class Domain(Inverted):
-    """For ``url = '…'``, and for prefixes that go beyond the domain, by ``LIKE`` or otherwise."""
+    """Serves ``url = '…'``, and prefixes longer than the domain, by ``LIKE`` or otherwise."""
 
     kind = "domain"
     serves = frozenset({Op.EQ, How.STARTS_WITH, How.LIKE})
