@@ -586,7 +586,7 @@ WITH_NAN = {
 
 @pytest.mark.parametrize("wanted", WITH_NAN.values(), ids=WITH_NAN)
 @pytest.mark.parametrize("special", ["__fragment_index", "__batch_index", "__last_in_fragment"])
-def test_the_batch_index_changes_no_rows(special, wanted, tmp_path):
+def test_row_and_batch_number_columns_change_no_rows(special, wanted, tmp_path):
     first = pa.table({"a": range(6), "x": [1.0, NAN, 2.0, 1.0, 1.0, NAN]})
     pq.write_table(first, tmp_path / "a.parquet", row_group_size=3)
     pq.write_table(pa.table({"a": [6, 7, 8], "x": [5.0, NAN, 9.0]}), tmp_path / "b.parquet")

@@ -161,7 +161,7 @@ def test_a_writer_without_rows_or_with_unusual_settings(tmp_path):
     assert [metadata.num_rows for metadata in found] == [1, 20_000]
 
 
-def test_a_chunk_that_lacks_a_value_keeps_its_dictionary(tmp_path):
+def test_a_chunk_that_lacks_a_value_leaves_the_others_their_dictionaries(tmp_path):
     texts = pa.array([f"category-{number:05}" for number in range(2000)])
     draw = np.random.default_rng(7)
     parts = [pa.array(draw.integers(0, 2000, 100_000), pa.int32()) for _ in range(2)]

@@ -1020,7 +1020,7 @@ def test_sql_that_is_not_a_single_query_runs_unchanged(data):
     assert ia.sql("").num_columns == 0
 
 
-def test_conditions_on_one_use_of_a_common_table_do_not_filter_the_others():
+def test_conditions_above_sampling_or_pivoting_are_not_pushed_down():
     schemas = {"t": pa.schema({"id": pa.int64(), "x": pa.int64()})}
     common = "WITH c AS (SELECT id, x FROM t) SELECT * FROM c"
     (plain,) = scans_of(f"{common} WHERE x = 3", schemas).scans

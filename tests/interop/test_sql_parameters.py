@@ -172,7 +172,7 @@ def filter_of_table(condition: str, values: object, table: pa.Table) -> pc.Expre
     return scan.filter
 
 
-def test_parameters_in_string_literals_are_not_replaced(data):
+def test_string_values_are_not_parsed_as_sql(data):
     assert ia.sql("SELECT row FROM t WHERE s = ?", ["x' OR TRUE --"], t=data).num_rows == 0
 
 

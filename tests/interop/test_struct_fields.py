@@ -186,7 +186,7 @@ def test_no_others_are_read(query, folder, leaves):
     assert found.to_pylist() == con.sql(query).to_arrow_table().to_pylist()
 
 
-def test_errors_about_fields_name_all_fields(folder):
+def test_errors_about_missing_fields_are_duckdbs(folder):
     t = ia.dataset(folder).to_table()
     with pytest.raises(duckdb.BinderException) as expected:
         duckdb.sql("SELECT u.nope, u.id FROM t")
@@ -264,7 +264,7 @@ def test_structs_of_which_a_file_has_none_of_the_fields(tmp_path):
 
 
 def test_fields_that_a_file_has_in_a_type_with_fewer_values(tmp_path):
-    """Such fields are cast only if requested; values that do not fit raise an error then."""
+    """Fields are cast only if requested; values that do not fit raise an error then."""
     wide = pa.array([{"n": 2**40, "t": "a"}, {"n": 1, "t": "b"}])
     pq.write_table(pa.table({"k": [1, 2], "s": wide}), tmp_path / "a.parquet")
     narrow = pa.schema({"k": pa.int64(), "s": pa.struct({"n": pa.int8()})})

@@ -150,7 +150,7 @@ def test_refresh_adds_new_files(spark, lake, opened):
     assert ias.build_catalog(spark, lake, refresh=True).read == 0
 
 
-def test_a_damaged_catalog_index_is_replaced_by_the_files_own(spark, lake):
+def test_a_damaged_index_is_left_to_planning_its_file(spark, lake):
     path = lake / "day=2024-01-02" / "005.parquet"
     entry = next(e for e in ia.ParquetFile(path).indexes if e.kind == "lookup")
     content = bytearray(path.read_bytes())

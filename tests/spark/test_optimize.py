@@ -1,4 +1,4 @@
-"""``optimize``: fewer files or another order, and the same rows, whoever writes meanwhile."""
+"""``optimize``: fewer files or another order, and the same rows, even with concurrent writers."""
 
 from __future__ import annotations
 
@@ -468,7 +468,7 @@ def test_rows_are_in_files_of_the_target_size(spark, tmp_path):
 
 
 def test_columns_whose_names_begin_with_a_dot_can_be_sorted_by(spark, tmp_path):
-    """Such a name is not a path within another column, for which pyarrow takes it."""
+    """The name is not a path within another column, for which pyarrow takes it."""
     table = pa.table({"p": [n % 2 for n in range(100)], ".p": [n * 37 % 100 for n in range(100)]})
     pq.write_table(table, tmp_path / "a.parquet")
     ias.optimize(spark, tmp_path, cluster_by=["p", ".p"])

@@ -209,7 +209,7 @@ def act(name, folder):
     try:
         OPERATIONS[name][1](folder)
         os._exit(0)
-    except BaseException:  # noqa: BLE001 # it ends here, whatever it is
+    except BaseException:  # noqa: BLE001 # the process ends here in any case
         traceback.print_exc()
         sys.stderr.flush()
         os._exit(1)

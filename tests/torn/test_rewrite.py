@@ -1,4 +1,4 @@
-"""Indexes are added to a file completely or not at all, whatever other processes do."""
+"""Indexes are added to a file completely or not at all, even with concurrent processes."""
 
 import contextlib
 import errno

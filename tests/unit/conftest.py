@@ -10,10 +10,10 @@ import pytest
 
 from intarsia.cli.main import run
 
-# The console of the terminal takes COLUMNS when it is imported.
+# rich reads COLUMNS when it is imported.
 importlib.import_module("intarsia.cli.output.terminal")
 
-# Modules beside the tests are loaded by path: the tests are no package.
+# The tests are no package: modules in this folder are imported by path.
 for _name in ("commands", "prose"):
     _spec = importlib.util.spec_from_file_location(_name, Path(__file__).with_name(f"{_name}.py"))
     sys.modules[_name] = importlib.util.module_from_spec(_spec)
@@ -23,7 +23,7 @@ Said = sys.modules["commands"].Said
 
 @pytest.fixture
 def say(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
-    """Run ``intarsia`` with arguments, as the installed command does."""
+    """Runs ``intarsia`` with arguments, as the installed command does."""
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
     monkeypatch.setenv("COLUMNS", "400")
 

@@ -22,7 +22,7 @@ def file(tmp_path):
     return path
 
 
-def test_the_whole_old_file_is_kept_and_what_is_new_follows(file):
+def test_new_bytes_are_appended_to_the_unchanged_old_file(file):
     before = file.read_bytes()
     ia.add_indexes(file, [ia.Lookup("k")])
     assert file.read_bytes().startswith(before)
@@ -31,7 +31,7 @@ def test_the_whole_old_file_is_kept_and_what_is_new_follows(file):
 
 @pytest.mark.skipif(not hasattr(os, "copy_file_range"), reason="the system copies no files here")
 @pytest.mark.parametrize("steps", ["all", "some", "some, then none", "some, then an error", "none"])
-def test_what_the_system_does_not_copy_is_read_and_written(file, monkeypatch, steps):
+def test_bytes_are_copied_in_python_if_the_system_does_not(file, monkeypatch, steps):
     asked, original = [], os.copy_file_range
 
     def copied(old, new, count, *offsets):
@@ -70,7 +70,7 @@ def test_an_index_of_the_same_name_is_replaced_and_others_stay(file):
     assert ia.ParquetFile(file).read(filter=pc.field("n") == 7).num_rows == 1
 
 
-def test_one_text_names_several(file):
+def test_one_string_may_name_several_indexes(file):
     text = "lookup(lower(upper(k)), granule_rows=10), n:distinct , page_index(k, n),"
     (report,) = ia.add_indexes(file, text)
     assert [entry.name for entry in report.indexes] == ["lower(upper(k)):lookup", "n:distinct"]
@@ -123,7 +123,7 @@ def test_no_file_changes_where_none_can_have_the_index(tmp_path, file):
 
 
 @pytest.mark.parametrize("wanted", ["lookup(K)", "minmax(K)", "ngram(S)", "bloom(K)", "K:distinct"])
-def test_a_column_is_named_in_its_case(wanted, tmp_path):
+def test_column_names_are_case_sensitive(wanted, tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"k": [1], "s": ["a"]}), path)
     before = path.read_bytes()
@@ -168,7 +168,7 @@ def test_a_file_that_is_replaced_keeps_its_permissions_and_its_links(tmp_path, f
     assert len(ia.list_indexes(file)[0].indexes) == 1
 
 
-def test_hadoops_stale_checksum_goes_with_the_old_file(file):
+def test_hadoops_checksum_of_the_old_file_is_removed(file):
     checksum = file.with_name(f".{file.name}.crc")
     checksum.write_bytes(b"crc\0")
     ia.add_indexes(file, [ia.Lookup("k")])
@@ -230,7 +230,7 @@ def test_progress_is_told_file_by_file(tmp_path, file):
     assert told == [(0, 2), (1, 2), (2, 2)]
 
 
-def test_a_file_another_writer_replaced_meanwhile_is_left_as_they_left_it(file, monkeypatch):
+def test_a_file_replaced_by_another_writer_is_not_overwritten(file, monkeypatch):
     other = pa.table({"k": ["theirs"], "n": [1]})
     copy = rewrite.copy_into
 
@@ -268,7 +268,7 @@ def test_a_field_of_a_struct_is_not_mistaken_for_a_column_of_its_name(kind, tmp_
     assert "index a.b:" in str(ia.dataset(path).explain(filter=pc.field("a.b") == 7))
 
 
-def test_what_values_forbid_is_said_with_the_file(tmp_path):
+def test_an_index_impossible_for_the_values_is_an_error_that_names_the_file(tmp_path):
     paths = [tmp_path / f"{name}.parquet" for name in "ab"]
     for path, first in zip(paths, ("a", "a\nb"), strict=True):
         pq.write_table(pa.table({"s": [first, "b"]}), path)
@@ -277,13 +277,13 @@ def test_what_values_forbid_is_said_with_the_file(tmp_path):
     assert [len(ia.ParquetFile(path).indexes) for path in paths] == [1, 0]
 
 
-def test_what_is_no_index_is_not_dropped(file):
+def test_only_indexes_can_be_dropped(file):
     with pytest.raises(ia.IndexSpecError, match="5 is not an index"):
         ia.drop_indexes(file, [5])
 
 
-def test_what_is_no_table_is_not_written(tmp_path):
-    with pytest.raises(TypeError, match="pyarrow table or record batch can be written, not int"):
+def test_only_tables_are_written(tmp_path):
+    with pytest.raises(TypeError, match="a table of pyarrow, not int"):
         ia.write_table(5, tmp_path / "t.parquet")
 
 
@@ -307,8 +307,8 @@ def test_half_floats_are_refused_as_they_have_two_zeros(tmp_path):
         ia.write_table(table, tmp_path / "t.parquet", indexes=[ia.Lookup("h")])
 
 
-def test_no_bloom_filter_is_on_what_duckdb_looks_up_as_doubles(tmp_path):
-    """It would find none of the values in it."""
+def test_no_bloom_filter_on_columns_that_duckdb_looks_up_as_doubles(tmp_path):
+    """DuckDB would find none of the values in it."""
     path = tmp_path / "t.parquet"
     wide, known = pa.array([1, 2], pa.decimal256(39, 2)), pa.array([1, 2], pa.decimal128(38, 2))
     pq.write_table(pa.table({"d": wide, "e": known}), path)
@@ -318,7 +318,7 @@ def test_no_bloom_filter_is_on_what_duckdb_looks_up_as_doubles(tmp_path):
     assert ia.dataset(path).count_rows(pc.field("d") == decimal.Decimal(2)) == 1
 
 
-def test_indexes_may_be_text_or_one_alone(file):
+def test_indexes_may_be_strings_or_a_single_one(file):
     assert ia.add_indexes(file, "k:lookup")[0].indexes[0].name == "k:lookup"
     (report,) = ia.add_indexes(file, ia.Lookup("n"))
     assert [entry.name for entry in report.indexes] == ["k:lookup", "n:lookup"]

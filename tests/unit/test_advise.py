@@ -1,4 +1,4 @@
-"""Advice on tables of which it is known what pays."""
+"""Advice on tables for which the best indexes are known."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def table():
 
 @pytest.fixture(scope="module")
 def plain(table, tmp_path_factory):
-    """Pages of 1,000 rows, of which no index tells."""
+    """Pages of 1,000 rows without any index."""
     path = tmp_path_factory.mktemp("advise") / "plain.parquet"
     settings = {"row_group_size": 20_000, "max_rows_per_page": 1000, "write_batch_size": 100}
     pq.write_table(table, path, use_dictionary=False, **settings)
@@ -73,7 +73,7 @@ def test_many_scattered_values_need_a_lookup(table, paged):
     assert advice.indexes == ["lookup(id)"]
     assert advice.proposals[0].filters == (0, 1, 2)
     absent = ia.advise(paged, "id = -1")
-    assert absent.indexes == []  # statistics know
+    assert absent.indexes == []  # known by statistics
 
 
 def test_a_lookup_that_needs_a_page_index_comes_with_it(table, plain):
@@ -82,14 +82,14 @@ def test_a_lookup_that_needs_a_page_index_comes_with_it(table, plain):
     assert {proposal.filters for proposal in advice.proposals} == {(0,)}
 
 
-def test_functions_and_ranges_of_clustered_values_have_theirs(table, paged):
+def test_functions_and_ranges_of_clustered_values_get_suitable_indexes(table, paged):
     lowered = pc.utf8_lower(pc.field("mail")) == table["mail"][7].as_py().lower()
     advice = ia.advise(paged, [lowered, "lon BETWEEN 7.2 AND 8.1"])
     assert advice.indexes == ["lookup(lower(mail))"]
     assert advice.filters[1].reason == "statistics and existing indexes leave little to read"
 
 
-def test_what_is_proposed_does_what_was_said(table, plain, tmp_path):
+def test_proposed_indexes_save_the_estimated_bytes(table, plain, tmp_path):
     path = tmp_path / "t.parquet"
     path.write_bytes(plain.read_bytes())
     row = 41_234
@@ -110,7 +110,7 @@ def test_what_is_proposed_does_what_was_said(table, plain, tmp_path):
     assert [one.now for one in again.filters] == pytest.approx(then, rel=0.01)
 
 
-def test_of_many_row_groups_a_sample_is_told_from(table, tmp_path):
+def test_many_row_groups_are_judged_by_a_sample(table, tmp_path):
     for day in range(3):
         os.makedirs(tmp_path / f"day={day}")
         path = tmp_path / f"day={day}" / "t.parquet"
@@ -129,8 +129,8 @@ def test_of_many_row_groups_a_sample_is_told_from(table, tmp_path):
     assert advice.proposals[0].bytes == pytest.approx(size, rel=0.3)
 
 
-def test_files_of_each_writer_count_for_what_they_are(tmp_path):
-    """One has a row group and a dictionary, another many row groups of a page each."""
+def test_files_of_each_writer_are_weighted(tmp_path):
+    """One file has one row group and a dictionary, the other many row groups of one page each."""
     draw = np.random.default_rng(3)
     users, others = (pa.table({"user": draw.integers(0, 10**9, n)}) for n in (200_000, 100_000))
     pq.write_table(users, tmp_path / "a.parquet", write_page_index=True, max_rows_per_page=2000)
@@ -147,12 +147,12 @@ def test_files_of_each_writer_count_for_what_they_are(tmp_path):
         found.append(ia.dataset(tmp_path).explain(filter=condition).planned.bytes.selected)
         ia.add_indexes(tmp_path, advice.indexes)
     assert [told.now, told.then] == pytest.approx(found, rel=0.1)
-    assert told.is_guess  # as the other writer's sample has no such user
+    assert told.is_guess  # the other writer's sample has no such user
     assert str(advice).splitlines()[-1].startswith("~ a guess")
 
 
-def test_what_is_read_as_things_are_is_told_of_all_files(tmp_path):
-    """Also where none of the rows that are sampled might match."""
+def test_the_bytes_read_today_cover_all_files(tmp_path):
+    """Even if none of the sampled rows match."""
     draw = np.random.default_rng(7)
     for number in range(12):
         table = pa.table({"day": [number] * 5000, "user": draw.integers(0, 10**9, 5000)})
@@ -166,7 +166,7 @@ def test_what_is_read_as_things_are_is_told_of_all_files(tmp_path):
         assert told.now == planned.selected
 
 
-def test_long_pages_are_told_of(table, tmp_path):
+def test_long_pages_are_mentioned(table, tmp_path):
     path = tmp_path / "t.parquet"
     for page_rows, is_told in ((100_000, True), (20_000, False)):
         ia.write_table(table, path, max_rows_per_page=page_rows)
@@ -175,7 +175,7 @@ def test_long_pages_are_told_of(table, tmp_path):
         assert (f"A page has up to {advice.page_rows:,} rows" in str(advice)) == is_told
 
 
-def test_it_is_json_and_a_table(paged):
+def test_advice_is_printed_as_json_and_as_a_table(paged):
     advice = ia.advise(paged, ["ts = 5", "status = 3"])
     found = json.loads(json.dumps(advice.to_dict()))
     assert [one["filter"] for one in found["filters"]] == ["ts = 5", "status = 3"]
@@ -195,14 +195,14 @@ def test_filters_may_be_tuples(paged):
         ia.advise(paged, [3])
 
 
-def test_filters_that_do_not_fit_are_refused(paged):
+def test_invalid_filters_are_refused(paged):
     with pytest.raises(ia.PredicateError, match="no filter was given"):
         ia.advise(paged, [])
     with pytest.raises(ia.PredicateError, match="nosuch"):
         ia.advise(paged, "nosuch = 1")
 
 
-def test_a_source_and_what_follows_it_read_as_one():
+def test_a_source_extended_by_later_bytes_reads_as_one():
     whole = bytes(range(100))
     source = ExtendedSource(
         ExtendedSource(BufferSource(whole[:40]), [whole[40:50], b"", whole[50:70]]), [whole[70:]]
@@ -214,7 +214,7 @@ def test_a_source_and_what_follows_it_read_as_one():
         source.read([(99, 2)])
 
 
-def test_a_sample_holds_the_rows_of_its_row_groups(table, plain):
+def test_a_sample_contains_the_rows_of_its_row_groups(table, plain):
     sample = sample_of(ia.ParquetFile(plain)._opened, [0, 2])
     assert sample.num_rows == 40_000
     found = ia.ParquetFile(sample.source).read(["ts", "id"])
@@ -222,7 +222,7 @@ def test_a_sample_holds_the_rows_of_its_row_groups(table, plain):
     assert found.equals(expected.select(["ts", "id"]))
 
 
-def test_indexes_that_come_with_a_page_index_do_not_shut_out_each_other(tmp_path):
+def test_indexes_that_require_a_page_index_do_not_exclude_each_other(tmp_path):
     chance = np.random.default_rng(7)
     count = 100_000
     path = tmp_path / "a.parquet"
@@ -256,7 +256,7 @@ def test_files_that_differ(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a,b", "a=b", " a", 'a"b', "a'b", "a:b", "a(b", "lower", "x.y"])
-def test_what_is_proposed_of_a_column_of_any_name_can_be_added(name, tmp_path):
+def test_proposed_indexes_can_be_added_for_any_column_name(name, tmp_path):
     path = tmp_path / "a.parquet"
     values = np.random.default_rng(1).integers(0, 2**62, 40_000)
     settings = {"row_group_size": 20_000, "max_rows_per_page": 500, "write_batch_size": 100}
@@ -269,7 +269,7 @@ def test_what_is_proposed_of_a_column_of_any_name_can_be_added(name, tmp_path):
     assert ia.drop_indexes(path, [f"{name}:bloom"])[0].path == str(path)
 
 
-def test_a_column_without_a_name_is_no_reason_to_fail(tmp_path):
+def test_a_column_without_a_name_does_not_fail(tmp_path):
     pq.write_table(pa.table({"": range(10), "a": range(10)}), tmp_path / "a.parquet")
     assert ia.advise(tmp_path, [pc.field("") == 3, pc.field("a") == 3]).indexes == []
 
@@ -280,7 +280,7 @@ def test_options_are_compared_by_the_filters_that_tell_them_apart():
     assert advise._differing_reads([(1.0, 2.0)]) == [[]]
 
 
-def test_where_all_that_could_be_is_there_that_is_told(tmp_path):
+def test_advice_says_if_all_useful_indexes_exist(tmp_path):
     path = tmp_path / "a.parquet"
     moments = pa.array(range(50_000), pa.timestamp("us"))
     ia.write_table(pa.table({"at": moments}), path)

@@ -51,7 +51,7 @@ LAYERS = (
     "engines/duckdb engines/polars",
     "__main__",
 )
-"""Packages and modules from the bottom up: each may import itself and what is above its line.
+"""Packages and modules from the bottom up: each may import itself and those on lines above.
 
 The longest name that a module begins with decides: ``scan/files`` is a layer above ``scan``.
 """
@@ -67,7 +67,7 @@ def tree_of(path):
 
 
 def package_of(name):
-    """The most specific entry of ``LAYERS`` that the module ``name`` belongs to, None if none."""
+    """Returns the most specific entry of ``LAYERS`` for the module ``name``, or None."""
     while name and name not in LAYER:
         name = name.rpartition("/")[0]
     return name or None
@@ -78,7 +78,7 @@ def module_of(path):
 
 
 def own_imports(path):
-    """The modules of this package that a file imports, those for type checkers included."""
+    """Returns the package's own modules that a file imports, those for type checkers included."""
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -201,7 +201,7 @@ def _private_uses(tree):
 
 
 def root_of(path):
-    """The outermost package of a module, or the module itself."""
+    """Returns the outermost package of a module, or the module itself."""
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
@@ -214,7 +214,7 @@ def test_only_the_package_spark_imports_pyspark():
     assert users == {"spark"}
 
 
-def test_only_what_opens_and_writes_files_touches_the_disk():
+def test_only_io_modules_access_the_disk():
     openers = {"open", "OSFile", "open_input_file", "open_output_stream", "memory_map"}
     users = set()
     for path in FILES:
@@ -225,7 +225,9 @@ def test_only_what_opens_and_writes_files_touches_the_disk():
 
 
 def test_forked_children_find_all_locks_open():
-    """Locks, lazy attributes and fork hooks are those of ``process_state``: others could hang."""
+    """Locks, lazy attributes and fork hooks must be those of ``process_state``, or a child may
+    hang.
+    """
     names = ("threading.Lock", "RLock", "Condition(", "Semaphore", "register_at_fork")
     names += ("functools.cached_property", "functools import cached_property")
     for path in FILES:
@@ -248,10 +250,10 @@ MAY_LIST = {
     "tables/data_files.py",
     "spark/commit/storage.py",
 }
-"""They refuse the folders of tables of other formats."""
+"""Functions that refuse the folders of other table formats."""
 
 
-def test_files_of_folders_are_taken_from_what_knows_tables():
+def test_folders_are_listed_only_by_functions_that_know_table_formats():
     users = {name for name, path in zip(NAMES, FILES, strict=True) if _imports_listing(path)}
     assert users == MAY_LIST
 
@@ -272,7 +274,7 @@ def test_every_module_is_in_a_layer_and_every_layer_has_modules():
     assert {package_of(module) for module in MODULES} == set(LAYER)
 
 
-def test_the_public_names_are_these():
+def test_the_public_names_are_complete():
     assert intarsia.__all__ == sorted(
         [
             "Advice",

@@ -1,4 +1,4 @@
-"""The benchmark of questions on a small table, run as it is run by hand."""
+"""The benchmark of questions on a small table, run as on the command line."""
 
 import gzip
 import json
@@ -18,7 +18,7 @@ def run(tmp_path_factory):
     data = tmp_path_factory.mktemp("bench-data")
 
     def run(*options, rows=ROWS):
-        """What the benchmark prints; it fails where engines disagree."""
+        """Runs the benchmark and returns its output; it fails if engines disagree."""
         given = ["--rows", str(rows), "--runs", "1", "--data", str(data), *options]
         command = [sys.executable, str(BENCHMARK), *given]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -42,7 +42,7 @@ def test_all_engines_agree_on_all_questions(results):
         assert [name for name in found["ms"] if name in ENGINES] == ENGINES
 
 
-def test_questions_of_an_index_keep_to_their_bytes(results):
+def test_questions_of_an_index_read_at_most_their_bytes(results):
     for name in ("trace_id", "user_id", "ts"):
         found = results[name]
         assert found["bytes_matching"] <= found["bytes_warm"]
@@ -50,14 +50,14 @@ def test_questions_of_an_index_keep_to_their_bytes(results):
         assert found["bytes_cold"] > found["bytes_warm"]
 
 
-def test_shares_of_the_time_make_a_whole(results):
+def test_shares_of_the_time_add_up(results):
     for found in results.values():
         if found["shares"] is not None:
             assert sum(found["shares"].values()) == pytest.approx(1)
             assert found["shares"]["pyarrow"] > 0.02, "the function that calls its reader is known"
 
 
-def test_tables_for_people(run):
+def test_tables_are_readable(run):
     text = run("--markdown", "--queries", "trace_id,ts", "--engines", "Polars")
     times, floors = [part.splitlines() for part in text.strip().split("\n\n")[1:]]
     assert times[0].startswith("| all columns, ms | rows | Intarsia | Polars |")
@@ -71,7 +71,7 @@ def test_growth_is_one_ratio(run):
 
 
 def printed(script, *options):
-    """What a benchmark prints; it fails where engines disagree."""
+    """Runs a benchmark and returns its output; it fails if engines disagree."""
     command = [sys.executable, str(BENCHMARK.with_name(script)), *map(str, options)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -83,7 +83,7 @@ def test_the_benchmark_of_many_files_finds_its_row_in_every_engine():
     assert len(text.splitlines()) == 2 + 12
 
 
-def test_the_benchmark_of_indexes_measures_all_it_says(tmp_path):
+def test_the_benchmark_of_indexes_measures_all_it_lists(tmp_path):
     options = ("--rows", ROWS, "--runs", 1, "--data", tmp_path, "--engines", "Intarsia,pyarrow")
     text = printed("indexes.py", *options)
     assert "| `trace_id = …`, lookup, its page held |" in text
@@ -91,7 +91,7 @@ def test_the_benchmark_of_indexes_measures_all_it_says(tmp_path):
     assert "| `latency > 10`, `MinMax` |" in text
 
 
-def test_the_benchmark_of_texts_measures_all_it_says(tmp_path):
+def test_the_benchmark_of_strings_measures_all_it_lists(tmp_path):
     lines = [f"zlib1g-dev wombat autopkgtest line {number}" for number in range(20_000)]
     with gzip.open(tmp_path / "a.gz", "wt") as out:
         out.write("\n".join(lines))

@@ -96,7 +96,7 @@ def test_every_bit_is_where_the_specification_puts_it(blocks, added, asked):
 
 
 @given(st.lists(HASHES, max_size=200), st.integers(1, 300), st.floats(0.001, 0.9))
-def test_what_was_added_is_found(added, distinct, fpp):
+def test_added_values_are_found(added, distinct, fpp):
     made = BloomFilter.sized(distinct, fpp)
     half = len(added) // 2
     made.add(hashes_of(added[:half]))
@@ -106,7 +106,7 @@ def test_what_was_added_is_found(added, distinct, fpp):
 
 @pytest.mark.parametrize("hashed", [0, 2**32 - 1, 2**32, 2**63, 2**64 - 1])
 @pytest.mark.parametrize("blocks", [1, 3, 4096])
-def test_extreme_hashes_have_their_places(hashed, blocks):
+def test_extreme_hashes_select_valid_blocks(hashed, blocks):
     slow, fast = SlowFilter(blocks), empty_filter(blocks)
     slow.add(hashed)
     fast.add(hashes_of([hashed]))
@@ -131,7 +131,7 @@ def test_false_positives_are_no_more_than_asked_for(distinct, fpp):
 
 
 @given(st.integers(0, 10**6), st.floats(0.0001, 0.99))
-def test_a_filter_takes_the_least_power_of_two_that_suffices(distinct, fpp):
+def test_a_filter_has_the_least_sufficient_power_of_two(distinct, fpp):
     made = BloomFilter.sized(distinct, fpp)
     wanted = -8 * max(distinct, 1) / math.log(1 - fpp ** (1 / 8)) / 8
     assert made.num_bytes & (made.num_bytes - 1) == 0
@@ -163,7 +163,7 @@ def header(size, **changes):
     st.binary(max_size=80),
     st.booleans(),
 )
-def test_a_filter_comes_back_with_its_length_or_without(blocks, added, before, after, known):
+def test_a_filter_is_read_back_with_or_without_its_length(blocks, added, before, after, known):
     made = empty_filter(blocks)
     made.add(hashes_of(added))
     stored = made.encode()
@@ -186,7 +186,7 @@ def test_a_filter_is_its_header_and_its_blocks():
 
 @pytest.mark.parametrize("size", [0, -1, -32, 1, 31, 33, 100, MAX_BYTES + 32, 2**31 - 32, -(2**31)])
 @pytest.mark.parametrize("known", [True, False])
-def test_sizes_that_no_filter_has_are_refused(size, known):
+def test_impossible_sizes_are_refused(size, known):
     data = header(size) + bytes(200)
     with pytest.raises(FormatError, match="a bloom filter of"):
         read_bloom_filter(BufferSource(data), 0, len(data) if known else None)
@@ -230,7 +230,7 @@ def test_a_length_beyond_the_filter_does_not_change_it(more):
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\x00", b"\xff" * 40, b"PAR1" * 20, bytes(100)])
-def test_bytes_that_are_no_filter_are_refused(garbage):
+def test_invalid_bytes_are_refused(garbage):
     with pytest.raises(FormatError):
         read_bloom_filter(BufferSource(garbage), 0, None)
 
@@ -311,7 +311,7 @@ def test_filters_in_the_corpus_contain_every_value_of_their_columns(corpus):
                     values = decoded(chunk)
                 except FormatError:
                     continue
-                # Over the bytes as they are: a writer knows nothing of our second zero.
+                # Hashes the bytes unchanged: a writer does not hash both zeros.
                 if pa.types.is_boolean(values.type) or not len(values):
                     continue
                 if pa.types.is_floating(values.type):

@@ -1,4 +1,4 @@
-"""The fixed tables of characters, against what pyarrow does over all of Unicode."""
+"""The constant tables of characters, compared with pyarrow over all of Unicode."""
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ CHARACTERS = pa.array([chr(code) for code in CODES])
 @pytest.mark.parametrize(
     "function", [pc.utf8_lower, pc.utf8_upper, pc.utf8_swapcase, pc.utf8_capitalize, pc.utf8_title]
 )
-def test_a_change_of_case_keeps_the_fold(function):
+def test_changing_case_does_not_change_the_fold(function):
     changed = function(CHARACTERS).to_pylist()
     assert all(len(text) == 1 for text in changed)
     mine = fold_table()[np.array([ord(text) for text in changed])]
@@ -39,7 +39,7 @@ def _any_of(codes):
     return "(?i)[" + "".join(rf"\x{{{code:x}}}" for code in codes) + "]"
 
 
-def test_folds_are_folded_already_and_stay_ascii():
+def test_folding_twice_changes_nothing_and_keeps_ascii():
     folds = fold_table()
     assert np.array_equal(folds[folds], folds)
     assert folded("K\u212a sſ Iıİi") == "KK SS IIII"
@@ -55,5 +55,5 @@ def test_case_does_not_change_whether_a_character_belongs_to_words():
     ("characters", "kind"),
     [("aZ09_é\u0301ßЖ각", JOINS), ("中〆ひ𠀀", ALONE), (" \0\t-.'€“”…→😀\u3000\ue000", OUTSIDE)],
 )
-def test_what_words_are_made_of(characters, kind):
+def test_the_characters_of_words(characters, kind):
     assert {int(word_classes()[ord(c)]) for c in characters} == {kind}

@@ -1,4 +1,4 @@
-"""The catalog: the same answers with it and without, and few files opened."""
+"""The catalog: the same answers with it and without, and fewer files opened."""
 
 import os
 import pickle
@@ -110,12 +110,12 @@ def answers(dataset):
 
 
 def comparable(table):
-    """A table that equals another one also where both have NaN."""
+    """A copy of a table that equals another one if both have NaN."""
     at = table.schema.get_field_index("x")
     return table.set_column(at, "x", table.column("x").cast(pa.string()))
 
 
-def test_answers_are_those_without_it(lake):
+def test_a_catalog_changes_no_answer(lake):
     without = answers(ia.dataset(lake, catalog=False))
     report = ia.build_catalog(lake)
     assert (report.files, report.read, report.gone, report.skipped) == (FILES, FILES, 0, 0)
@@ -131,7 +131,7 @@ def test_answers_are_those_without_it(lake):
     assert dataset.schema.equals(ia.dataset(lake, catalog=False).schema, check_metadata=True)
 
 
-def test_the_folder_may_be_a_uri_below_folders_that_tell_something(tmp_path):
+def test_the_folder_may_be_a_uri_below_partition_folders(tmp_path):
     lake = fill(tmp_path / "year=2020" / "a b" / "lake")
     ia.build_catalog(lake.as_uri())
     wanted = ia.dataset(lake, catalog=True)
@@ -181,14 +181,14 @@ def test_the_end_of_a_surviving_file_is_not_read(lake, monkeypatch):
     assert all(offset + length <= size - len(tail) for offset, length in ranges)
 
 
-def test_no_filter_reads_the_pointer_only(lake, opened):
+def test_without_a_filter_only_the_pointer_is_read(lake, opened):
     ia.build_catalog(lake)
     opened.clear()
     assert ia.dataset(lake).to_table().num_rows == FILES * ROWS
     assert [*opened] == [POINTER]
 
 
-def test_without_a_catalog_nothing_is_asked_for(lake, opened):
+def test_without_a_catalog_no_request_is_made(lake, opened):
     opened.clear()
     ia.dataset(lake)
     assert opened == {"000.parquet": 1}, "for its schema only"
@@ -199,7 +199,7 @@ def test_without_a_catalog_nothing_is_asked_for(lake, opened):
 
 
 @pytest.mark.filterwarnings("ignore:of .* files looked into")
-def test_files_new_changed_and_gone_since(lake):
+def test_new_changed_and_deleted_files_are_noticed(lake):
     ia.build_catalog(lake)
     (lake / "part=0" / "000.parquet").unlink()
     pq.write_table(table_of(100), lake / "part=1" / "001.parquet")
@@ -227,7 +227,7 @@ def test_a_file_replaced_after_the_data_set_was_opened(lake):
 
 
 @pytest.mark.filterwarnings("ignore:of .* files looked into")
-def test_a_file_replaced_before_anything_was_asked(lake):
+def test_a_file_replaced_before_the_first_query(lake):
     ia.build_catalog(lake)
     data_sets = [ia.dataset(lake) for _ in range(3)]
     scan = ia.polars.scan(data_sets[2])
@@ -248,7 +248,7 @@ FOLDERS = {
 
 
 @pytest.mark.parametrize("folders", FOLDERS.values(), ids=FOLDERS)
-def test_names_of_folders_are_what_they_stand_for(folders, tmp_path):
+def test_folder_names_are_typed_partition_values(folders, tmp_path):
     for number, folder in enumerate(folders):
         (tmp_path / folder).mkdir()
         pq.write_table(pa.table({"n": [number]}), tmp_path / folder / "a.parquet")
@@ -276,7 +276,7 @@ def test_folders_that_fit_no_column_are_refused_as_without_a_catalog(folder, mes
             ia.dataset(tmp_path, catalog=is_asked)
 
 
-def test_all_files_of_a_schema_that_had_an_index_are_gone(tmp_path):
+def test_a_schema_group_whose_indexed_files_are_deleted(tmp_path):
     for number in range(4):
         pq.write_table(pa.table({"x": [number]}), tmp_path / f"{number}.parquet")
     for number in (4, 5):
@@ -290,7 +290,7 @@ def test_all_files_of_a_schema_that_had_an_index_are_gone(tmp_path):
     assert ia.dataset(tmp_path, catalog=True).count_rows(filter="x >= 2") == 2
 
 
-def test_an_index_that_was_built_anew_in_other_granules_is_no_lie(tmp_path):
+def test_an_index_rebuilt_with_other_granules_is_no_error(tmp_path):
     for number in range(6):
         numbers = range(number * 1000, (number + 1) * 1000)
         pq.write_table(pa.table({"x": numbers}), tmp_path / f"{number}.parquet")
@@ -302,7 +302,7 @@ def test_an_index_that_was_built_anew_in_other_granules_is_no_lie(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:of .* files looked into")
-def test_refresh_reads_what_is_new_only(lake, opened):
+def test_refresh_reads_only_new_files(lake, opened):
     ia.build_catalog(lake)
     (lake / "part=0" / "000.parquet").unlink()
     pq.write_table(table_of(100), lake / "part=1" / "001.parquet")
@@ -341,7 +341,7 @@ def test_many_segments_become_one_without_reading_files(lake, opened):
     assert data_files(opened) == {"004.parquet", "203.parquet", "207.parquet"}
 
 
-def test_keys_in_many_parts(lake, monkeypatch):
+def test_keys_are_stored_in_several_parts(lake, monkeypatch):
     without = answers(ia.dataset(lake, catalog=False))
     monkeypatch.setattr(segment_writer, "PART_ENTRIES", 100)
     ia.build_catalog(lake)
@@ -351,7 +351,7 @@ def test_keys_in_many_parts(lake, monkeypatch):
         assert found.equals(without[name]), name
 
 
-def test_old_generations_go_one_later(lake):
+def test_old_generations_are_removed_one_generation_later(lake):
     def tables():
         return {path.name for path in (lake / "_intarsia").iterdir()} - {POINTER}
 
@@ -365,7 +365,7 @@ def test_old_generations_go_one_later(lake):
     assert not first & tables()
 
 
-def test_a_reader_of_an_old_pointer_goes_on_to_the_next(lake, opened):
+def test_a_reader_of_an_old_pointer_uses_the_next(lake, opened):
     ia.build_catalog(lake)
     dataset = ia.dataset(lake)
     assert dataset.count_rows(filter=pc.field("n") == 3) == 1  # bounds are read, keys are not
@@ -407,7 +407,7 @@ def test_tables_of_a_catalog_are_no_data_to_any_pattern(lake):
     assert ia.dataset(lake, catalog=True).count_rows() == pads.dataset(sorted(before)).count_rows()
 
 
-def test_a_catalog_whose_tables_have_their_old_names_serves(lake, opened, monkeypatch):
+def test_a_catalog_with_old_table_names_is_used(lake, opened, monkeypatch):
     def old_name(*args):
         return new_name(*args).replace(".table", ".parquet")
 
@@ -419,7 +419,7 @@ def test_a_catalog_whose_tables_have_their_old_names_serves(lake, opened, monkey
     assert data_files(opened) <= {"007.parquet"}
 
 
-def test_sidecars_and_catalogs_leave_each_other_alone(tmp_path, opened):
+def test_sidecars_and_catalogs_do_not_interfere(tmp_path, opened):
     lake = fill(tmp_path / "lake", 12, ())
     for number in (100, 101):
         pq.write_table(table_of(number), lake / f"{number}.parquet")
@@ -442,7 +442,7 @@ def test_sidecars_and_catalogs_leave_each_other_alone(tmp_path, opened):
     assert not ia.verify(lake)
 
 
-def test_dropping(lake):
+def test_a_catalog_is_dropped(lake):
     ia.build_catalog(lake)
     assert ia.drop_catalog(lake) > 5
     assert not (lake / "_intarsia").exists()
@@ -454,7 +454,7 @@ def test_dropping(lake):
 
 
 @pytest.mark.parametrize("name", ["catalog-0a-files-1.table", "catalog.json"])
-def test_what_a_killed_build_was_writing_goes_after_a_day(lake, name):
+def test_files_of_a_killed_build_are_removed_after_a_day(lake, name):
     folder = lake / "_intarsia"
     ia.build_catalog(lake)
     left, others = folder / f".{name}.0123abcd.intarsia-tmp", folder / ".a.0123abcd.intarsia-tmp"
@@ -472,7 +472,7 @@ def test_what_a_killed_build_was_writing_goes_after_a_day(lake, name):
     assert not folder.exists()
 
 
-def test_explain_says_what_the_catalog_left_out(lake, opened):
+def test_explain_shows_files_excluded_by_the_catalog(lake, opened):
     ia.build_catalog(lake)
     opened.clear()
     text = str(ia.dataset(lake).explain(filter=pc.field("id") == some_id(7)))
@@ -517,7 +517,7 @@ def test_a_file_that_cannot_be_read_is_left_out(lake):
         ia.dataset(lake).to_table(filter=pc.field("id") == 1)
 
 
-def test_files_changed_just_now_are_waited_for(lake, monkeypatch):
+def test_a_build_waits_for_files_changed_just_now(lake, monkeypatch):
     late = time.time_ns() + 3_600_000_000_000
     os.utime(lake / "part=0" / "000.parquet", ns=(late, late))
     monkeypatch.setattr(build_module, "_FINE_TICK_NS", 1_000_000)
@@ -528,7 +528,7 @@ def test_files_changed_just_now_are_waited_for(lake, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:.*catalog")
 @pytest.mark.filterwarnings("ignore:of .* files looked into")
-def test_a_build_whose_segments_another_has_removed_begins_anew(lake, monkeypatch):
+def test_a_build_whose_segments_were_removed_starts_again(lake, monkeypatch):
     ia.build_catalog(lake)
     pq.write_table(table_of(100), lake / "part=0" / "new.parquet")
     original = build_module.publish
@@ -548,7 +548,7 @@ def test_a_build_whose_segments_another_has_removed_begins_anew(lake, monkeypatc
 
 @pytest.mark.filterwarnings("ignore:of .* files looked into")
 @pytest.mark.parametrize("storage", ["local", "memory"])
-def test_a_build_that_another_overtook_begins_anew(lake, monkeypatch, storage):
+def test_a_build_overtaken_by_another_starts_again(lake, monkeypatch, storage):
     on, place = None, str(lake)
     if storage == "memory":
         on, place = fsspec.filesystem("memory"), "/overtaken"
@@ -574,7 +574,7 @@ def test_a_build_that_another_overtook_begins_anew(lake, monkeypatch, storage):
         on.rm(place, recursive=True)
 
 
-def test_builders_at_once_change_no_answer(lake):
+def test_concurrent_builds_change_no_answer(lake):
     ia.build_catalog(lake)
     condition = pc.field("id") == some_id(23)
 
@@ -591,14 +591,14 @@ def test_builders_at_once_change_no_answer(lake):
             asked += 1
     for builder in builders:
         builder.result()
-    ia.build_catalog(lake)  # names no table of the others, whichever was last
+    ia.build_catalog(lake)  # does not name a table of the others, whichever was last
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert ia.dataset(lake, catalog=True).plan(filter=condition).figures.files.selected == 1
 
 
 @pytest.mark.filterwarnings("ignore:of .* files looked into")
-def test_on_another_file_system(tmp_path):
+def test_a_catalog_on_another_file_system(tmp_path):
     lake = fill(tmp_path / "lake")
     memory = fsspec.filesystem("memory")
     memory.put(str(lake), "/lake", recursive=True)

@@ -1,4 +1,4 @@
-"""Catalogs of local folders stay in memory: queries that open their data set anew share them."""
+"""Catalogs of local folders are cached in memory and shared by data sets opened later."""
 
 import os
 from collections import Counter
@@ -68,7 +68,7 @@ def rows_with(folder, number, row=7):
     return ia.dataset(folder, catalog=True).to_table(filter=where).column("n").to_pylist()
 
 
-def test_a_second_query_reads_the_pages_of_its_key_alone(lake, kept, read):
+def test_a_second_query_reads_only_the_pages_of_its_key(lake, kept, read):
     assert rows_with(lake, 3) == [3 * ROWS + 7]
     first = Counter(read)
     assert {"files", "keys", "tails"} <= first.keys()
@@ -78,7 +78,7 @@ def test_a_second_query_reads_the_pages_of_its_key_alone(lake, kept, read):
     assert read["keys"] < first["keys"]
 
 
-def test_what_changes_is_seen(lake, kept):
+def test_changes_are_noticed(lake, kept):
     assert rows_with(lake, 3) == [3 * ROWS + 7]
     add(lake, FILES)
     assert rows_with(lake, FILES) == [FILES * ROWS + 7]
@@ -94,7 +94,7 @@ def test_what_changes_is_seen(lake, kept):
     assert ia.dataset(lake).to_table(filter=where).column("n").to_pylist() == [77 * ROWS + 7]
 
 
-def test_a_table_that_was_damaged_since_is_noticed(lake, kept):
+def test_a_table_damaged_later_is_noticed(lake, kept):
     assert rows_with(lake, 3) == [3 * ROWS + 7]
     (segment,) = read_pointer(pafs.LocalFileSystem(), str(lake)).segments
     path = lake / SIDECAR_FOLDER / segment.files.name
@@ -105,7 +105,7 @@ def test_a_table_that_was_damaged_since_is_noticed(lake, kept):
         assert rows_with(lake, 3) == [3 * ROWS + 7]
 
 
-def test_so_much_is_kept_and_no_more(tmp_path, lake, monkeypatch):
+def test_the_cache_is_bounded(tmp_path, lake, monkeypatch):
     for number in range(5):
         add(tmp_path / "other", number)
     ia.build_catalog(tmp_path / "other")
@@ -127,7 +127,7 @@ def test_so_much_is_kept_and_no_more(tmp_path, lake, monkeypatch):
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="it counts handles by /proc")
-def test_of_many_catalogs_one_has_handles_open(tmp_path, kept):
+def test_only_one_of_many_catalogs_has_open_handles(tmp_path, kept):
     folders = [tmp_path / f"lake {i}" for i in range(5)]
     for folder in folders:
         for number in range(5):
@@ -143,7 +143,7 @@ def test_of_many_catalogs_one_has_handles_open(tmp_path, kept):
         assert rows_with(folder, 4) == [4 * ROWS + 7]
 
 
-def test_threads_share_one(lake, kept):
+def test_threads_share_one_catalog(lake, kept):
     with ThreadPoolExecutor(8) as threads:
         found = list(threads.map(lambda number: rows_with(lake, number % FILES), range(24)))
     assert found == [[number % FILES * ROWS + 7] for number in range(24)]
@@ -164,7 +164,7 @@ def test_sparks_driver_lists_the_folder_once(lake, kept, monkeypatch):
     assert [os.path.basename(file.path) for file in plan.files] == ["005.parquet"]
     assert listed == [False]
     add(lake, FILES)
-    # Of the files that it was opened with, a data set sees which have changed.
+    # A data set notices changes of the files that it was opened with.
     ia.write_table(table_of(5), lake / "006.parquet", indexes=[ia.Lookup("id")])
     paths = [os.path.basename(file.path) for file in data.plan_of_left(["n"], where).files]
     assert paths == ["005.parquet", "006.parquet"]

@@ -1,4 +1,4 @@
-"""Catalogs that are damaged, or made to mislead: no answer changes, nothing else is opened."""
+"""Damaged or misleading catalogs: no answer changes, and no other file is opened."""
 
 import dataclasses
 import os
@@ -66,7 +66,7 @@ def catalog_files(folder):
 @given(data=st.data())
 def test_bytes_changed_anywhere_change_no_answer(lake, tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("mutated") / "lake"
-    shutil.copytree(lake, folder)  # times of change are kept
+    shutil.copytree(lake, folder)  # modification times do not change
     files = st.sampled_from(catalog_files(folder))
     for path in data.draw(st.lists(files, min_size=1, max_size=3, unique=True)):
         content = bytearray(path.read_bytes())
@@ -88,7 +88,7 @@ def test_bytes_changed_anywhere_change_no_answer(lake, tmp_path_factory, data):
     shutil.rmtree(folder)
 
 
-def test_a_damaged_catalog_is_warned_of_once_and_built_anew(lake, tmp_path):
+def test_a_damaged_catalog_causes_one_warning_and_is_rebuilt(lake, tmp_path):
     folder = tmp_path / "lake"
     shutil.copytree(lake, folder)
     pointer = folder / "_intarsia" / POINTER
@@ -105,7 +105,7 @@ def test_a_damaged_catalog_is_warned_of_once_and_built_anew(lake, tmp_path):
 
 
 def forged(lake, folder, change):
-    """A copy whose pointer is what ``change`` makes of it, its checksum right."""
+    """A copy whose pointer is the result of ``change``, with a valid checksum."""
     shutil.copytree(lake, folder)
     pointer = read_pointer(pafs.LocalFileSystem(), str(folder))
     (folder / "_intarsia" / POINTER).write_bytes(encode_pointer(change(pointer)))
@@ -113,7 +113,7 @@ def forged(lake, folder, change):
 
 
 def with_paths(folder, rename):
-    """Have the table of files name others."""
+    """Replaces the paths in the table of files."""
 
     def change(pointer):
         (segment,) = pointer.segments
@@ -231,7 +231,7 @@ def _request(dataset):
 
 
 def replaced(folder, source, name, change):
-    """Have a table of the only segment be what ``change`` makes of its rows."""
+    """Replaces the rows in a table of the only segment by the result of ``change``."""
 
     def forge(pointer):
         (segment,) = pointer.segments
@@ -245,7 +245,7 @@ def replaced(folder, source, name, change):
     return forge
 
 
-def test_verify_finds_bounds_and_keys_that_lie(lake, tmp_path):
+def test_verify_finds_wrong_bounds_and_keys(lake, tmp_path):
     assert not ia.verify(lake)
 
     def all_zero(table):
@@ -254,7 +254,7 @@ def test_verify_finds_bounds_and_keys_that_lie(lake, tmp_path):
 
     folder = tmp_path / "bounds"
     forged(lake, folder, replaced(folder, lake, "bounds", all_zero))
-    assert ia.dataset(folder).count_rows(filter=pc.field("n") > 110) == 0  # nothing can tell
+    assert ia.dataset(folder).count_rows(filter=pc.field("n") > 110) == 0  # undetectable
     found = ia.verify(folder)
     assert len(found) == NUMBER
     assert all("other bounds" in finding.message for finding in found)
@@ -275,7 +275,7 @@ def test_verify_finds_bounds_and_keys_that_lie(lake, tmp_path):
     assert finding.severity is ia.Severity.WARNING
 
 
-def test_a_table_of_another_name_is_not_taken(lake):
+def test_a_table_with_another_name_is_not_used(lake):
     pointer = read_pointer(pafs.LocalFileSystem(), str(lake))
     (segment,) = pointer.segments
     data = (lake / "_intarsia" / segment.files.name).read_bytes()

@@ -1,4 +1,4 @@
-"""A file that is written over where it is, between plan and read, is noticed and not misread."""
+"""A file overwritten in place between planning and reading is noticed and not misread."""
 
 import os
 import pickle
@@ -44,18 +44,19 @@ def write(path, first):
 def path(tmp_path):
     path = tmp_path / "t.parquet"
     write(path, 0)
-    os.utime(path, ns=(1, 1))  # long ago: a clock that ticks slowly tells it from what follows
+    # long ago, so that even a coarse clock distinguishes it from later times
+    os.utime(path, ns=(1, 1))
     return path
 
 
 def overwrite(path):
-    """The same file, as ``open(path, "wb")`` leaves it: other bytes under the same number."""
+    """Writes the file in place, as ``open(path, "wb")`` does: new bytes, same inode."""
     before = os.stat(path).st_ino
     write(path, 10**6)
     assert os.stat(path).st_ino == before
 
 
-def test_a_file_opened_before_says_so(path):
+def test_a_file_opened_before_raises_an_error(path):
     file = ia.ParquetFile(path)
     overwrite(path)
     for wanted in (FILTER, pc.field("n") == 5, None):
@@ -71,7 +72,7 @@ def test_a_data_set_reads_the_new_file(path):
     assert data.count_rows(filter=pc.field("n") >= 10**6) == ROWS
 
 
-def test_a_scan_that_has_given_rows_says_so_and_gives_no_other(path, monkeypatch):
+def test_a_scan_that_has_returned_rows_raises_an_error(path, monkeypatch):
     monkeypatch.setattr(units, "UNIT_ROWS", 1000)
     batches = ia.dataset(path).to_batches(filter=FILTER, use_threads=False)
     first = next(batches)
@@ -83,7 +84,7 @@ def test_a_scan_that_has_given_rows_says_so_and_gives_no_other(path, monkeypatch
     assert rows.equals(table(0).slice(0, rows.num_rows))
 
 
-def test_a_scan_that_has_not_begins_anew(path, monkeypatch):
+def test_a_scan_that_has_returned_no_rows_starts_again(path, monkeypatch):
     plan_rows = scan.plan_rows
 
     def plan_then_overwrite(*arguments):
@@ -96,7 +97,7 @@ def test_a_scan_that_has_not_begins_anew(path, monkeypatch):
     assert ia.dataset(path).to_table(filter=FILTER).equals(table(10**6))
 
 
-def test_a_file_replaced_by_another_is_read_on_as_it_was(path, tmp_path):
+def test_a_file_replaced_by_renaming_is_read_in_its_old_version(path, tmp_path):
     file = ia.ParquetFile(path)
     write(tmp_path / "other.parquet", 10**6)
     os.replace(tmp_path / "other.parquet", path)
@@ -105,8 +106,8 @@ def test_a_file_replaced_by_another_is_read_on_as_it_was(path, tmp_path):
 
 @pytest.mark.parametrize("derived", [False, True])
 @pytest.mark.parametrize("is_far", [False, True])
-def test_scans_without_a_filter_go_by_the_footers_of_now(is_far, derived, tmp_path):
-    """Those that pyarrow keeps are of its first scan."""
+def test_scans_without_a_filter_use_current_footers(is_far, derived, tmp_path):
+    """The footers that pyarrow caches are from its first scan."""
     where = {"filesystem": fsspec.filesystem("memory")} if is_far else {}
     path = "/kept/a.parquet" if is_far else str(tmp_path / "a.parquet")
 
@@ -139,7 +140,7 @@ def test_scans_without_a_filter_go_by_the_footers_of_now(is_far, derived, tmp_pa
             assert copy.to_table() == new.select(["id", "x"])
 
 
-def test_a_fragment_that_was_planned_reads_the_file_as_it_is(tmp_path):
+def test_a_planned_fragment_reads_the_current_file(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"id": range(100)}), path, row_group_size=50)
     data = ia.dataset(path)
@@ -152,7 +153,7 @@ def test_a_fragment_that_was_planned_reads_the_file_as_it_is(tmp_path):
 
 
 def test_fragments_of_some_row_groups_are_refused(tmp_path):
-    """Their rows are not told apart from those of the whole file, once there is a filter."""
+    """With a filter, their rows are indistinguishable from those of the whole file."""
     pq.write_table(pa.table({"id": range(100)}), tmp_path / "a.parquet", row_group_size=50)
     (whole,) = pads.dataset(tmp_path / "a.parquet").get_fragments()
     place = whole.physical_schema, whole.format, whole.filesystem
@@ -162,8 +163,8 @@ def test_fragments_of_some_row_groups_are_refused(tmp_path):
         ia.Dataset([whole.subset(row_group_ids=[0])], *place)
 
 
-def test_rows_by_number_are_of_the_file_that_was_counted(tmp_path, monkeypatch):
-    """Another that comes between has them elsewhere."""
+def test_rows_by_number_belong_to_the_counted_file(tmp_path, monkeypatch):
+    """A file replaced in between has them at other positions."""
     table = pa.table({"id": range(100)})
     pq.write_table(table, tmp_path / "a.parquet")
     pq.write_table(table.slice(50), tmp_path / "b.parquet")
@@ -183,7 +184,7 @@ def test_rows_by_number_are_of_the_file_that_was_counted(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "ask", [ia.Dataset.to_table, ia.Dataset.count_rows, lambda ds: list(ds.to_batches())]
 )
-def test_a_file_that_is_gone_is_named_by_a_first_scan(ask, tmp_path):
+def test_a_first_scan_names_a_deleted_file(ask, tmp_path):
     for name in "ab":
         pq.write_table(pa.table({"n": [1]}), tmp_path / f"{name}.parquet")
     data = ia.dataset(tmp_path)
@@ -192,14 +193,14 @@ def test_a_file_that_is_gone_is_named_by_a_first_scan(ask, tmp_path):
         ask(data)
 
 
-def test_the_error_says_the_same_of_another_process():
+def test_the_error_is_the_same_for_another_process():
     error = FileReplaced("a.parquet")
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
 @pytest.mark.parametrize("length", [0, 9])
 @pytest.mark.parametrize("ask", [ia.Dataset.to_table, ia.Dataset.count_rows])
-def test_a_file_that_was_cut_off_is_named_by_a_first_scan(ask, length, tmp_path):
+def test_a_first_scan_names_a_truncated_file(ask, length, tmp_path):
     for name in "ab":
         pq.write_table(pa.table({"n": [1]}), tmp_path / f"{name}.parquet")
     data = ia.dataset(tmp_path)

@@ -53,7 +53,7 @@ def state(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-# --- what commands show -------------------------------------------------------------------------
+# --- output of commands -------------------------------------------------------------------------
 
 
 def test_help_names_every_command(say):
@@ -186,7 +186,7 @@ def test_scan_prints_where_rows_are_and_fields_of_structs(more, say, lake):
     assert [json.loads(line) for line in said.lines] == [{"__row_number": 6, "x": 6, "k": 6}]
 
 
-def test_files_are_united_by_name(say, tmp_path):
+def test_files_are_unified_by_column_name(say, tmp_path):
     pq.write_table(pa.table({"k": pa.array([1], pa.int8())}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"host": ["b"], "k": [1000]}), tmp_path / "b.parquet")
     unlike = say("scan", tmp_path, "--where", "k > 100")
@@ -207,7 +207,7 @@ def test_scan_prints_json(say, lake):
     assert (second["k"], second["gap"], second["flag"], second["day"]) == (7, None, False, 1)
 
 
-def test_json_is_json_even_of_values_it_has_no_form_for(say, tmp_path):
+def test_values_without_a_json_type_are_printed_as_strings(say, tmp_path):
     values = pa.table({"x": [float("nan"), float("inf"), 1.5], "b": [b"\xff", b"a", None]})
     pq.write_table(values, tmp_path / "a.parquet")
     said = say("scan", tmp_path / "a.parquet", "--format", "json")
@@ -219,7 +219,7 @@ def test_json_is_json_even_of_values_it_has_no_form_for(say, tmp_path):
     assert found[2] == {"x": 1.5, "b": None}
 
 
-def test_csv_of_nested_columns_is_refused_in_a_sentence(say, lake):
+def test_csv_of_nested_columns_is_refused_with_a_clear_message(say, lake):
     said = say("scan", lake, "--columns", "k,tags", "--format", "csv")
     assert_refused(said)
 
@@ -244,7 +244,7 @@ def test_csv_of_views_and_extensions_is_written(say, tmp_path):
 
 @pytest.mark.parametrize("form", ["csv", "json"])
 @pytest.mark.parametrize("limit", [0, 1, 30, 75, 1000])
-def test_scan_gives_no_more_rows_than_the_limit(form, limit, say, lake):
+def test_scan_prints_at_most_the_limit(form, limit, say, lake):
     said = say("scan", lake, "--columns", "k", "--format", form, "--limit", limit)
     assert said.code == 0
     assert len(said.lines) - (form == "csv") == min(limit, ROWS)
@@ -270,7 +270,7 @@ def test_a_table_says_that_there_are_more_also_within_one_row_group(say, tmp_pat
         assert said.lines[-1] == "50 rows, and there are more"
 
 
-def test_a_table_of_just_50_rows_does_not_say_that_there_are_more(say, lake):
+def test_a_table_of_exactly_50_rows_mentions_no_more_rows(say, lake):
     assert say("scan", lake, "--where", "k < 50").lines[-1] == "50 rows"
 
 
@@ -342,7 +342,7 @@ def test_index_add_and_list(say, lake):
     assert sum("k:lookup" in line for line in listed.lines) == 2
 
 
-def test_index_add_leaves_files_alone_that_have_it_already(say, lake):
+def test_index_add_skips_files_that_have_the_index(say, lake):
     first, second = sorted(state(lake))
     say("index", "add", lake / first, "word:lookup")
     before = state(lake)
@@ -351,7 +351,7 @@ def test_index_add_leaves_files_alone_that_have_it_already(say, lake):
     assert (after[first], len(after[second]) > len(before[second])) == (before[first], True)
 
 
-def test_index_drop_gives_back_the_files_as_they_were(say, lake):
+def test_index_drop_restores_the_original_files(say, lake):
     before = state(lake)
     say("index", "add", lake, "lookup(lower(word))", "bloom(k)", "k:distinct")
     assert_refused(say("index", "drop", lake, "word:lookup"), "word:lookup", "lower(word):lookup")
@@ -369,7 +369,7 @@ def test_index_drop_gives_back_the_files_as_they_were(say, lake):
     assert state(lake) == before
 
 
-def test_index_list_says_where_there_is_none(say, tmp_path):
+def test_index_list_shows_files_without_indexes(say, tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"k": [1]}), path)
     assert say("index", "list", path).lines == [str(path), "  no index"]
@@ -399,7 +399,7 @@ def test_index_add_documents_the_formats_own_indexes(say):
     assert all(form in said.out for form in forms)
 
 
-def test_verify_says_what_is_wrong_by_its_exit_code(say, file):
+def test_the_exit_code_of_verify_is_the_severity(say, file):
     assert say("verify", file) == Said("", "1 file: 0 errors, 0 warnings\n", 0)
     data = bytearray(file.read_bytes())
     data[0] ^= 1
@@ -466,13 +466,13 @@ BAD_CONDITIONS = {
 
 @pytest.mark.parametrize("command", ["scan", "explain"])
 @pytest.mark.parametrize(("where", "words"), BAD_CONDITIONS.values(), ids=BAD_CONDITIONS)
-def test_a_condition_that_cannot_be_is_refused(command, where, words, say, lake):
+def test_an_invalid_condition_is_refused(command, where, words, say, lake):
     assert_refused(say(command, lake, "--where", where), words)
 
 
 @pytest.mark.parametrize("command", ["scan", "explain"])
 @pytest.mark.parametrize("columns", ["nowhere", "k,nowhere", "", "k,,word", "point.y"])
-def test_columns_that_are_not_there_are_refused(command, columns, say, lake):
+def test_missing_columns_are_refused(command, columns, say, lake):
     assert_refused(say(command, lake, "--columns", columns), "is not there")
 
 
@@ -509,7 +509,7 @@ BAD_INDEXES = {
 
 
 @pytest.mark.parametrize(("text", "code", "word"), BAD_INDEXES.values(), ids=BAD_INDEXES)
-def test_an_index_that_cannot_be_is_refused_and_nothing_is_written(text, code, word, say, lake):
+def test_an_impossible_index_is_refused_and_nothing_is_written(text, code, word, say, lake):
     before = state(lake)
     said = say("index", "add", lake, text)
     assert_refused(said, word)
@@ -517,14 +517,14 @@ def test_an_index_that_cannot_be_is_refused_and_nothing_is_written(text, code, w
     assert state(lake) == before
 
 
-def test_one_bad_index_keeps_the_good_ones_from_being_written(say, lake):
+def test_one_bad_index_prevents_writing_the_good_ones(say, lake):
     before = state(lake)
     assert_refused(say("index", "add", lake, "word:lookup", "nowhere:lookup"), "nowhere")
     assert_refused(say("index", "add", lake, "word:lookup", "word:lookup"), "twice")
     assert state(lake) == before
 
 
-def test_one_bad_file_keeps_the_good_ones_from_being_changed(say, lake):
+def test_one_bad_file_prevents_changing_the_good_ones(say, lake):
     (lake / "day=2" / "zzz.parquet").write_bytes(b"not Parquet at all")
     before = state(lake)
     assert_refused(say("index", "add", lake, "word:lookup"), "zzz.parquet", "not a Parquet file")
@@ -532,7 +532,7 @@ def test_one_bad_file_keeps_the_good_ones_from_being_changed(say, lake):
 
 
 @pytest.mark.filterwarnings("always::intarsia.IntarsiaWarning")
-def test_a_file_without_the_column_goes_without_and_is_told_of(say, lake):
+def test_a_file_without_the_column_is_skipped_and_reported(say, lake):
     pq.write_table(pa.table({"other": [1]}), lake / "day=2" / "zzz.parquet")
     first = sorted(state(lake))[0]
     assert say("index", "add", lake / first, "word:lookup").err == "1 of 1 file indexed\n"
@@ -547,7 +547,7 @@ def test_a_file_without_the_column_goes_without_and_is_told_of(say, lake):
     assert line.endswith("; 1 of 3 files had it already; 1 has no column `word`")
 
 
-def test_twenty_files_are_shown_unless_all_are_asked_for(say, tmp_path):
+def test_twenty_files_are_shown_by_default(say, tmp_path):
     for number in range(23):
         pq.write_table(pa.table({"k": [number]}), tmp_path / f"{number:02}.parquet")
     added = say("index", "add", tmp_path, "k:lookup")
@@ -560,7 +560,7 @@ def test_twenty_files_are_shown_unless_all_are_asked_for(say, tmp_path):
     assert sum(line.endswith(".parquet") for line in shown) == 23
 
 
-def test_reports_are_to_be_had_as_json(say, lake):
+def test_reports_can_be_printed_as_json(say, lake):
     added = say("index", "add", lake, "k:lookup", "page_index", "--json")
     listed = say("index", "list", lake, "--json")
     dropped = say("index", "drop", lake, "k:lookup", "--json")
@@ -569,7 +569,7 @@ def test_reports_are_to_be_had_as_json(say, lake):
     file = documents[0][0]
     (entry,) = file["indexes"]
     assert (entry["name"], entry["kind"], entry["on"]) == ("k:lookup", "lookup", "k")
-    assert (file["added"], file["rows"]) == (["k:lookup"], ROWS // 2)  # it has a page index
+    assert (file["added"], file["rows"]) == (["k:lookup"], ROWS // 2)  # has a page index
     assert documents[1][0] == file | {"added": [], "kept": []}
     assert (file["kept"], documents[2][0]["dropped"]) == (["page_index"], ["k:lookup"])
     assert [file["indexes"] for file in documents[2]] == [[], []]
@@ -588,7 +588,7 @@ COMMANDS = {
 
 @pytest.fixture(params=COMMANDS)
 def on_path(request: pytest.FixtureRequest, say: Callable[..., Said]) -> Callable[[object], Said]:
-    """Run one of all commands on a path."""
+    """Runs one of all commands on a path."""
     more = ["word:lookup"] if request.param in ("add", "drop") else []
     return lambda path: say(*COMMANDS[request.param], path, *more)
 
@@ -603,7 +603,7 @@ def test_a_glob_without_a_match_is_refused(on_path, tmp_path):
     assert_refused(on_path(tmp_path / "*.parquet"), "there is no such file")
 
 
-def test_a_uri_of_an_unknown_kind_is_refused(on_path):
+def test_a_uri_of_an_unknown_scheme_is_refused(on_path):
     assert_refused(on_path("telepathy://bucket/a.parquet"), "telepathy://bucket/a.parquet")
 
 
@@ -708,7 +708,7 @@ main()
     )
 
 
-def test_indexes_go_beside_files_that_stay_as_they_are(say, lake, tmp_path):
+def test_sidecars_do_not_change_their_files(say, lake, tmp_path):
     before = {path: path.read_bytes() for path in lake.rglob("*.parquet")}
     added = say("index", "add", lake, "k:lookup", "--sidecar")
     assert added.code == 0
@@ -728,13 +728,13 @@ def test_indexes_go_beside_files_that_stay_as_they_are(say, lake, tmp_path):
     assert ", beside it" in say("index", "list", lake, *folder).out
 
 
-def test_an_index_that_some_files_lack_is_told_of(say, lake):
+def test_an_index_that_some_files_lack_is_reported(say, lake):
     first = sorted(lake.rglob("*.parquet"))[0]
     assert say("index", "add", first, "k:lookup").code == 0
     assert "k:lookup is missing in 1 of 2 files" in say("index", "list", lake).out
 
 
-def test_the_list_that_was_added_is_dropped_again(say, tmp_path):
+def test_an_added_value_list_is_dropped(say, tmp_path):
     table = pa.table({"k": range(90), "m": [float("nan")] * 90, "word": ["a"] * 90})
     pq.write_table(table, tmp_path / "own.parquet", write_page_index=True)
     pq.write_table(table, tmp_path / "plain.parquet")
@@ -745,7 +745,7 @@ def test_the_list_that_was_added_is_dropped_again(say, tmp_path):
         before = state(tmp_path)
         for indexes in (
             ["page_index"],
-            ["page_index(k)"],  # of columns beside it there are offset indexes
+            ["page_index(k)"],  # other columns have offset indexes
             ["page_index(m)", "bloom(k)", "k:lookup"],
             ["word:lookup", "lookup(lower(word))", "bloom(word)", "page_index(k, word)"],
         ):
@@ -765,7 +765,7 @@ def test_the_list_that_was_added_is_dropped_again(say, tmp_path):
 
 
 @pytest.mark.parametrize("beside", [(), ("--sidecar",)])
-def test_all_that_was_added_is_dropped_at_once(say, lake, beside):
+def test_all_added_indexes_are_dropped_at_once(say, lake, beside):
     before = state(lake)
     say("index", "add", lake, "word:lookup", "lookup(lower(word))", "k:distinct", *beside)
     if not beside:
@@ -782,7 +782,7 @@ def test_all_that_was_added_is_dropped_at_once(say, lake, beside):
             ia.drop_indexes(lake, **wrong)
 
 
-def test_a_file_without_rows_loses_the_list_that_it_was_given(say, tmp_path):
+def test_an_added_value_list_is_dropped_from_a_file_without_rows(say, tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"k": pa.array([], pa.int64())}), path)
     before = path.read_bytes()
@@ -792,7 +792,7 @@ def test_a_file_without_rows_loses_the_list_that_it_was_given(say, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::intarsia.IntarsiaWarning")
-def test_only_files_that_can_have_an_index_are_told_to_miss_it(say, tmp_path):
+def test_only_files_that_can_have_an_index_are_reported_to_lack_it(say, tmp_path):
     tables = {"a": {"w": ["a"]}, "b": {"w": ["b"]}, "int": {"w": [1]}, "no": {"k": [1]}}
     for name, columns in tables.items():
         pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
@@ -824,7 +824,7 @@ def test_an_index_that_only_some_files_have_is_a_note(say, lake):
     (found,) = ia.verify(lake)
     assert found.severity is ia.Severity.NOTE
     assert ia.Severity.NOTE < ia.Severity.WARNING < ia.Severity.ERROR
-    pq.write_table(pq.read_table(first).slice(1), first)  # its sidecar is of what it was
+    pq.write_table(pq.read_table(first).slice(1), first)  # its sidecar belongs to the old version
     ia.add_indexes(second, ["k:lookup"], sidecar=True)
     pq.write_table(pq.read_table(second).slice(1), second)
     said = say("verify", lake)
@@ -864,7 +864,7 @@ def test_catalog(say, tmp_path: Path) -> None:
     "environment",
     [{"COLUMNS": "0"}, {"PYTHONIOENCODING": "latin-1"}, {"PYTHONIOENCODING": "ascii"}],
 )
-def test_an_odd_terminal_is_told_all_the_same(environment, file) -> None:
+def test_an_unusual_terminal_gets_all_output(environment, file) -> None:
     program = "from intarsia.cli.main import run; run()"
     command = [sys.executable, "-c", program, "inspect", str(file)]
     given = {name: value for name, value in os.environ.items() if name != "COLUMNS"} | environment
@@ -874,7 +874,7 @@ def test_an_odd_terminal_is_told_all_the_same(environment, file) -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "csv"])
-def test_rows_are_whole_whatever_the_encoding(form, tmp_path: Path) -> None:
+def test_rows_are_complete_in_any_encoding(form, tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"t": ["é€", "😀", "\\u20ac"]}), path)
     program = "from intarsia.cli.main import run; run()"
@@ -889,7 +889,7 @@ def test_rows_are_whole_whatever_the_encoding(form, tmp_path: Path) -> None:
         assert found == ["é€", "😀", "\\u20ac"]
 
 
-def test_a_name_that_is_not_utf8_is_said(say, tmp_path: Path) -> None:
+def test_a_name_that_is_not_utf8_is_printed(say, tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": [1]}), tmp_path / "a.parquet")
     os.rename(tmp_path / "a.parquet", os.fsencode(tmp_path) + b"/b\xff.parquet")
     said = say("scan", tmp_path)

@@ -1,4 +1,4 @@
-"""``intarsia demo``: its answers are those of brute force, and what it proposes runs."""
+"""``intarsia demo`` gives the answers of brute force, and the commands it proposes work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from intarsia.cli.demo import queries
 ROWS = 3000
 
 
-def test_answers_are_those_of_brute_force_and_commands_run(say, tmp_path, monkeypatch):
+def test_answers_equal_brute_force_and_commands_run(say, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     said = say("demo", "--rows", ROWS)
     path = Path("intarsia-demo", "logs.parquet")
@@ -50,7 +50,7 @@ def test_the_table_is_the_same_each_time(say, tmp_path):
     assert say("verify", tmp_path / "a").code == 0
 
 
-def test_numbers_are_those_that_explain_counts(say, tmp_path):
+def test_numbers_equal_those_of_explain(say, tmp_path):
     said = say("demo", tmp_path, "--rows", 20_000)
     where = said.lines[2].removeprefix("one trace: ")
     read = ia.dataset(tmp_path).explain(filter=where, analyze=True).read
@@ -61,11 +61,11 @@ def test_numbers_are_those_that_explain_counts(say, tmp_path):
     assert read.pages.selected < read.pages.total
 
 
-def test_of_one_row(say, tmp_path):
+def test_the_demo_works_with_one_row(say, tmp_path):
     assert say("demo", tmp_path, "--rows", 1).code == 0
 
 
-def test_an_answer_that_differs_is_told(say, tmp_path, monkeypatch):
+def test_a_wrong_answer_is_reported(say, tmp_path, monkeypatch):
     def wrong(row: object) -> list[queries.Question]:
         first, *others = questions(row)
         return [replace(first, where="trace_id = 'none'"), *others]
@@ -79,7 +79,7 @@ def test_an_answer_that_differs_is_told(say, tmp_path, monkeypatch):
     assert "To try next" not in said.out
 
 
-def test_a_folder_that_cannot_be(say, tmp_path):
+def test_an_invalid_folder_is_refused(say, tmp_path):
     (tmp_path / "a").write_text("a file")
     for folder in (tmp_path / "a", tmp_path / "a" / "b"):
         said = say("demo", folder, "--rows", 1)
@@ -89,18 +89,18 @@ def test_a_folder_that_cannot_be(say, tmp_path):
 
 
 @pytest.mark.parametrize("rows", [1, 50_001, 150_001])
-def test_a_few_messages_hold_the_rare_word(rows, say, tmp_path):
+def test_a_few_messages_contain_the_rare_word(rows, say, tmp_path):
     assert say("demo", tmp_path, "--rows", rows).code == 0
     rare = pc.match_substring(pq.read_table(tmp_path).column("msg"), "overheat")
     assert pc.sum(rare).as_py() == (rows + 49_999) // 100_000
 
 
 @pytest.mark.parametrize("folder", ["day=1", "a%20b=c"])
-def test_a_folder_may_be_called_as_hive_calls_them(folder, say, tmp_path):
+def test_a_folder_may_have_a_hive_name(folder, say, tmp_path):
     assert "NO" not in say("demo", tmp_path / folder, "--rows", "100").out
 
 
-def test_what_is_not_local_is_refused_before_anything_is_made(say, tmp_path, monkeypatch):
+def test_a_remote_path_is_refused_before_anything_is_written(say, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     said = say("demo", "s3://bucket/x", "--rows", "10")
     assert (said.code, list(tmp_path.iterdir())) == (1, [])

@@ -1,4 +1,4 @@
-"""Odd names, odd paths and odd settings on the command line."""
+"""Unusual names, paths and settings on the command line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def written(path: Path, table: pa.Table) -> Path:
     return path
 
 
-def test_columns_of_one_name_are_told_apart(say, tmp_path):
+def test_columns_of_the_same_name_are_distinguished(say, tmp_path):
     table = pa.table({"st": [{"a": 1}], "tt": [{"a": 5}], "a": [7]})
     path = written(tmp_path / "two.parquet", table)
     said = say("scan", path, "--columns", "st.a,tt.a,a", "--format", "json")
@@ -37,7 +37,7 @@ def test_columns_of_one_name_are_told_apart(say, tmp_path):
     assert (code, "two columns are called a" in err) == (2, True)
 
 
-def test_fields_of_one_name_are_all_shown_and_not_chosen_from(say, tmp_path):
+def test_fields_of_the_same_name_are_all_shown_and_cannot_be_selected(say, tmp_path):
     struct = pa.StructArray.from_arrays([pa.array([1]), pa.array([3])], names=["a", "a"])
     path = written(tmp_path / "twice.parquet", pa.table({"s": struct, "x": [2]}))
     said = say("scan", path, "--format", "json")
@@ -92,7 +92,7 @@ def test_recover_replaces_regular_files_alone(say, plain, tmp_path):
     assert model.read_bytes() == before
 
 
-def test_moments_that_pyarrow_prints_as_others_are_not_printed(say, tmp_path):
+def test_timestamps_that_pyarrow_misprints_are_refused(say, tmp_path):
     far = pa.array([2**63 - 1, None], pa.int64()).cast(pa.timestamp("us", "UTC"))
     path = written(tmp_path / "far.parquet", pa.table({"t": far}))
     _, err, code = say("scan", path, "--format", "csv")
@@ -101,14 +101,14 @@ def test_moments_that_pyarrow_prints_as_others_are_not_printed(say, tmp_path):
     assert said.lines == ['{"t": 9223372036854775807}', '{"t": null}']
 
 
-def test_numbers_that_are_too_large(say, plain):
+def test_too_large_numbers_are_refused(say, plain):
     assert say("scan", plain, "--limit", 2**63).code == 2
     assert say("scan", plain, "--limit", 2**62).out.split()[-2:] == ["2", "rows"]
     _, err, code = say("index", "add", plain, f"lookup(a, granule_rows={'9' * 5000})")
     assert (code, "granule_rows" in err) == (1, True)
 
 
-def test_stdout_that_is_closed(plain, monkeypatch):
+def test_a_closed_stdout_is_no_traceback(plain, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["intarsia", "scan", str(plain), "--format", "csv"])
     monkeypatch.setattr(sys, "stdout", None)
     run()
@@ -120,7 +120,7 @@ def test_columns_count_though_rows_are_counted(say, plain):
     assert (code, "'zzz' is not there" in err) == (1, True)
 
 
-def test_settings_in_odd_forms(say, plain):
+def test_unusual_spellings_of_settings(say, plain):
     _, err, code = say("index", "add", plain, "lookup(a, granule_rows=10, granule_rows=20)")
     assert (code, "given twice" in err) == (1, True)
     _, err, code = say("index", "add", plain, "lookup(a, granule_rows=-5)")
@@ -147,12 +147,12 @@ def test_advice_is_for_the_command_line(say, plain):
 
 
 @pytest.mark.parametrize("said", IN_SHELL)
-def test_what_is_translated_is_still_said(said):
+def test_messages_that_the_command_line_rewords_still_exist(said):
     sources = Path(intarsia.__file__).parent.rglob("*.py")
     assert any(said in path.read_text() for path in sources if path.parent.name != "cli")
 
 
-def test_who_interrupts_a_command_is_told_so(say, plain, monkeypatch):
+def test_an_interrupted_command_says_so(say, plain, monkeypatch):
     def interrupted(*args, **options):
         raise KeyboardInterrupt
 

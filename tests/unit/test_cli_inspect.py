@@ -1,4 +1,4 @@
-"""``intarsia inspect``: what it says of a file, and that it fits the terminal."""
+"""``intarsia inspect``: its output, and that it fits the terminal."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ROWS = 1000
 
 @pytest.fixture
 def say(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """Run ``intarsia`` in a terminal of so many columns."""
+    """Runs ``intarsia`` in a terminal with the given number of columns."""
 
     def call(*arguments: object, columns: int = 80) -> Result:
         monkeypatch.setenv("COLUMNS", str(columns))
@@ -89,7 +89,7 @@ def document(result: Result) -> dict[str, Any]:
 
 
 def damage_chunk(path: Path, group: int, leaf: int) -> None:
-    """Make a chunk's metadata in the footer undecodable: required fields are missing."""
+    """Makes a chunk's metadata in the footer undecodable: required fields are missing."""
     data = path.read_bytes()
     footer = read_footer(BufferSource(data)).raw
     fields = {span.number: span for span in spans(footer)[0]}
@@ -108,7 +108,7 @@ def damage_chunk(path: Path, group: int, leaf: int) -> None:
 # --- JSON ---------------------------------------------------------------------------------------
 
 
-def test_json_is_what_pyarrow_says_of_the_footer(say, file):
+def test_json_equals_pyarrows_footer(say, file):
     result = say("inspect", file, "--json")
     assert result.exit_code == 0
     found, expected = document(result), pq.read_metadata(file)
@@ -128,7 +128,7 @@ def test_json_is_what_pyarrow_says_of_the_footer(say, file):
     assert len(metadata["row_groups"]) == expected.num_row_groups
 
 
-def test_json_has_every_chunk_as_pyarrow_sees_it(say, file):
+def test_json_has_every_chunk_as_in_pyarrow(say, file):
     metadata, expected = (
         document(say("inspect", file, "--json"))["metadata"],
         pq.read_metadata(file),
@@ -240,7 +240,7 @@ def test_the_page_of_a_damaged_chunk_has_the_others(say, file, tmp_path):
 
 
 def rows_of(text: str, title: str) -> dict[str, list[str]]:
-    """The cells of a table, by its first column."""
+    """The cells of a table, by the first column."""
     lines = text.splitlines()
     start = next(i for i, line in enumerate(lines) if line.split()[:1] == title.split()[:1])
     rows = {}
@@ -252,7 +252,7 @@ def rows_of(text: str, title: str) -> dict[str, list[str]]:
     return rows
 
 
-def test_the_overview_says_what_is_in_the_file(say, file):
+def test_the_overview_describes_the_file(say, file):
     ia.add_indexes(file, ["word:lookup", "bloom(k)"])
     result = say("inspect", file, columns=200)
     assert result.exit_code == 0
@@ -276,7 +276,7 @@ def test_the_overview_says_what_is_in_the_file(say, file):
     assert "k descending" in text
 
 
-def test_a_column_with_places_of_pages_but_no_bounds_says_so(say, tmp_path):
+def test_an_offset_index_without_bounds_is_shown(say, tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"k": range(10), "v": range(10)}), path)
     assert rows_of(say("inspect", path).stdout, "column")["k"][-1] == "-"
@@ -285,7 +285,7 @@ def test_a_column_with_places_of_pages_but_no_bounds_says_so(say, tmp_path):
     assert (rows["k"][-1], rows["v"][-1]) == ("page", "offset")
 
 
-def test_row_groups_have_a_line_each_where_they_are_few_or_all_is_asked_for(say, tmp_path):
+def test_row_groups_have_a_line_each_if_few_or_requested(say, tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"k": range(11)}), path, row_group_size=1)
     assert "uncompressed" not in say("inspect", path).stdout
@@ -312,7 +312,7 @@ def test_500_columns_show_the_largest_40_in_order_at_any_width(say, tmp_path):
 
 
 @pytest.mark.parametrize("columns", [60, 80, 300])
-def test_one_column_has_a_line_a_row_group(columns, say, file):
+def test_one_column_has_a_line_per_row_group(columns, say, file):
     ia.add_indexes(file, ["bloom(word)"])
     result = say("inspect", file, "-c", "word", columns=columns)
     assert result.exit_code == 0
@@ -334,7 +334,7 @@ def test_a_root_stands_for_its_leaves(say, file):
 
 @pytest.mark.parametrize("command", ["inspect", "pages"])
 @pytest.mark.parametrize("name", ["nowhere", "", "point.nowhere"])
-def test_a_column_that_is_not_there_is_refused(command, name, say, file):
+def test_a_missing_column_is_refused(command, name, say, file):
     with pytest.raises(PredicateError, match="is not there"):
         say(command, file, "-c", name)
 
@@ -373,7 +373,9 @@ def test_names_and_values_cannot_steer_the_terminal(say, tmp_path):
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Path:
-    """Three files, of which the last has another type and no index, and one that is no Parquet."""
+    """Three Parquet files and one file that is not. The last Parquet file has another type and no
+    index.
+    """
     folder = tmp_path / "lake"
     folder.mkdir()
     for number in range(2):
@@ -383,7 +385,7 @@ def lake(tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_files_of_a_folder_are_summed_up(say, lake):
+def test_the_files_of_a_folder_are_summarized(say, lake):
     result = say("inspect", lake, columns=200)
     assert result.exit_code == 0
     sizes = [(lake / f"{n}.parquet").stat().st_size for n in range(3)]
@@ -401,11 +403,11 @@ def test_the_files_of_a_folder_are_summed_up(say, lake):
     assert f"index k:lookup: in 2 of 3 files, {total:,} bytes" in result.output
 
 
-def test_a_glob_is_of_those_that_fit_it(say, lake):
+def test_a_glob_shows_only_matching_files(say, lake):
     assert "2 files, " in say("inspect", lake / "[01].parquet").output
 
 
-def test_a_file_that_is_no_parquet_is_told_of_among_the_others(say, lake):
+def test_a_file_that_is_not_parquet_is_reported_among_the_others(say, lake):
     (lake / "3.parquet").write_bytes(b"no Parquet at all")
     result = say("inspect", lake)
     assert result.exit_code == 1
@@ -413,7 +415,7 @@ def test_a_file_that_is_no_parquet_is_told_of_among_the_others(say, lake):
     assert "3.parquet" in result.output.partition("error: ")[2]
 
 
-def test_each_file_is_shown_where_a_column_or_json_is_asked_for(say, lake):
+def test_each_file_is_shown_for_a_column_or_json(say, lake):
     result = say("inspect", lake, "--column", "k")
     assert [line.endswith(".parquet") for line in result.output.splitlines()].count(True) == 3
     (lake / "3.parquet").write_bytes(b"no Parquet at all")
@@ -425,7 +427,7 @@ def test_each_file_is_shown_where_a_column_or_json_is_asked_for(say, lake):
     assert result.exit_code == 1
 
 
-def test_a_column_that_some_files_lack_is_told_of_those(say, lake):
+def test_files_that_lack_the_column_are_reported(say, lake):
     for command in ("inspect", "pages"):
         result = say(command, lake, "--column", "s")
         assert result.exit_code == 1
@@ -438,7 +440,7 @@ def test_a_column_that_some_files_lack_is_told_of_those(say, lake):
         assert result.exit_code == 1
 
 
-def test_a_damaged_chunk_is_told_of_among_files(say, lake):
+def test_a_damaged_chunk_is_reported_among_files(say, lake):
     table = pa.table({"k": range(100), "s": ["a"] * 100})
     pq.write_table(table, lake / "3.parquet", row_group_size=50)
     damage_chunk(lake / "3.parquet", 1, 1)
@@ -454,7 +456,7 @@ def test_a_damaged_chunk_is_told_of_among_files(say, lake):
     assert "bloom 1/3" in say("inspect", lake, columns=200).output
 
 
-def test_a_file_that_goes_away_meanwhile_is_told_of(say, lake, monkeypatch):
+def test_a_file_deleted_in_between_is_reported(say, lake, monkeypatch):
     listed = str(lake / "gone.parquet")
     real = inspect.data_files
     monkeypatch.setattr(
@@ -474,7 +476,7 @@ def test_names_that_are_no_utf8(say, tmp_path):
             say(command, os.fsdecode(os.fsencode(tmp_path) + b"/n\xff"))
 
 
-def test_page_indexes_without_bounds_are_told_apart_in_a_summary(say, tmp_path):
+def test_page_indexes_without_bounds_are_distinguished_in_a_summary(say, tmp_path):
     table = pa.table({"x": pa.array([1.5, float("nan")])})
     for number in range(2):
         pq.write_table(table, tmp_path / f"{number}.parquet", write_statistics=False)
@@ -486,7 +488,7 @@ def test_page_indexes_without_bounds_are_told_apart_in_a_summary(say, tmp_path):
     assert " - " in next(line for line in all_of_them.splitlines() if line.startswith("  x "))
 
 
-def test_a_page_is_of_one_file(say, lake, tmp_path):
+def test_an_html_page_shows_one_file(say, lake, tmp_path):
     result = say("inspect", lake, "--html", tmp_path / "page.html")
     assert (result.exit_code, (tmp_path / "page.html").exists()) == (2, False)
 

@@ -26,7 +26,7 @@ ROWS = 60
 
 @pytest.fixture
 def say(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """Run ``intarsia`` in a terminal of so many columns."""
+    """Runs ``intarsia`` in a terminal with the given number of columns."""
 
     def call(*arguments: object, columns: int = 80) -> Result:
         monkeypatch.setenv("COLUMNS", str(columns))
@@ -91,7 +91,7 @@ def test_json_has_every_page(say, file):
     assert (last[0]["offset"], sizes) == (known.dictionary_page_offset, known.total_compressed_size)
 
 
-def test_the_table_has_a_line_a_page(say, file):
+def test_the_table_has_a_line_per_page(say, file):
     result = say("pages", file, columns=200)
     pages = found(say("pages", file, "--json"))
     assert result.exit_code == 0
@@ -210,7 +210,7 @@ def test_dictionaries(say, file):
     ]
 
 
-def test_100_entries_are_shown_unless_all_are_asked_for(say, tmp_path):
+def test_100_entries_are_shown_by_default(say, tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"a": [f"v{n}" for n in range(130)], "b": range(130)}), path)
     result = say("pages", path, "--dictionary")
@@ -221,7 +221,7 @@ def test_100_entries_are_shown_unless_all_are_asked_for(say, tmp_path):
     assert sum(line.startswith("   ") for line in text.splitlines()) == 260
 
 
-def test_entries_that_python_has_no_value_for_are_shown(say, tmp_path):
+def test_entries_beyond_pythons_types_are_shown(say, tmp_path):
     path = tmp_path / "a.parquet"
     table = pa.table(
         {
@@ -251,7 +251,7 @@ def test_a_clean_file_has_exit_code_0(say, file):
     assert result.stderr == "1 file: 0 errors, 0 warnings\n"
 
 
-def test_damage_has_exit_code_4_and_says_where(say, file):
+def test_damage_has_exit_code_4_and_names_the_place(say, file):
     page = found(say("pages", file, "--json", "-c", "k", "--row-group", 1))[2]
     data = bytearray(file.read_bytes())
     data[page["offset"] + page["header_size"] + 12] ^= 1
@@ -294,7 +294,7 @@ def test_warnings_alone_have_exit_code_3(say, file):
     assert result.stderr == "2 files: 0 errors, 2 warnings\n"
 
 
-def test_what_is_not_parquet_is_a_finding(say, tmp_path):
+def test_a_file_that_is_not_parquet_is_a_finding(say, tmp_path):
     path = tmp_path / "a.parquet"
     path.write_bytes(b"not Parquet at all")
     result = say("verify", path)

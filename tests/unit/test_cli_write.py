@@ -1,4 +1,4 @@
-"""``intarsia write``: what it reads, what it writes, and what it leaves where it fails."""
+"""``intarsia write``: its inputs, its output, and that a failure leaves nothing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TABLE = pa.table(
 
 
 def put(path: Path, form: str, table: pa.Table = TABLE) -> Path:
-    """Write a table in another format."""
+    """Writes a table in another format."""
     match form:
         case "csv" | "tsv":
             delimiter = "\t" if form == "tsv" else ","
@@ -68,7 +68,7 @@ def out(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def stdin(monkeypatch):
-    """Have commands read these bytes from standard input."""
+    """Replaces standard input by these bytes."""
 
     def give(data: bytes) -> None:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
@@ -86,7 +86,7 @@ def assert_refused(said, out, *words, code=1):
     assert list(out.parent.iterdir()) == []
 
 
-# --- what is read -------------------------------------------------------------------------------
+# --- inputs -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -112,7 +112,7 @@ def test_conditions_columns_and_limits_mean_the_same_in_every_format(form, say, 
 
 
 @pytest.mark.parametrize("form", ["jsonl", "feather", "parquet"])
-def test_conditions_of_our_own_on_lists_and_fields(form, say, tmp_path, out):
+def test_intarsias_own_conditions_on_lists_and_fields(form, say, tmp_path, out):
     table = pa.table({"tags": [["a"], ["b", "c"], []], "p": [{"x": n} for n in range(3)]})
     path = put(tmp_path / f"a.{form}", form, table)
     asked = ["--where", "list_contains(tags, 'c')", "--columns", "p.x,tags"]
@@ -177,7 +177,7 @@ def test_parquet_is_read_as_scan_reads_it(say, tmp_path, out):
     assert pq.read_table(out).to_pydict() == {"__row_number": [0], "k": [2]}
 
 
-def test_text_is_read_as_it_is_said(say, tmp_path, out):
+def test_csv_options_are_respected(say, tmp_path, out):
     path = tmp_path / "a.txt"
     path.write_text('00123;NA;1.50\n00124;"NA";x\n')
     asked = ["--from", "csv", "--delimiter", ";", "--no-header", "--null", "NA"]
@@ -192,13 +192,13 @@ def test_text_is_read_as_it_is_said(say, tmp_path, out):
     assert pq.read_schema(out).types == [pa.decimal128(10, 2), pa.timestamp("us", "UTC")]
 
 
-def test_text_within_quotes_may_hold_line_feeds(say, tmp_path, out):
+def test_quoted_csv_values_may_contain_line_feeds(say, tmp_path, out):
     path = put(tmp_path / "a.csv", "csv", pa.table({"s": ["a\nb", 'c"d', ""]}))
     assert say("write", path, out).code == 0
     assert pq.read_table(out).to_pydict() == {"s": ["a\nb", 'c"d', ""]}
 
 
-def test_what_only_later_rows_or_files_have_is_an_error_not_lost(say, tmp_path, out, monkeypatch):
+def test_columns_that_only_later_rows_or_files_have_are_an_error(say, tmp_path, out, monkeypatch):
     monkeypatch.setattr(other_formats, "_BLOCK_BYTES", 64)
     late = tmp_path / "a.jsonl"
     late.write_text('{"a": 1}\n' * 50 + '{"a": 2, "b": 3}\n')
@@ -228,10 +228,10 @@ def test_dictionaries_and_views_stay(say, tmp_path, out):
     assert found.to_pydict() == {"d": ["x", "x"], "v": ["x", "x"]}
 
 
-# --- what is written ----------------------------------------------------------------------------
+# --- outputs ------------------------------------------------------------------------------------
 
 
-def test_indexes_are_there_and_used(say, tmp_path, out):
+def test_indexes_are_written_and_used(say, tmp_path, out):
     path = put(tmp_path / "a.csv", "csv")
     indexes = [
         "--index",
@@ -257,7 +257,7 @@ def test_indexes_are_there_and_used(say, tmp_path, out):
     assert say("verify", out).code == 0
 
 
-def test_rows_in_order(say, tmp_path, out):
+def test_rows_are_sorted(say, tmp_path, out):
     numbers = [3.0, None, float("nan"), 1.0, 2.0, 1.0]
     path = put(tmp_path / "a.parquet", "parquet", pa.table({".n": numbers, "i": range(6)}))
     assert say("write", path, out, "--sort-by", ".n,i", "--row-group-size", 4).code == 0
@@ -268,7 +268,7 @@ def test_rows_in_order(say, tmp_path, out):
     assert_refused(wrong, out, "column 'j' is not there")
 
 
-def test_settings_of_the_writer(say, tmp_path, out):
+def test_settings_of_the_writer_are_applied(say, tmp_path, out):
     path = put(tmp_path / "a.parquet", "parquet")
     more = ["--compression", "gzip", "--compression-level", 9, "--checkpoint-row-groups", 1]
     assert say("write", path, out, *more, "--row-group-size", 100).code == 0
@@ -297,7 +297,7 @@ def test_the_report_as_json_is_that_of_index_list(say, tmp_path, out):
     assert said.err.startswith(f"{out}: 500 rows")
 
 
-def test_of_a_terminal_progress_is_shown_and_goes_away(say, tmp_path, out, monkeypatch):
+def test_progress_is_shown_on_a_terminal_and_erased(say, tmp_path, out, monkeypatch):
     monkeypatch.setattr("rich.console.Console.is_terminal", True)
     path = put(tmp_path / "a.parquet", "parquet")
     for more in ([], ["--where", "k < 9"], ["--limit", "3"]):
@@ -306,7 +306,7 @@ def test_of_a_terminal_progress_is_shown_and_goes_away(say, tmp_path, out, monke
         assert said.err.splitlines()[-1].startswith(f"{out}: ")
 
 
-# --- what fails leaves nothing ------------------------------------------------------------------
+# --- failures leave nothing ---------------------------------------------------------------------
 
 
 def test_a_source_that_fails_midway_leaves_nothing(say, tmp_path, out, monkeypatch):
@@ -321,7 +321,7 @@ def test_a_source_that_fails_midway_leaves_nothing(say, tmp_path, out, monkeypat
     assert [p.name for p in out.parent.iterdir()] == [out.name]
 
 
-def test_what_was_written_is_kept_where_that_is_asked_for(say, tmp_path, out, monkeypatch):
+def test_written_rows_are_kept_on_request(say, tmp_path, out, monkeypatch):
     monkeypatch.setattr(other_formats, "_BLOCK_BYTES", 64)
     path = tmp_path / "a.csv"
     path.write_text("a\n" + "1\n" * 1000 + "x\n")
@@ -374,7 +374,7 @@ def test_an_index_that_cannot_be_built_leaves_nothing(say, tmp_path, out):
     assert_refused(twice, out, "asked for twice")
 
 
-# --- where OUT is SOURCE, or would be -----------------------------------------------------------
+# --- where OUT is SOURCE, or part of it ---------------------------------------------------------
 
 
 def state(folder: Path) -> dict[str, bytes]:
@@ -382,7 +382,7 @@ def state(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("form", ["csv", "feather", "parquet"])
-def test_what_is_read_is_not_written_to(form, say, tmp_path):
+def test_the_source_is_not_overwritten(form, say, tmp_path):
     path = put(tmp_path / f"a.{form}", form)
     (tmp_path / "b").symlink_to(path)
     before = state(tmp_path)
@@ -393,7 +393,7 @@ def test_what_is_read_is_not_written_to(form, say, tmp_path):
         assert state(tmp_path) == before
 
 
-def test_a_file_that_would_be_read_the_next_time_is_not_written(say, tmp_path):
+def test_an_output_that_the_source_would_include_is_refused(say, tmp_path):
     (tmp_path / "lake" / "day=1").mkdir(parents=True)
     put(tmp_path / "lake" / "day=1" / "a.parquet", "parquet")
     before = state(tmp_path)
@@ -416,13 +416,13 @@ def test_a_file_that_would_be_read_the_next_time_is_not_written(say, tmp_path):
 
 def test_a_file_beside_others_of_another_format(say, tmp_path):
     put(tmp_path / "a.csv", "csv")
-    for _ in range(2):  # the second time, the folder holds both
+    for _ in range(2):  # at the second time, the folder contains both
         assert say("write", tmp_path, tmp_path / "b.parquet", "--from", "csv").code == 0
         assert pq.read_table(tmp_path / "b.parquet").equals(TABLE)
     assert "files of csv, parquet: --from" in say("write", tmp_path, tmp_path / "c").err
 
 
-# --- what is refused ----------------------------------------------------------------------------
+# --- refusals -----------------------------------------------------------------------------------
 
 
 def test_places_that_cannot_be_written_to(say, tmp_path, out):
@@ -447,7 +447,7 @@ def test_sources_that_cannot_be_read(say, tmp_path, out):
         assert_refused(say("write", tmp_path / f"c.{form}", out), out, "cannot be read")
 
 
-def test_names_that_no_file_should_have(say, tmp_path, out):
+def test_dangerous_file_names_are_refused(say, tmp_path, out):
     path = tmp_path / "a.csv"
     for data, message in ((b"a,a\n1,2\n", "two columns are called a"), (b"\xff,b\n1,2\n", "utf-8")):
         path.write_bytes(data)
@@ -494,10 +494,10 @@ def test_columns_that_are_not_there(say, tmp_path, out):
     assert_refused(say("write", text, out, "--columns", "__filename"), out, "Parquet only")
 
 
-# --- what is odd ----------------------------------------------------------------------------------
+# --- unusual inputs -------------------------------------------------------------------------------
 
 
-def test_texts_of_json_that_are_no_utf8_are_refused(say, tmp_path, out):
+def test_json_strings_that_are_not_utf8_are_refused(say, tmp_path, out):
     (tmp_path / "a.json").write_bytes(b'{"a": "\xff"}\n')
     said = say("write", tmp_path / "a.json", out)
     assert (said.code, "a.json" in said.err, out.exists()) == (1, True, False)
@@ -509,7 +509,7 @@ def test_objects_without_fields_are_no_rows(say, tmp_path, out):
     assert (said.code, "no column" in said.err, out.exists()) == (1, True, False)
 
 
-def test_a_glob_through_a_link_is_of_the_folder_it_leads_to(say, tmp_path):
+def test_a_glob_through_a_link_lists_the_target_folder(say, tmp_path):
     (tmp_path / "real").mkdir()
     put(tmp_path / "real" / "a.parquet", "parquet")
     (tmp_path / "link").symlink_to("real")
@@ -522,13 +522,13 @@ def test_a_glob_through_a_link_is_of_the_folder_it_leads_to(say, tmp_path):
 @pytest.mark.parametrize(
     "options", [("--row-group-size", "9" * 20), ("--delimiter", "é"), ("--columns", "__filename,k")]
 )
-def test_what_no_file_can_have_is_wrong_usage(options, say, tmp_path, out):
+def test_impossible_settings_are_wrong_usage(options, say, tmp_path, out):
     form = "parquet" if "--columns" in options else "csv"
     said = say("write", put(tmp_path / f"a.{form}", form), out, *options)
     assert (said.code, out.exists()) == (2, False)
 
 
-def test_types_are_said_as_pyarrow_or_sql_say_them(say, tmp_path, out):
+def test_types_are_named_as_in_pyarrow_or_sql(say, tmp_path, out):
     (tmp_path / "a.csv").write_text("at,n,b=c\n2026-01-02 03:04:05Z,1,2\n")
     types = {"at": "timestamp[us, tz=UTC]", "n": "decimal(9, 2)"}
     options = [part for name, kind in types.items() for part in ("--type", f"{name}={kind}")]
@@ -538,7 +538,7 @@ def test_types_are_said_as_pyarrow_or_sql_say_them(say, tmp_path, out):
     assert pq.read_schema(out).types[0] == pa.timestamp("us", "UTC")
 
 
-def test_a_pipe_is_pointed_at_standard_input(say, tmp_path, out):
+def test_the_error_about_a_pipe_mentions_standard_input(say, tmp_path, out):
     os.mkfifo(tmp_path / "pipe.csv")
     said = say("write", tmp_path / "pipe.csv", out)
     assert (said.code, "- reads standard input" in said.err) == (2, True)
@@ -571,12 +571,12 @@ SAID_SCHEMA = pa.schema(
 
 
 def span(days):
-    """An INTERVAL: months, days and milliseconds of 4 bytes each."""
+    """An INTERVAL: months, days and milliseconds, 4 bytes each."""
     return bytes(4) + days.to_bytes(4, "little") + bytes(4)
 
 
 def put_annotated(path, said):
-    """A file whose leaves of a name say something that Arrow has no type for."""
+    """Writes a file whose leaves of these names have annotations that Arrow lacks."""
     values = [
         {"k": k, "e": b"e1", "v": span(k % 9), "s": {"e": b"e2", "plain": b"p"}, "g": b"\1"}
         for k in range(ROWS)
@@ -590,7 +590,7 @@ def put_annotated(path, said):
 
 
 def names_said(path):
-    """What the leaves of a file say that Arrow has no type for, by their paths."""
+    """The annotations of a file's leaves that Arrow lacks, by path."""
     schema = ia.ParquetFile(path).schema
     found = {
         leaf.name: Annotation(leaf.element.converted_type, leaf.element.logicalType).name
@@ -599,7 +599,7 @@ def names_said(path):
     return {name: said for name, said in found.items() if said not in ("", "INTEGER")}
 
 
-def test_new_files_say_of_columns_what_old_ones_did(say, tmp_path, out):
+def test_new_files_keep_the_annotations_of_columns(say, tmp_path, out):
     source = put_annotated(tmp_path / "a.parquet", SAID)
     expected = {"e": "ENUM", "v": "INTERVAL", "s.e": "ENUM", "g": "GEOMETRY"}
     assert names_said(source) == expected
@@ -618,7 +618,7 @@ def test_new_files_say_of_columns_what_old_ones_did(say, tmp_path, out):
     assert (twice.code, "two columns are called e" in twice.err) == (2, True)
 
 
-def test_what_files_do_not_agree_on_is_not_said(say, tmp_path, out):
+def test_contradictory_annotations_are_dropped(say, tmp_path, out):
     folder = tmp_path / "lake"
     folder.mkdir()
     put_annotated(folder / "a.parquet", SAID)

@@ -13,7 +13,7 @@ def test_no_ranges_make_no_groups():
     assert coalesce([], 10) == []
 
 
-def test_near_ranges_share_a_group_and_far_ones_do_not():
+def test_close_ranges_share_a_group_and_distant_ones_do_not():
     assert coalesce([(0, 2), (4, 2), (16, 3)], 2) == [Group(0, 6, (0, 1)), Group(16, 3, (2,))]
 
 
@@ -34,7 +34,7 @@ def test_a_range_inside_another_does_not_shorten_the_group():
     assert coalesce([(0, 100), (10, 5), (99, 3)], 0) == [Group(0, 102, (0, 1, 2))]
 
 
-def test_many_adjacent_ranges_are_joined_in_good_time():
+def test_many_adjacent_ranges_are_joined_quickly():
     before = time.process_time()
     (group,) = coalesce([(i * 10, 10) for i in range(50_000)], 0)
     assert group.length == 500_000
@@ -43,7 +43,7 @@ def test_many_adjacent_ranges_are_joined_in_good_time():
 
 
 @given(ranges_, st.integers(0, 40))
-def test_groups_hold_every_range_once_and_stand_apart(ranges, gap):
+def test_groups_contain_every_range_once_and_do_not_touch(ranges, gap):
     groups = coalesce(ranges, gap)
     assert sorted(i for group in groups for i in group.members) == list(range(len(ranges)))
     for group in groups:

@@ -1,4 +1,4 @@
-"""Nothing that is printed steers a terminal or turns text around; halves of characters are told."""
+"""Output never controls a terminal or reverses text; surrogates are an error."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_commands_print_no_control_characters(folder, command, monkeypatch, capf
     assert is_safe(err), ascii(err)
 
 
-def test_every_acting_character_is_escaped_in_rows(tmp_path, monkeypatch, capfd):
+def test_every_control_character_is_escaped_in_rows(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
     pq.write_table(pa.table({"x": SENT}), tmp_path / "t.parquet")
     for form in ("json", "table"):
@@ -162,13 +162,13 @@ SQL = {
 
 
 @pytest.mark.parametrize("call", SQL)
-def test_half_a_character_in_sql_is_an_error_that_says_so(data, call):
+def test_a_surrogate_in_sql_is_a_clear_error(data, call):
     with pytest.raises(PredicateError, match=r"lone surrogate U\+D800") as caught:
         SQL[call](data)
-    str(caught.value).encode()  # it can be printed
+    str(caught.value).encode()  # printable
 
 
-def test_whole_characters_beyond_the_first_plane_are_none(data):
+def test_characters_beyond_the_first_plane_are_no_surrogates(data):
     assert data.to_table(filter="a = '🙂'").num_rows == 0
     assert ia.sql("SELECT count(*) AS n FROM d WHERE a != '🙂'", d=data).to_pydict() == {"n": [2]}
     assert data.to_table(filter=pc.field("a") == "x").num_rows == 1

@@ -1,4 +1,4 @@
-"""DataFusion's published list of distinct values: written, read, and doubted."""
+"""DataFusion's published list of distinct values: written, read, and validated."""
 
 import contextlib
 import pickle
@@ -30,7 +30,7 @@ TABLE = pa.table(
 
 
 def their_reader(path):
-    """What the article's reader makes of a file: the set of lines at the offset in the footer."""
+    """Reads a file as the article's reader does: the set of lines at the offset in the footer."""
     offset = int(pq.read_metadata(path).metadata[KEY.encode()])
     with open(path, "rb") as file:
         file.seek(offset)
@@ -38,13 +38,13 @@ def their_reader(path):
         (length,) = struct.unpack("<Q", file.read(8))
         text = file.read(length).decode()
     lines = text.split("\n")
-    if lines[-1] == "":  # as Rust's ``str::lines``: nothing follows a line feed at the end
+    if lines[-1] == "":  # like Rust's ``str::lines``: nothing follows a final line feed
         lines.pop()
     return {line.removesuffix("\r") for line in lines}
 
 
 def their_file(table=TABLE, lines=("foo", "bar", "baz"), *, key=None, payload=None, **options):
-    """A file as the article's writer leaves it: the list follows the row groups."""
+    """A file as the article's writer makes it: the list follows the row groups."""
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, row_group_size=30, **options)
     whole = sink.getvalue().to_pybytes()
@@ -76,7 +76,7 @@ def theirs(tmp_path):
     return path
 
 
-# --- written --------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 def test_their_reader_reads_what_is_written(ours):
@@ -86,7 +86,7 @@ def test_their_reader_reads_what_is_written(ours):
 
 @SETTINGS
 @given(data=st.data())
-def test_no_reader_of_it_misses_a_value(data, tmp_path_factory):
+def test_readers_of_the_list_miss_no_value(data, tmp_path_factory):
     text = st.text(st.sampled_from("ab\r\n ä"), max_size=3) | st.none()
     cells = data.draw(st.lists(text, max_size=12))
     path = tmp_path_factory.mktemp("idx1") / "t.parquet"
@@ -122,19 +122,19 @@ def test_no_reader_of_it_misses_a_value(data, tmp_path_factory):
         (pc.match_like(category, "%x%"), 0),
         (pc.starts_with(category, "bas"), 0),
         (pc.match_substring_regex(category, "^q"), 0),
-        ((category > "baz") & (category < "foo"), 100),  # each by itself may pass
+        ((category > "baz") & (category < "foo"), 100),  # each part by itself may pass
         ((category == "bas") | (pc.field("n") < 5), 30),  # statistics of row groups
         ((category == "bas") & (pc.field("n") < 5), 0),
         (category.is_null(), 100),
     ],
     ids=str,
 )
-def test_a_file_that_lists_no_match_is_passed_over(ours, condition, left):
+def test_a_file_that_lists_no_match_is_skipped(ours, condition, left):
     assert rows_left(ours, condition) == left
     assert ia.dataset(ours).to_table(filter=condition).equals(TABLE.filter(condition))
 
 
-def test_where_it_cannot_tell_other_indexes_are_asked(ours):
+def test_other_indexes_are_used_if_the_list_cannot_decide(ours):
     ia.add_indexes(ours, ia.Lookup("category", granule_rows=1))
     assert rows_left(ours, category == "bar") == 20
     assert rows_left(ours, category == "bas") == 0
@@ -148,7 +148,7 @@ def test_where_it_cannot_tell_other_indexes_are_asked(ours):
         (ia.DistinctIDX1("none"), "is not there"),
     ],
 )
-def test_what_it_cannot_be_on(ours, spec, reason):
+def test_columns_that_cannot_have_a_list(ours, spec, reason):
     with pytest.raises(ia.IndexSpecError, match=reason):
         ia.add_indexes(ours, spec)
 
@@ -160,8 +160,8 @@ def test_too_long_a_list_is_refused(tmp_path):
         ia.add_indexes(path, "category:distinct_idx1")
 
 
-def test_a_file_has_room_for_one(ours):
-    with pytest.raises(ia.IndexSpecError, match="can have only one"):
+def test_a_file_can_have_only_one_list(ours):
+    with pytest.raises(ia.IndexSpecError, match="room for one"):
         ia.add_indexes(ours, ia.DistinctIDX1("other"))
     ia.drop_indexes(ours, "category:distinct_idx1")
     ia.add_indexes(ours, ia.DistinctIDX1("other"))
@@ -172,7 +172,7 @@ def test_the_footer_follows_the_list(ours, tmp_path):
     before = tmp_path / "before.parquet"
     pq.write_table(TABLE, before, row_group_size=30)
     ia.add_indexes(ours, ["n:lookup", "other:bloom"])
-    ia.add_indexes(ours, "category:distinct_idx1")  # replaced, its space returned
+    ia.add_indexes(ours, "category:distinct_idx1")  # replaced, its space reclaimed
     ia.add_indexes(ours, "other:lookup")
     assert their_reader(ours) == {"foo", "bar", "baz"}
     assert ia.verify(ours) == []
@@ -185,7 +185,7 @@ def test_the_footer_follows_the_list(ours, tmp_path):
 
 
 def test_a_file_that_another_tool_rewrote_is_read_whole(ours, tmp_path):
-    """pyarrow copies the footer's keys along: ours and theirs."""
+    """pyarrow copies the keys of the footer, both theirs and ours."""
     table = pq.read_table(ours)
     metadata = pq.read_metadata(ours).metadata
     keys = {name: metadata[name] for name in (b"intarsia", KEY.encode())}
@@ -210,13 +210,13 @@ def test_every_changed_byte_is_noticed(ours):
             assert file.read(filter=category == "foo").num_rows == 40
 
 
-# --- read -----------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
-def test_their_list_is_used_where_its_column_is_told(theirs):
+def test_their_list_is_used_if_its_column_is_given(theirs):
     absent = category == "bas"
     told = {"distinct_index_column": "category"}
-    assert rows_left(theirs, absent) == 100  # whose list it is, the file does not say
+    assert rows_left(theirs, absent) == 100  # the file does not say which column it describes
     assert rows_left(theirs, absent, **told) == 0
     assert rows_left(theirs, category.isin(["bas", "bat"]), **told) == 0
     assert rows_left(theirs, category == "bar", **told) == 100
@@ -245,8 +245,10 @@ def test_the_command_line_shows_both(ours, theirs, command, monkeypatch, capsys)
         assert shown in " ".join(capsys.readouterr().out.split())
 
 
-def test_only_whole_lines_are_asked_for(tmp_path):
-    """A value may have been cut at its line feeds, and then no line need pass where it does."""
+def test_only_complete_lines_are_looked_up(tmp_path):
+    """The writer splits values at line feeds, and then no line may pass the filter that the value
+    does.
+    """
     table = pa.table({"category": ["a\nz", "b"]})
     path = tmp_path / "t.parquet"
     path.write_bytes(their_file(table, ("a\nz", "b"), write_statistics=False))
@@ -280,7 +282,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("changes", BROKEN.values(), ids=BROKEN)
-def test_a_list_that_cannot_be_right_is_ignored(tmp_path, changes):
+def test_an_invalid_list_is_ignored(tmp_path, changes):
     path = tmp_path / "t.parquet"
     path.write_bytes(their_file(**changes))
     with pytest.warns(ia.IntarsiaWarning, match=f"{KEY} is ignored"):
@@ -290,11 +292,11 @@ def test_a_list_that_cannot_be_right_is_ignored(tmp_path, changes):
     assert found.num_rows == 40
     assert any(KEY in str(finding) for finding in ia.verify(path))
     assert ia.dataset(path).count_rows(filter=category == "foo") == 40
-    assert ia.list_indexes(path)  # nothing is said of it, or that it is there
+    assert ia.list_indexes(path)  # either no warning, or that it exists
 
 
-def test_a_list_within_a_column_that_looks_like_one_is_not_believed(tmp_path):
-    """A value of a binary column that is a list: its bytes are the column's."""
+def test_a_column_value_that_looks_like_a_list_is_not_used(tmp_path):
+    """A value of a binary column that looks like a list: its bytes belong to the column."""
     fake = b"IDX1" + U64(3) + b"foo"
     table = TABLE.append_column("trap", pa.array([fake] * 100))
     whole = their_file(table, payload=b"", key="0")
@@ -310,7 +312,7 @@ def test_a_list_within_a_column_that_looks_like_one_is_not_believed(tmp_path):
 @SETTINGS
 @given(data=st.data())
 def test_a_damaged_list_of_theirs_loses_a_row_only_where_its_values_were_changed(data):
-    """Without a checksum, changed values look like others; header and place are checked."""
+    """Without a checksum, changed values cannot be detected; header and place are checked."""
     stored = bytearray(their_file())
     at = stored.index(b"IDX1") + data.draw(st.integers(0, 11))
     stored[at] ^= data.draw(st.integers(1, 255))
@@ -324,14 +326,14 @@ def test_adding_an_index_keeps_their_list(theirs):
     ia.add_indexes(theirs, ["n:lookup", ia.PageIndex()])
     assert their_reader(theirs) == {"foo", "bar", "baz"}
     assert rows_left(theirs, category == "bas", distinct_index_column="category") == 0
-    ia.add_indexes(theirs, "category:distinct_idx1")  # ours, which knows its column
+    ia.add_indexes(theirs, "category:distinct_idx1")  # our own, which knows its column
     assert rows_left(theirs, category == "bas") == 0
     ia.drop_indexes(theirs, ["category:distinct_idx1", "n:lookup", "page_index"])
     assert theirs.read_bytes() == their_file()
 
 
 @pytest.mark.parametrize("column", ["n", "none"])
-def test_a_column_that_it_cannot_be_of(theirs, column):
+def test_a_column_that_the_list_cannot_describe(theirs, column):
     source = ia.dataset(theirs, distinct_index_column=column)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ia.IntarsiaWarning)

@@ -13,7 +13,7 @@ from intarsia.index import registry
 TEXT = (Path(__file__).parents[2] / "docs/how-to/custom-index-kinds.md").read_text()
 
 
-def test_the_documented_kinds_keep_their_promise_and_skip_granules(tmp_path, monkeypatch):
+def test_the_documented_kinds_keep_the_contract_and_skip_granules(tmp_path, monkeypatch):
     kind, summary, check = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "_registered", dict(registry._registered))

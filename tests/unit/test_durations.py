@@ -1,4 +1,4 @@
-"""Filters on durations: as text, tuples and Expressions, with every index, in every unit."""
+"""Filters on durations: as strings, tuples and Expressions, with every index, in every unit."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ CONDITIONS = {
 }
 
 
-def test_text_filters_rows_as_pyarrow_does_in_memory(unit, tmp_path):
+def test_sql_conditions_filter_as_pyarrow_does_in_memory(unit, tmp_path):
     table, data = table_of(unit), opened(unit, tmp_path)
     for text, condition in CONDITIONS.items():
         assert data.to_table(filter=text).equals(table.filter(condition)), text
@@ -118,7 +118,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("indexes", INDEXES.values(), ids=INDEXES)
-def test_every_index_keeps_the_rows(indexes, unit, tmp_path):
+def test_every_index_keeps_matching_rows(indexes, unit, tmp_path):
     table, data = table_of(unit), opened(unit, tmp_path, indexes)
     for condition in OTHERS:
         is_list = isinstance(condition, list)
@@ -150,7 +150,7 @@ def test_bounds_of_sorted_durations_exclude_pages(source, unit, tmp_path):
         assert data.to_table(filter=text).equals(table.filter(CONDITIONS[text]))
 
 
-def test_lists_and_maps_hold_durations(unit, tmp_path):
+def test_lists_and_maps_contain_durations(unit, tmp_path):
     data = opened(unit, tmp_path, ["l:elements", "m:entries"])
     wanted = [row_of(9)]
     for condition in (
@@ -175,7 +175,7 @@ def test_files_of_other_units_are_read_in_one(tmp_path):
         )
 
 
-def test_whole_numbers_that_no_arrow_schema_calls_durations_are_numbers(tmp_path):
+def test_integers_without_an_arrow_schema_are_no_durations(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(table_of("us").select(["d"]), path, store_schema=False)
     ia.add_indexes(path, ["d:lookup"])
@@ -202,12 +202,12 @@ def test_whole_numbers_that_no_arrow_schema_calls_durations_are_numbers(tmp_path
         ("list_contains(n, INTERVAL 1 SECOND)", "is int64"),
     ],
 )
-def test_what_has_no_answer_is_refused(text, problem, tmp_path):
+def test_undefined_conditions_are_refused(text, problem, tmp_path):
     with pytest.raises(ia.PredicateError, match=problem):
         opened("us", tmp_path).to_table(filter=text)
 
 
-def test_moments_to_which_spans_are_added_keep_their_months(tmp_path):
+def test_adding_intervals_to_timestamps_respects_months(tmp_path):
     moments = pa.array([dt.datetime(2024, 2, 29), dt.datetime(2024, 3, 1)], pa.timestamp("us"))
     pq.write_table(pa.table({"at": moments}), tmp_path / "a.parquet")
     data = ia.dataset(tmp_path)

@@ -1,4 +1,4 @@
-"""``Elements``: what it can be on, what it takes to ask it, and who reaches it."""
+"""``Elements``: its column types, its build settings, and the interfaces that use it."""
 
 import math
 
@@ -92,12 +92,12 @@ def test_pages_without_the_element_are_not_read(file, condition, rows, on):
     steps = {step.source: step.rows for step in account.files[0].plan.steps}
     pages = len({row // PAGE for row in rows})
     assert steps.get(f"index {on}:elements", 0) == pages * PAGE
-    # The page of each leaf that is needed, and of the list's own column the next: a row may go on.
+    # A row may continue in the next page, so one more page of the list's own column is read.
     leaves = sum(leaf.name.startswith(on) for leaf in ia.ParquetFile(file).schema.leaves)
     assert account.read.pages.selected <= pages * (1 + 2 * leaves)
 
 
-def test_all_of_many_values_asks_for_the_first_ones(file):
+def test_conditions_on_many_values_look_up_the_first_ones(file):
     index = ia.Elements("tags")
     of = Subject(field_term("tags"), pa.string(), order_of_type(pa.string()))
     values = pa.array([str(i) for i in range(1000)])
@@ -107,8 +107,8 @@ def test_all_of_many_values_asks_for_the_first_ones(file):
     assert ia.dataset(file).to_table(filter=many).num_rows == 0
 
 
-def test_no_list_says_nothing_of_what_is_not_in_it(file):
-    """NOT, NULL and any list at all: the index stands aside."""
+def test_the_index_is_not_used_for_negated_conditions(file):
+    """The index is not used for NOT, NULL or any non-empty list."""
     for condition, count in [
         (~ia.list_contains("tags", "t0"), sum(cell is not None for cell in LISTS) - 1),
         (~ia.list_contains("tags", None), sum(cell == [] for cell in LISTS)),
@@ -132,15 +132,15 @@ SQL = [
 
 
 @pytest.mark.parametrize("condition", SQL)
-def test_sql_reaches_it(file, opened, condition):
+def test_sql_uses_the_index(file, opened, condition):
     found = ia.sql(f"SELECT n FROM t WHERE {condition}", t=file)["n"].to_pylist()
     assert found == [3000] or found == [3001]
     assert 0 < sum(each.pages_read for each in opened) <= 5
 
 
 @pytest.mark.parametrize("condition", SQL)
-def test_plans_of_spark_jobs_are_made_with_it(file, condition):
-    """``ias.read`` plans with ``Dataset.plan``, of what ``parse_where`` makes of its ``where``."""
+def test_spark_plans_use_the_index(file, condition):
+    """``ias.read`` plans with ``Dataset.plan`` and the result of ``parse_where``."""
     source = ia.dataset(file)
     plan = source.plan(["n"], parse_where(condition, source.schema))
     assert [part.rows.num_rows for part in plan.files] == [PAGE]
@@ -155,7 +155,7 @@ def test_plans_of_spark_jobs_are_made_with_it(file, condition):
     ],
     ids=str,
 )
-def test_polars_reaches_it(file, opened, predicate):
+def test_polars_uses_the_index(file, opened, predicate):
     frame = ia.polars.scan(file, reader="pages").filter(predicate).select("n").collect()
     assert frame["n"].to_list() == [3000]
     assert 0 < sum(each.pages_read for each in opened) <= 8
@@ -175,7 +175,7 @@ def test_polars_reaches_it(file, opened, predicate):
         ("lower(tags)", "is not there"),
     ],
 )
-def test_what_it_cannot_be_on(file, on, reason):
+def test_columns_that_cannot_have_the_index(file, on, reason):
     before = file.read_bytes()
     with pytest.raises(ia.IndexSpecError, match=reason):
         ia.add_indexes(file, ia.Elements(on))
@@ -190,7 +190,7 @@ def test_what_it_cannot_be_on(file, on, reason):
     ],
     ids=lambda cells: str(cells.type),
 )
-def test_elements_that_equal_nothing_are_refused(tmp_path, cells):
+def test_elements_that_never_compare_equal_are_refused(tmp_path, cells):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"l": cells}), path)
     with pytest.raises(ia.IndexSpecError, match="equal nothing"):
@@ -198,7 +198,7 @@ def test_elements_that_equal_nothing_are_refused(tmp_path, cells):
 
 
 def test_lists_of_another_width_share_the_index(tmp_path):
-    """One file has 32-bit elements, the other 64: the data set sees both as 64-bit."""
+    """One file has 32-bit elements, the other 64-bit; the data set reads both as 64-bit."""
     for name, kind in (("a", pa.int64()), ("b", pa.int32())):
         cells = pa.array([[i] for i in range(1000)], pa.list_(kind))
         ia.write_table(
@@ -213,7 +213,7 @@ def test_lists_of_another_width_share_the_index(tmp_path):
         assert source.to_table(filter=condition).num_rows == (2 if left else 0)
 
 
-def test_it_is_listed_and_dropped(tmp_path):
+def test_the_index_is_listed_and_dropped(tmp_path):
     path = tmp_path / "t.parquet"
     pq.write_table(TABLE, path)
     before = path.read_bytes()

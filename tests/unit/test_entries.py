@@ -1,4 +1,4 @@
-"""``Entries``: what it can be on, what it takes to ask it, and who reaches it."""
+"""``Entries``: its column types, its build settings, and the interfaces that use it."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +15,7 @@ from intarsia.pruning.type_compatibility import types_agree
 from intarsia.scan.files.index_pruning import files_with_keys
 
 ROWS, PAGE = 4000, 100
-#  host     h0, h1 … in every row but each seventh, which have no map
+#  host     h0, h1 … in all rows but every seventh, where the map is NULL.
 #  level    "info", and "error" in rows 1234 and 3001
 #  rare     in row 2500 only
 MAPS = [
@@ -92,7 +92,7 @@ def test_pages_without_the_entry_are_not_read(file, condition, rows, pages):
     ],
     ids=str,
 )
-def test_what_rows_without_the_entry_pass_too_leaves_them_all(file, condition):
+def test_conditions_that_rows_without_the_entry_pass_exclude_nothing(file, condition):
     found = ia.dataset(file).to_table(["n"], filter=condition)["n"].to_pylist()
     assert found == TABLE.filter(condition)["n"].to_pylist()
     assert len(found) > ROWS // 2
@@ -106,7 +106,7 @@ def test_what_rows_without_the_entry_pass_too_leaves_them_all(file, condition):
         "attrs['level'] = 'error' AND n > 2000",
     ],
 )
-def test_sql_reaches_it(file, where):
+def test_sql_uses_the_index(file, where):
     source = ia.dataset(file)
     assert ia.sql(f"SELECT n FROM t WHERE {where}", t=source)["n"].to_pylist() == [3001]
     assert source.count_rows(filter=where) == 1
@@ -127,7 +127,7 @@ def test_one_value_of_many_files_is_looked_for_in_all_of_them_at_once(tmp_path):
 
 
 def test_maps_of_wider_values_share_the_index(tmp_path):
-    """One file has 32-bit values, the other 64: the data set sees both as 64-bit."""
+    """One file has 32-bit values, the other 64-bit; the data set reads both as 64-bit."""
     for name, kind in (("a", pa.int64()), ("b", pa.int32())):
         cells = pa.array([[("k", i)] for i in range(1000)], pa.map_(pa.string(), kind))
         path = tmp_path / f"{name}.parquet"
@@ -149,11 +149,11 @@ def test_maps_of_wider_values_share_the_index(tmp_path):
         (pa.map_(pa.string(), pa.float64()), pa.map_(pa.string(), pa.float32()), False),
     ],
 )
-def test_maps_agree_where_keys_and_values_do(stored, seen, agree):
+def test_map_types_agree_if_key_and_value_types_do(stored, seen, agree):
     assert types_agree(stored, seen) is agree
 
 
-def test_a_catalog_has_its_keys(tmp_path):
+def test_a_catalog_contains_its_keys(tmp_path):
     for i in range(4):
         held = pa.array([[("k", f"v{i}")]] * 10, pa.map_(pa.string(), pa.string()))
         ia.write_table(pa.table({"m": held}), tmp_path / f"{i}.parquet", indexes=["m:entries"])
@@ -180,8 +180,8 @@ NUMBERS = [0.1, -0.0, float("nan"), 2.0**24, 16777217.0, None]
     ],
     ids=str,
 )
-def test_numbers_are_found_as_without_it(tmp_path, kind, sought):
-    """Where a constant is rounded, NaN or zero, or NULL passes as well."""
+def test_numbers_are_found_as_without_the_index(tmp_path, kind, sought):
+    """For constants that are rounded, NaN or zero, and for conditions that NULL passes."""
     maps = pa.array([[("k", number)] for number in NUMBERS], pa.map_(pa.string(), kind))
     table, path = pa.table({"n": range(len(NUMBERS)), "m": maps}), tmp_path / "t.parquet"
     ia.write_table(table, path, indexes=[Entries("m", granule_rows=1)])
@@ -203,14 +203,14 @@ def test_numbers_are_found_as_without_it(tmp_path, kind, sought):
     ],
     ids=str,
 )
-def test_what_it_cannot_be_on(tmp_path, kind, reason):
+def test_columns_that_cannot_have_the_index(tmp_path, kind, reason):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"x": pa.nulls(3, kind)}), path)
     with pytest.raises(ia.IndexSpecError, match=reason):
         ia.add_indexes(path, "x:entries")
 
 
-def test_it_is_advised_where_values_of_several_keys_are_asked_for(tmp_path):
+def test_the_index_is_advised_for_conditions_on_several_keys(tmp_path):
     cells = [[("host", f"h{i}"), ("user", f"u{i % 9000}")] for i in range(40_000)]
     path = tmp_path / "t.parquet"
     maps = pa.array(cells, pa.map_(pa.string(), pa.string()))

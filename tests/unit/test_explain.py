@@ -1,4 +1,4 @@
-"""What ``explain`` says of a query: its figures, its tree, and what analysing adds to them."""
+"""``explain``: its figures, its tree, and the measurements that analyzing adds."""
 
 import json
 from dataclasses import replace
@@ -23,7 +23,7 @@ ROWS = 4000
 
 
 def figures(files=0, row_groups=0, pages=0, rows=0, size=0, requests=0):
-    """Of a file of 2 row groups, 40 pages, 1,000 rows and 5,000 bytes."""
+    """Figures of a file of 2 row groups, 40 pages, 1,000 rows and 5,000 bytes."""
     totals = ((files, 1), (row_groups, 2), (pages, 40), (rows, 1000), (size, 5000), (requests, 0))
     return Figures(*(Amount(*amount) for amount in totals))
 
@@ -34,7 +34,7 @@ def planned(path, steps, found, rows=(), columns=()):
 
 
 def fixed(is_analyzed):
-    """Of three files one is read, one is ruled out by its footer, one by its folder."""
+    """Three files: one is read, one is excluded by its footer, one by its folder."""
     steps = [Step("row-group statistics", 1000, 2), Step("index id:lookup", 50, 1)]
     columns = [
         ColumnPlan("id", Amount(1, 20), Amount(200, 3000), 0),
@@ -117,14 +117,14 @@ def test_a_plan_is_a_tree_under_its_figures():
     assert str(fixed(is_analyzed=False)) == repr(fixed(is_analyzed=False)) == PLANNED
 
 
-def test_analysed_it_has_what_was_read_and_where_the_time_went():
+def test_analyzing_adds_bytes_read_and_times():
     text = str(fixed(is_analyzed=True))
     assert READ in text
     assert text.endswith(READ_OF_A_FILE)
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_as_json_it_holds_every_file():
+def test_json_contains_every_file():
     document = json.loads(json.dumps(fixed(is_analyzed=True).to_dict()))
     assert list(document) == [
         *("filter", "columns", "reader", "reason", "planned", "read", "seconds", "files")
@@ -176,7 +176,7 @@ def remarks(explanation):
     return [remark for file in explanation.files for remark in file.remarks]
 
 
-def test_what_is_read_is_told_file_by_file(lake):
+def test_reads_are_shown_file_by_file(lake):
     found = ia.dataset(lake).explain(["n"], "s = 's00001' OR n = 4001", analyze=True)
     matching = ia.dataset(lake).to_table(
         filter=(pc.field("s") == "s00001") | (pc.field("n") == 4001)
@@ -223,7 +223,7 @@ def test_without_a_filter_all_rows_are_read(lake):
     assert "filter   none" in str(found)
 
 
-def test_no_columns_are_none_to_read(lake):
+def test_without_columns_no_column_is_read(lake):
     for analyze in (False, True):
         found = ia.dataset(lake).explain([], analyze=analyze)
         assert "to read: 0 of 0 pages, 0 of " in str(found)
@@ -267,7 +267,7 @@ def test_an_index_of_an_unknown_kind_or_version_is_named(
     assert remarks(found)[0] == f"index s:{kind} not used: {reason}"
 
 
-def test_a_damaged_index_is_told_of_as_it_was_warned_of(lake, tmp_path):
+def test_a_damaged_index_is_shown_with_the_text_of_its_warning(lake, tmp_path):
     stored = bytearray((lake / "day=1" / "a.parquet").read_bytes())
     path = tmp_path / "a.parquet"
     entry = ia.ParquetFile(lake / "day=1" / "a.parquet").indexes[0]
@@ -278,7 +278,7 @@ def test_a_damaged_index_is_told_of_as_it_was_warned_of(lake, tmp_path):
     assert "index s:lookup is ignored: the metadata does not match its checksum" in remarks(found)
 
 
-def test_a_page_index_that_pages_belie_is_told_of_when_it_is_read(lake, monkeypatch):
+def test_a_page_index_that_contradicts_its_pages_is_shown_after_reading(lake, monkeypatch):
     decode = page_index_cache.read_offset_index
     starts = np.array([0, 400, 1000, 1500])
     monkeypatch.setattr(
@@ -293,7 +293,7 @@ def test_a_page_index_that_pages_belie_is_told_of_when_it_is_read(lake, monkeypa
     assert found.read.rows.selected == 1
 
 
-def test_a_missing_page_index_is_told_of(tmp_path):
+def test_a_missing_page_index_is_shown(tmp_path):
     table = pa.table({"n": range(ROWS), "s": [str(i) for i in range(ROWS)]})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=1000)
     found = ia.dataset(tmp_path).explain(["s"], "n = 1500 AND s <> 'x'")
@@ -308,7 +308,7 @@ def test_a_missing_page_index_is_told_of(tmp_path):
     assert str(found).count("no page index: whole chunks") == 2
 
 
-def test_the_order_of_conditions_is_told_where_they_are_evaluated_in_turn(lake, monkeypatch):
+def test_the_order_of_conditions_is_shown_for_staged_evaluation(lake, monkeypatch):
     source = ia.dataset(lake / "day=1")
     condition = "s <> 's00001' AND n >= 0 AND n <> 5"
     assert "all conditions are evaluated at once" in str(source.explain(["n"], condition))
@@ -321,7 +321,7 @@ def test_the_order_of_conditions_is_told_where_they_are_evaluated_in_turn(lake, 
     assert conditions[1].rows.total == conditions[0].rows.selected
 
 
-def test_of_a_nested_column_only_the_leaves_that_are_read_are_counted(tmp_path):
+def test_only_leaves_that_are_read_count_in_nested_columns(tmp_path):
     points = [{"x": i, "y": f"{i:0100}", "z": i % 7} for i in range(ROWS)]
     table = pa.table({"n": range(ROWS), "point": points})
     ia.write_table(table, tmp_path / "a.parquet", use_dictionary=False, **PAGES)
@@ -340,13 +340,13 @@ def test_of_a_nested_column_only_the_leaves_that_are_read_are_counted(tmp_path):
     assert [column.column for column in found.files[0].plan.columns] == ["n", "point.x"]
 
 
-def test_an_unwatched_scan_looks_at_no_clock(lake, monkeypatch):
+def test_a_scan_without_analyze_reads_no_clock(lake, monkeypatch):
     monkeypatch.setattr("time.perf_counter", None)
     assert ia.dataset(lake).to_table(filter=pc.field("n") == 4001).num_rows == 1
 
 
 def test_indexes_of_structs_are_used_whatever_their_other_fields_are_read_as(tmp_path):
-    """As where a file's texts have offsets of 64 bits, and the first one's of 32."""
+    """For example if one file has large_string fields, and the first has string fields."""
     kinds = [pa.string(), pa.large_string()]
     for number, kind in enumerate(kinds):
         usr = [{"id": i + number * ROWS, "country": f"c{i % 7}"} for i in range(ROWS)]
@@ -375,7 +375,7 @@ def test_a_filter_is_shown_as_it_was_given(tmp_path):
     assert source.explain().filter == "none"
 
 
-def test_pages_that_headers_tell_of_count_as_the_chunk_that_was_planned(tmp_path):
+def test_pages_located_by_headers_count_as_the_planned_chunk(tmp_path):
     count = 200_000
     table = pa.table({"n": range(count), "s": [f"{i % 100_000:06}" for i in range(count)]})
     path = tmp_path / "a.parquet"

@@ -33,7 +33,7 @@ def test_an_index_is_a_file_that_other_tools_read(file, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["k:lookup", "k:distinct", "n:minmax", "lower(k):ngram"])
-def test_what_is_exported_is_sound_and_read_without_a_word(name, file, tmp_path):
+def test_exported_files_are_valid_and_read_without_warnings(name, file, tmp_path):
     out = tmp_path / "out.parquet"
     ia.export_index(file, name, out)
     (entry,) = (e for e in ia.list_indexes(file)[0].indexes if e.name == name)
@@ -44,7 +44,7 @@ def test_what_is_exported_is_sound_and_read_without_a_word(name, file, tmp_path)
     assert ia.list_indexes(out)[0].indexes == ()
 
 
-def test_an_index_may_be_named_as_it_is_added(file, tmp_path):
+def test_an_index_is_named_as_in_add_indexes(file, tmp_path):
     for index in ("NGram(LOWER(k))", ia.NGram("lower(k)"), "lower(k):ngram"):
         ia.export_index(file, index, tmp_path / "out.parquet")
 
@@ -84,7 +84,7 @@ def test_a_damaged_index_is_not_exported(file, tmp_path):
     assert not (tmp_path / "out.parquet").exists()
 
 
-def test_on_the_command_line(say, file, tmp_path):
+def test_the_command_exports_indexes(say, file, tmp_path):
     out = tmp_path / "out.parquet"
     assert say("index", "export", file, "k:lookup", out) == ("", "", 0)
     assert pq.read_metadata(out).num_rows == 977 * 3

@@ -1,4 +1,4 @@
-"""Entries on their way to a section: sorted and distinct, whatever repeats, and whenever."""
+"""Entries on their way to a section come out sorted and distinct, whenever they repeat."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Files of fsspec file systems, and of ``pyarrow.fs`` written in Python."""
+"""Files of fsspec file systems, and of ``pyarrow.fs`` file systems written in Python."""
 
 import os
 import threading
@@ -27,7 +27,7 @@ def memory():
 
 
 class PlainHandler(pafs.FSSpecHandler):
-    """What pyarrow knows as any handler: its files are read through Python objects."""
+    """A handler of an unknown kind: pyarrow reads its files through Python objects."""
 
 
 def written(table):
@@ -124,7 +124,7 @@ def test_a_scan_that_finds_another_file_midway_says_so(memory, tmp_path, monkeyp
 
 
 class Odd:
-    """A file system that answers in its own way where ``answers`` says so."""
+    """A file system with its own answers to the calls in ``answers``."""
 
     def __init__(self, inner, **answers):
         self._inner, self._answers = inner, answers
@@ -134,7 +134,7 @@ class Odd:
 
 
 class BackendError(Exception):
-    """As those of aiohttp or of Google's client are: no ``OSError``."""
+    """An error that is no ``OSError``, like those of aiohttp or of Google's client."""
 
 
 @pytest.mark.parametrize("kind", [TimeoutError, BackendError])
@@ -147,8 +147,8 @@ def test_reads_that_fail_name_the_file(kind, memory):
         source.read([(0, 4)])
 
 
-def test_ranges_are_asked_for_by_name(memory):
-    """The second argument of s3fs is a version."""
+def test_ranges_are_passed_by_name(memory):
+    """The second argument of s3fs is a version, so the range is passed by name."""
 
     def cat_file(path, version_id=None, start=None, end=None):
         assert version_id is None
@@ -158,13 +158,13 @@ def test_ranges_are_asked_for_by_name(memory):
     assert source.read([(8, 4)]) == [b"\x02\0\0\0"]
 
 
-def test_a_server_without_ranges_is_said_to_be_one(memory):
+def test_the_error_names_a_server_without_ranges(memory):
     odd = Odd(memory, cat_file=lambda path, start, end: memory.cat_file(path))
     with pytest.raises(ia.PathError, match=r"numbers: .* of 4 bytes .* 262,144 came: .* ranges"):
         FileSource(wrapped(odd), "/t/numbers").read([(8, 4)])
 
 
-def test_a_length_that_is_not_told_is_said(memory):
+def test_an_unknown_length_is_an_error(memory):
     odd = Odd(memory, info=lambda path: {**memory.info(path), "size": None})
     with pytest.raises(
         ia.PathError, match=r"/t/numbers: cannot be opened: .* not report its length"
@@ -189,7 +189,7 @@ def test_a_read_that_fails_is_a_finding_and_the_other_files_are_verified(memory,
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes with names")
-def test_a_pipe_is_no_file_to_wait_for(tmp_path):
+def test_a_pipe_is_refused_without_waiting(tmp_path):
     os.mkfifo(tmp_path / "a.parquet")
     with pytest.raises(ia.PathError, match=r"a\.parquet: cannot be opened: it is a pipe"):
         ia.ParquetFile(tmp_path / "a.parquet")
@@ -265,7 +265,7 @@ def test_a_file_system_that_reads_copies_replaces_nothing(kind, is_below, memory
     assert pq.read_table(path)["v"].to_pylist() == [4, 5, 6]
 
 
-def test_handles_are_closed_though_modules_are_gone(tmp_path, monkeypatch):
+def test_handles_are_closed_after_modules_are_gone(tmp_path, monkeypatch):
     path = tmp_path / "a"
     path.write_bytes(b"PAR1")
     source = FileSource(pafs.LocalFileSystem(), str(path))
@@ -274,7 +274,7 @@ def test_handles_are_closed_though_modules_are_gone(tmp_path, monkeypatch):
     os.fstat(number)
     monkeypatch.setattr(
         "intarsia.io.file_handle.os", None
-    )  # as at exit, of modules that went before
+    )  # like at exit, when modules are already gone
     del source
     monkeypatch.undo()
     with pytest.raises(OSError, match="Bad file descriptor"):

@@ -102,18 +102,18 @@ def test_the_size_of_the_first_request_does_not_matter(data, raw, tail_bytes):
 
 
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"PAR1PAR1", b"PAR1" + bytes(3) + b"PAR1"])
-def test_too_few_bytes(data):
+def test_a_file_of_too_few_bytes_is_refused(data):
     with pytest.raises(FormatError, match="too few"):
         read_footer(BufferSource(data))
 
 
-def test_another_magic(data):
+def test_another_magic_is_refused(data):
     with pytest.raises(FormatError, match="not a Parquet file"):
         read_footer(BufferSource(data[:-4] + b"ORC\x00"))
 
 
 @pytest.mark.parametrize(("magic", "said"), [(b"PARE", "encrypted"), (b"RED1", "first draft")])
-def test_magics_of_files_that_are_not_read(data, magic, said):
+def test_magics_of_unsupported_files_are_refused(data, magic, said):
     with pytest.raises(UnsupportedError, match=said):
         read_footer(BufferSource(data[:-4] + magic))
 
@@ -124,7 +124,7 @@ def test_a_length_beyond_the_file(data, length):
         read_footer(BufferSource(data[:-8] + struct.pack("<I4s", length, b"PAR1")))
 
 
-def test_a_length_that_takes_in_the_opening_magic(data):
+def test_a_length_that_includes_the_opening_magic_is_refused(data):
     with pytest.raises(FormatError):
         read_footer(BufferSource(data[:-8] + struct.pack("<I4s", len(data) - 8, b"PAR1")))
 
@@ -163,7 +163,7 @@ def test_a_row_group_with_a_negative_number_of_rows(data, raw):
         read_footer(BufferSource(with_footer(data, broken)))
 
 
-def test_errors_tell_where_the_footer_is(data, raw):
+def test_errors_name_the_position_of_the_footer(data, raw):
     with pytest.raises(FormatError) as caught:
         read_footer(BufferSource(with_footer(data, b"\x00")))
     assert caught.value.where.offset == len(data) - 8 - len(raw)
@@ -201,7 +201,7 @@ def test_every_other_field_and_entry_keeps_its_bytes(raw):
     assert new[:-1] == old
 
 
-def test_a_text_of_any_letters_is_kept(raw):
+def test_a_string_of_any_characters_is_kept(raw):
     assert key_values(with_key_values(raw, {"ключ": "знач\x00ение"}))["ключ"] == "знач\x00ение"
 
 
@@ -260,7 +260,7 @@ def footers_with(raw, *values):
 
 
 @pytest.mark.parametrize("value", ["{}", "", "x" * 127, "x" * 128, "x" * 70_000, "ä" * 90, "18"])
-def test_footers_that_differ_in_the_key_intarsia_only_are_of_one_shape(raw, value):
+def test_footers_that_differ_only_in_the_key_intarsia_have_the_same_layout(raw, value):
     first, other = footers_with(raw, '{"offset": 1}', value)
     _, shape = decode_footer(first)
     found, of = decode_footer(other)
@@ -270,7 +270,7 @@ def test_footers_that_differ_in_the_key_intarsia_only_are_of_one_shape(raw, valu
     assert decode_footer(raw)[1] is not shape
 
 
-def test_footers_that_differ_in_another_key_are_of_another_shape(raw):
+def test_footers_that_differ_in_another_key_have_different_layouts(raw):
     (first,) = footers_with(raw, "1")
     _, shape = decode_footer(first)
     for other in (

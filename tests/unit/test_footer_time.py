@@ -1,4 +1,4 @@
-"""Measured in a process of its own: what measures coverage would be measured as well."""
+"""Measures in its own process, since the coverage tool would be measured as well."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "footer.py"
 
 @pytest.fixture(scope="module")
 def ordinary_and_wide():
-    """The quickest run of each shape, in milliseconds: pyarrow, Intarsia."""
+    """The fastest run for each footer in milliseconds: pyarrow, Intarsia."""
     command = [sys.executable, str(BENCHMARK), "--quickest"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return [tuple(map(float, line.split())) for line in done.stdout.splitlines()]
@@ -24,5 +24,5 @@ def test_a_wide_footer_takes_at_most_three_times_as_long_as_pyarrow(ordinary_and
 
 def test_an_ordinary_footer_takes_at_most_two_milliseconds(ordinary_and_wide):
     theirs, ours = ordinary_and_wide[0]
-    # On a machine where pyarrow takes 0.33 ms; as much longer as pyarrow takes on a slower one.
+    # The limit is for a machine where pyarrow takes 0.33 ms; it grows with pyarrow's time.
     assert ours <= max(2, 6 * theirs)

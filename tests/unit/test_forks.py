@@ -1,4 +1,4 @@
-"""Forked children of a process whose other threads query: what a child has never waits for them."""
+"""Forked children of a process whose other threads run queries: no child waits for them."""
 
 import subprocess
 import sys
@@ -158,7 +158,7 @@ def run(program, *arguments):
 
 
 @pytest.mark.parametrize("kind", ["local", "async"])
-def test_a_child_answers_though_all_locks_were_held(lake, kind):
+def test_a_child_answers_although_all_locks_were_locked(lake, kind):
     said = run(HELD, str(lake), kind, "1")
     assert (said.returncode, said.stderr) == (0, "")
 
@@ -194,7 +194,7 @@ assert sum(batch.num_rows for batch in batches) + first == rows
 )
 
 
-def test_a_scan_that_the_parent_began_says_so_in_the_child(lake):
+def test_a_scan_begun_by_the_parent_is_a_clear_error_in_the_child(lake):
     said = run(BEGUN, str(lake), "local", "1")
     assert (said.returncode, said.stderr) == (0, "")
 
@@ -236,12 +236,12 @@ sys.exit(os.waitpid(pid, 0)[1] != 0)
 """
 
 
-def test_a_child_is_told_that_remote_file_systems_of_pyarrow_do_not_work_there():
+def test_pyarrows_remote_file_systems_are_an_error_in_a_child():
     said = run(NATIVE)
     assert (said.returncode, said.stderr) == (0, "")
 
 
-def test_clear_drops_what_threads_share_and_queries_answer_as_before(lake):
+def test_clear_drops_shared_state_and_changes_no_answer(lake):
     data = ia.dataset(lake)
 
     def asked():

@@ -1,4 +1,4 @@
-"""Which files a glob means, on every kind of file system."""
+"""The files that a glob matches, on every kind of file system."""
 
 import glob
 import os
@@ -61,7 +61,7 @@ def place(request, lake):
         memory.rm("/lake", recursive=True)
 
 
-def test_a_glob_passes_over_folders_without_data(tmp_path):
+def test_a_glob_skips_folders_without_data(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b" / "_hidden").mkdir(parents=True)
     pq.write_table(pa.table({"v": [1]}), tmp_path / "b" / "_hidden" / "x.parquet")
@@ -73,13 +73,13 @@ def test_a_glob_passes_over_folders_without_data(tmp_path):
         list_files([tmp_path / "a", tmp_path / "b"])
 
 
-def test_no_path_is_none_at_all():
+def test_an_empty_list_of_paths_is_an_error():
     with pytest.raises(ia.PathError, match="no path was given"):
         visible([])
 
 
 @pytest.mark.parametrize("name", ["a\0b.parquet", "\ud800.parquet"])
-def test_what_no_file_can_be_called_is_no_path(name, tmp_path):
+def test_impossible_file_names_are_an_error(name, tmp_path):
     path = f"{tmp_path}/{name}"
     for call in (ia.dataset, ia.ParquetFile, ia.verify, partial(ia.write_table, NUMBERS)):
         with pytest.raises(ia.PathError, match="not a valid path"):
@@ -109,7 +109,7 @@ def test_a_folder_that_cannot_be_listed_is_an_error(pattern, lake, monkeypatch):
         list_files(f"{lake}/{pattern}")
 
 
-def test_a_link_to_itself_is_in_no_ones_way(tmp_path):
+def test_a_link_to_itself_is_ignored(tmp_path):
     pq.write_table(pa.table({"v": [1]}), tmp_path / "x.parquet")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     for pattern in ("*.parquet", "**/*.parquet", "**/**/x.parquet"):
@@ -133,7 +133,7 @@ def test_links_that_lead_back_up_are_not_followed(pattern, tmp_path):
     "pattern",
     [*GLOBS, "*/", "**/", "a=?/[xy].parquet", ".h/*", ".*/x*", "**/**/x*", "**/a=1/../**/x*"],
 )
-def test_globs_mean_what_they_do_in_python(pattern, lake):
+def test_globs_match_as_in_python(pattern, lake):
     found = {path.rstrip("/") for path in glob.glob(f"{lake}/{pattern}", recursive=True)}
     ours = {path.rstrip("/") for path in matching(pafs.LocalFileSystem(), f"{lake}/{pattern}")}
     hidden = {path for path in found if "/_" in path.removeprefix(str(lake))}
@@ -142,7 +142,7 @@ def test_globs_mean_what_they_do_in_python(pattern, lake):
 
 
 @pytest.mark.parametrize(("pattern", "expected"), GLOBS.items(), ids=GLOBS)
-def test_a_glob_means_each_file_once(pattern, expected, place):
+def test_a_glob_lists_each_file_once(pattern, expected, place):
     filesystem, folder = place
     if expected is None:
         with pytest.raises(ia.PathError, match="nothing matches"):
@@ -156,8 +156,8 @@ def test_a_glob_means_each_file_once(pattern, expected, place):
 
 
 @pytest.mark.parametrize("given", [5, b"lake", None])
-def test_what_is_no_path_is_a_type_error(given):
-    with pytest.raises(TypeError, match=f"expected a path or .* not {type(given).__name__}"):
+def test_other_types_than_paths_are_a_type_error(given):
+    with pytest.raises(TypeError, match=f"a path or several .* not {type(given).__name__}"):
         ia.dataset(given)
 
 

@@ -1,4 +1,4 @@
-"""Functions within Expressions: what they are for each row, and what they refuse."""
+"""Functions within Expressions: their values for each row, and the arguments they refuse."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def values_of(expression, lists):
     return compute_columns({"v": expression}, pa.table({"l": lists}))["v"].to_pylist()
 
 
-def test_a_call_is_an_expression_as_any_other():
+def test_a_call_is_an_ordinary_expression():
     expression = ~ia.list_contains("l", 2) & (pc.field("a") > 1)
     assert str(expression) == "(invert(ia.list_contains(l, 2)) and (a > 1))"
     assert pickle.loads(pickle.dumps(expression)).equals(expression)
@@ -75,7 +75,7 @@ def test_values(expression, expected):
         assert values_of(expression, pa.array(LISTS, kind)) == expected
 
 
-def test_nan_is_in_no_list_and_zeros_are_one():
+def test_nan_is_in_no_list_and_zeros_are_equal():
     lists = pa.array([[NAN], [0.0], [-0.0], [1.5]])
     assert values_of(ia.list_contains(L, NAN), lists) == [False] * 4
     assert values_of(ia.list_contains(L, 0), lists) == [False, True, True, False]
@@ -84,7 +84,7 @@ def test_nan_is_in_no_list_and_zeros_are_one():
     assert values_of(many, lists) == [False, True, True, False]
 
 
-def test_a_narrow_float_holds_what_it_holds():
+def test_narrow_floats_are_compared_as_stored():
     lists = pa.array([[0.1], [0.5]], pa.list_(pa.float32()))
     assert values_of(ia.list_contains(L, 0.1), lists) == [False, False]
     assert values_of(ia.list_contains(L, pa.scalar(0.1, pa.float32())), lists) == [True, False]
@@ -120,7 +120,7 @@ def test_lists_of_one_size_and_maps():
     assert values_of(ia.map_contains("l", "b"), maps[1:]) == [False, None, True]
 
 
-def test_what_a_null_list_holds_is_not_looked_at():
+def test_elements_under_a_null_list_are_ignored():
     lists = pa.ListArray.from_arrays(
         pa.array([0, 1, 2], pa.int32()), pa.array([7, 7]), mask=pa.array([True, False])
     )
@@ -160,12 +160,12 @@ def test_wrong_types_are_refused(expression, what, tmp_path):
         ia.dataset(tmp_path).to_table(filter=expression)
 
 
-def test_several_values_are_not_a_text():
+def test_several_values_are_not_a_string():
     with pytest.raises(TypeError, match="not a string or bytes"):
         ia.list_contains_any("l", "ab")
 
 
-def test_calls_give_way_to_fields():
+def test_fields_take_precedence_over_calls():
     inner = ia.list_contains(pc.field("s", "l"), 2)
     both = (inner | ~ia.list_contains(L, 3)) & pc.field("s", "l").is_valid()
     replaced = calls_replaced(both, FUNCTIONS, "c")
@@ -177,7 +177,7 @@ def test_calls_give_way_to_fields():
     assert calls_replaced(pc.field("a") == 1, FUNCTIONS, "c").calls == {}
 
 
-def test_names_of_columns_are_not_in_the_way():
+def test_column_names_do_not_collide_with_functions():
     table = pa.table({"__intarsia_call_0": [False], "l": [[2]]})
     wanted = ia.list_contains("l", 2) & ~pc.field("__intarsia_call_0")
     assert evaluate(wanted, table).equals(table)
@@ -298,12 +298,12 @@ def test_computed_columns(data):
     assert data.to_table(columns, pc.field("row") == 3)["has"].to_pylist() == [True]
 
 
-def test_pyarrows_own_pseudo_columns_do_not_go_with_it(data):
+def test_pyarrows_pseudo_columns_are_refused_in_calls(data):
     with pytest.raises(ia.PredicateError, match="__fragment_index"):
         data.to_table(["__fragment_index"], ia.list_contains("l", 3))
 
 
-def test_explain_says_what_is_asked(data):
+def test_explain_shows_the_call(data):
     wanted = ia.list_contains("l", 3) & (pc.field("row") < 150)
     found = data.explain(["row"], wanted, analyze=True)
     assert "ia.list_contains(l, 3)" in str(found)

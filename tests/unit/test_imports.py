@@ -1,4 +1,4 @@
-"""What is imported, and when: names are loaded when they are first used."""
+"""Names are imported on first use, and importing the package loads little else."""
 
 import ast
 import functools
@@ -24,7 +24,7 @@ from intarsia.cli.main import cli
 from intarsia.index import registry
 
 HEAVY = {"numpy", "pyarrow", "pandas", "sqlglot", "duckdb", "polars", "pyspark", "thrift", "jinja2"}
-MOST_MODULES = 60  # those of the standard library included; there were 983
+MOST_MODULES = 60  # modules, standard library included; once there were 983
 MOST_COMMAND_MODULES = 180  # of which click and the standard library are most; there were 983
 INIT = Path(ia.__file__)
 
@@ -43,7 +43,7 @@ def printed(program, *arguments):
 
 
 def modules_after(program):
-    """The modules that a program imports beyond those that Python starts with."""
+    """The modules that a program imports in addition to those of a starting Python."""
     code = f"import sys; before = set(sys.modules)\n{program}\n"
     code += "import json; print('\\n' + json.dumps(sorted({*sys.modules} - before)))"
     return set(json.loads(printed(code).splitlines()[-1]))
@@ -115,7 +115,7 @@ def test_every_command_has_a_function_that_takes_its_options():
             assert {*taken} == given, names
 
 
-def test_the_names_of_kinds_are_those_of_the_registry():
+def test_the_names_of_kinds_equal_those_of_the_registry():
     assert sorted({*registry._BUILT_IN, *registry._STANDARD}) == [*index_kinds.BUILT_IN]
     assert [*other_formats._EXTENSIONS] == [*options.FORMATS]
 
@@ -140,8 +140,8 @@ def test_each_name_is_that_of_its_module(name):
     assert found is getattr(ia, name)  # from the namespace, the second time
 
 
-def test_names_stay_what_they_are_however_modules_are_imported():
-    """The import system binds packages to their parent, as ``intarsia.verify``."""
+def test_names_do_not_change_however_modules_are_imported():
+    """The import system binds packages to their parent, for example ``intarsia.verify``."""
     program = """
 import importlib, pkgutil, sys, types
 import intarsia.verify.finding, intarsia.verify.file, intarsia.index.registry
@@ -181,7 +181,7 @@ def test_parts_are_attributes_without_further_imports(use):
     assert printed(f"import intarsia as ia; print({use})").strip()
 
 
-def test_what_is_not_there_is_an_attribute_error():
+def test_a_missing_name_is_an_attribute_error():
     for name in ("datset", "_nothing", "__wrapped__"):
         with pytest.raises(AttributeError, match=f"'intarsia' has no attribute '{name}'"):
             getattr(ia, name)
@@ -195,7 +195,7 @@ def test_a_star_import_gives_all_public_names():
     assert {*ia.__all__} == namespace.keys() - {"__builtins__"}
 
 
-def test_pickles_are_read_where_nothing_was_imported():
+def test_pickles_are_read_before_any_import():
     index = ia.Lookup("trace_id")
     program = "import pickle, sys; print(repr(pickle.loads(bytes.fromhex(sys.argv[1]))))"
     assert printed(program, pickle.dumps(index).hex()).strip() == repr(index)
@@ -203,7 +203,7 @@ def test_pickles_are_read_where_nothing_was_imported():
     assert "add_indexes" in printed(program, function)
 
 
-def test_threads_that_ask_first_at_once_get_the_same():
+def test_concurrent_first_uses_get_the_same_object():
     program = """
 import random, sys, threading
 import intarsia
@@ -222,7 +222,7 @@ assert len(found) == 8 and all(one == found[0] for one in found)
     printed(program)
 
 
-def test_a_fork_amid_a_first_use_leaves_the_child_able_to_use_it():
+def test_a_fork_during_a_first_use_does_not_block_the_child():
     program = """
 import os, signal, sys, threading, time
 import intarsia

@@ -1,4 +1,4 @@
-"""Kinds of index: what they cost to build, where they are used, and how they are taken off."""
+"""Kinds of index: how they are built, where they are used, and how they are dropped."""
 
 import json
 import math
@@ -63,7 +63,7 @@ def file(tmp_path):
 
 
 def steps(path, filter_):
-    """What each source left over, and that the answer is right."""
+    """The rows left by each source; asserts that the answer is right."""
     source = ia.dataset(path)
     assert source.to_table(filter=filter_).num_rows == evaluate(filter_, TABLE).num_rows
     plan = source.explain(filter=filter_).files[0].plan
@@ -77,7 +77,7 @@ def names(path):
 # --- where they are used --------------------------------------------------------------------------
 
 
-def test_distinct_answers_whatever_is_asked_of_a_value(file):
+def test_distinct_answers_every_predicate_on_a_value(file):
     ia.add_indexes(file, ia.Distinct("status", granule_rows=10))
     status = pc.field("status")
     asked = {
@@ -99,7 +99,7 @@ def test_distinct_answers_whatever_is_asked_of_a_value(file):
     assert ia.ParquetFile(file).distinct("k") is None
 
 
-def test_rows_that_all_match_by_distinct_are_counted_without_being_read(file):
+def test_granules_that_match_completely_by_distinct_are_counted_unread(file):
     ia.add_indexes(file, ia.Distinct("status", granule_rows=10))
     source = ia.dataset(file)
     opened = (
@@ -112,7 +112,7 @@ def test_rows_that_all_match_by_distinct_are_counted_without_being_read(file):
     assert opened is None or opened[1].pages_read == 0
 
 
-def test_the_most_promising_index_is_asked_and_no_other_once_little_is_left(file, monkeypatch):
+def test_the_most_promising_index_is_used_first_and_others_only_if_needed(file, monkeypatch):
     ia.add_indexes(file, [ia.Distinct("status"), ia.Lookup("k", granule_rows=20)])
     both = (pc.field("status") == "ok") & (pc.field("k") == "K00007")
     assert list(steps(file, both)) == ["row-group statistics", "index k:lookup"]
@@ -120,7 +120,7 @@ def test_the_most_promising_index_is_asked_and_no_other_once_little_is_left(file
     assert [*steps(file, both)][1:3] == ["index k:lookup", "index status:distinct"]
 
 
-def test_two_bounds_of_small_granules_serve_a_box(file, monkeypatch):
+def test_two_bounds_indexes_with_small_granules_answer_a_box_query(file, monkeypatch):
     monkeypatch.setattr(index_selection, "_PROBE_BYTES", 0)
     ia.add_indexes(file, [ia.MinMax("n", 20), ia.MinMax(pc.field("x") * 2, 4)])
     box = (pc.field("n") >= 900) & (pc.field("n") < 960) & (pc.field("x") * 2 > 110)
@@ -142,7 +142,7 @@ def test_a_function_is_looked_up_where_the_query_has_the_same_one(file):
     assert names(file) == ["upper(k):lookup", "lower(k):lookup"]
 
 
-def test_an_index_by_other_tables_of_case_is_not_used(file, monkeypatch):
+def test_an_index_with_other_case_tables_is_not_used(file, monkeypatch):
     lowered = pc.utf8_lower(pc.field("k"))
     ia.add_indexes(file, ia.Lookup(lowered, granule_rows=20))
     monkeypatch.setattr(term, "_case_tables", lambda: "00000000")
@@ -150,7 +150,7 @@ def test_an_index_by_other_tables_of_case_is_not_used(file, monkeypatch):
         assert "index lower(k):lookup" not in steps(file, lowered == "k00123")
 
 
-def test_a_kind_that_is_registered_anew_replaces_the_one_before(file, monkeypatch):
+def test_registering_a_kind_again_replaces_it(file, monkeypatch):
     monkeypatch.setattr(registry, "_registered", {})
 
     def registered(keys):
@@ -168,7 +168,7 @@ def test_a_kind_that_is_registered_anew_replaces_the_one_before(file, monkeypatc
     assert "index k:own_lookup" not in steps(file, pc.field("k") == "K00123")
 
 
-def test_a_kind_that_fails_at_once_is_warned_of_and_costs_no_answer(file, monkeypatch):
+def test_a_failing_kind_causes_a_warning_and_changes_no_answer(file, monkeypatch):
     monkeypatch.setattr(registry, "_registered", {})
     fails = []
 
@@ -188,7 +188,7 @@ def test_a_kind_that_fails_at_once_is_warned_of_and_costs_no_answer(file, monkey
 
 
 @pytest.mark.parametrize("serves", [5, "=", None])
-def test_a_kind_says_what_it_serves(serves):
+def test_a_kind_declares_the_predicates_it_serves(serves):
     class Own(ia.Lookup):
         kind = "own_lookup"
 
@@ -227,7 +227,7 @@ class WithoutFields(ia.Lookup):
         (WithoutFields, r"its parameter bits is not a field: it lacks @dataclass\(frozen=True\)"),
     ],
 )
-def test_a_kind_that_could_not_work_is_not_registered(kind, words):
+def test_an_invalid_kind_is_not_registered(kind, words):
     with pytest.raises(ia.IndexSpecError, match=words):
         ia.register_index_kind(kind)
 
@@ -246,7 +246,7 @@ def test_a_kind_that_could_not_work_is_not_registered(kind, words):
         ),
     ],
 )
-def test_summaries_are_one_a_granule(gives, words, file, monkeypatch):
+def test_there_is_one_summary_per_granule(gives, words, file, monkeypatch):
     class Own(WithoutAnswers):
         kind = "own_summary"
 
@@ -282,7 +282,7 @@ def test_leaves_of_structs_are_indexed(file):
 
 @dataclass(frozen=True)
 class Holds(Inverted):
-    """Which granules have lists that hold an element."""
+    """The granules whose lists contain an element."""
 
     kind = "holds"
     reads = Reads.ELEMENTS
@@ -313,7 +313,7 @@ def test_elements_are_indexed_at_the_rows_of_their_lists(
     assert found == RowRanges.of((row // 10 * 10, row // 10 * 10 + 10))
 
 
-def test_a_negated_match_is_asked_of_no_kind_that_is_not_exact(file, monkeypatch):
+def test_negated_predicates_use_only_exact_kinds(file, monkeypatch):
     monkeypatch.setattr(registry, "_registered", {})
     ia.register_index_kind(Holds)
     ia.add_indexes(file, Holds("tags"))
@@ -325,7 +325,7 @@ def test_a_negated_match_is_asked_of_no_kind_that_is_not_exact(file, monkeypatch
     assert [index.may_answer(one) for one in asked] == [True, False, False]
 
 
-# --- what they cost to build ----------------------------------------------------------------------
+# --- how they are built ---------------------------------------------------------------------------
 
 
 def test_several_indexes_read_each_column_once(file):
@@ -383,7 +383,7 @@ def test_a_section_is_the_same_whether_it_fits_into_memory_or_not(index, file, m
 
 
 @given(st.lists(st.lists(st.integers(0, 60)), max_size=5), st.integers(1, 9))
-def test_runs_are_merged_into_what_sorting_them_at_once_gives(runs, block):
+def test_merging_runs_equals_sorting_at_once(runs, block):
     arrays = [np.unique(np.array(run, dtype=np.uint64)) for run in runs]
     before, external_sort.BLOCK_ENTRIES = external_sort.BLOCK_ENTRIES, block
     try:
@@ -422,7 +422,7 @@ def test_types_that_pyarrow_lacks_functions_for_are_refused(kind, of, tmp_path):
 
 
 @pytest.mark.parametrize("of", [pa.string_view(), pa.binary_view()], ids=str)
-def test_views_of_texts_are_indexed(of, tmp_path):
+def test_string_views_are_indexed(of, tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"c": pa.array(["red fox", None, "", "hen"], of)}), path)
     ia.add_indexes(path, [ia.NGram("c"), ia.Words("c"), ia.Lookup("c")])
@@ -441,10 +441,10 @@ def test_a_function_that_fails_on_the_data_is_refused(tmp_path):
         ia.add_indexes(path, ia.Lookup(pc.field("n") * 2))
 
 
-# --- how they are taken off -----------------------------------------------------------------------
+# --- how they are dropped -------------------------------------------------------------------------
 
 
-def test_replacing_an_index_returns_its_space(file):
+def test_replacing_an_index_reclaims_its_space(file):
     ia.add_indexes(file, [ia.Lookup("k"), ia.Lookup("n", 10), ia.Bloom("k")])
     size = file.stat().st_size
     for _ in range(3):
@@ -454,7 +454,7 @@ def test_replacing_an_index_returns_its_space(file):
     assert pq.read_table(file).equals(TABLE)
 
 
-def test_dropping_all_that_was_added_gives_back_the_file(file):
+def test_dropping_all_indexes_restores_the_file(file):
     before = file.read_bytes()
     ia.add_indexes(file, [ia.Lookup("k"), ia.Distinct("status")])
     ia.add_indexes(file, ["bloom(k)", "n:minmax"])
@@ -465,7 +465,7 @@ def test_dropping_all_that_was_added_gives_back_the_file(file):
     assert file.read_bytes() == before
 
 
-def test_what_is_not_there_to_be_dropped_is_refused(file):
+def test_dropping_a_missing_index_is_refused(file):
     ia.add_indexes(file, ["k:lookup"])
     before = file.read_bytes()
     for name in ("k:bloom", "n:lookup", "telepathy(k)", "k:telepathy"):
@@ -473,11 +473,11 @@ def test_what_is_not_there_to_be_dropped_is_refused(file):
             ia.drop_indexes(file, name)
     with pytest.raises(ia.IndexSpecError, match="those added are: k:lookup"):
         ia.drop_indexes(file, ["k:lookup", "k:bloom"])
-    assert ia.drop_indexes(file, "page_index")[0].kept == ("page_index",)  # it was there before
+    assert ia.drop_indexes(file, "page_index")[0].kept == ("page_index",)  # it existed before
     assert file.read_bytes() == before
 
 
-def test_files_of_a_data_set_lose_what_they_have(tmp_path, file):
+def test_dropping_removes_the_indexes_that_each_file_has(tmp_path, file):
     bare = tmp_path / "u.parquet"
     pq.write_table(TABLE.select(["n"]), bare)
     ia.add_indexes(bare, ["page_index", "n:lookup"])
@@ -493,7 +493,7 @@ def test_files_of_a_data_set_lose_what_they_have(tmp_path, file):
     assert ia.list_indexes(bare)[0].standard == ()
 
 
-def test_files_are_not_said_to_lack_an_index_of_an_unknown_kind(file, tmp_path):
+def test_files_are_not_reported_to_lack_an_index_of_an_unknown_kind(file, tmp_path):
     ia.add_indexes(file, ["k:lookup"])
     file.write_bytes(with_kind(file.read_bytes(), "soundex"))
     pq.write_table(TABLE, tmp_path / "u.parquet")
@@ -516,7 +516,7 @@ def test_an_index_of_an_unknown_kind_is_carried_along_and_can_be_dropped(file):
 
 
 def with_kind(stored, kind):
-    """The file with its first index said to be of another kind."""
+    """The file whose first index is declared to be of another kind."""
     footer = read_footer(BufferSource(stored))
     pointer = json.loads(footer.metadata.key_value(FOOTER_KEY))
     start, stop = pointer["offset"], pointer["offset"] + pointer["length"]
@@ -528,7 +528,7 @@ def with_kind(stored, kind):
     return stored[:start] + text + framed(raw)
 
 
-# --- as text --------------------------------------------------------------------------------------
+# --- as strings -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -551,14 +551,14 @@ def with_kind(stored, kind):
         ("a, b:lookup", ia.Lookup("a, b")),
     ],
 )
-def test_indexes_read_as_text(text, index):
+def test_indexes_are_parsed_from_strings(text, index):
     assert parse(text) == index
 
 
 @pytest.mark.parametrize(
     "text", ["lookup(a, b)", "lookup(a, granule_rows=x)", "minmax(a, colour='red')", "lookup(=)"]
 )
-def test_text_that_is_no_index_is_refused(text):
+def test_strings_that_are_no_index_are_refused(text):
     with pytest.raises(ia.IndexSpecError):
         parse(text)
 
@@ -569,7 +569,7 @@ def test_an_expression_that_is_not_on_the_list_is_refused(expression):
         ia.Lookup(expression)
 
 
-def test_what_a_zone_decides_is_not_indexed(tmp_path):
+def test_functions_that_depend_on_the_time_zone_are_not_indexed(tmp_path):
     path, moments = tmp_path / "z.parquet", pa.array([0, 10**15, None], pa.timestamp("us"))
     zones = {name: moments.cast(pa.timestamp("us", name)) for name in ("Europe/Berlin", "UTC")}
     berlin, utc = zones.values()
@@ -594,11 +594,11 @@ def test_what_a_zone_decides_is_not_indexed(tmp_path):
     for on in in_utc[:3]:
         assert ia.dataset(path).explain(filter=f"{on} = 5").planned.rows.selected == 0
         assert ia.dataset(path).count_rows(filter=f"{on} = 0") == 1
-    local = pc.hour(pc.field("berlin")) == 1  # which asks another question than hour(berlin)
+    local = pc.hour(pc.field("berlin")) == 1  # which is another question than hour(berlin)
     assert ia.dataset(path).count_rows(filter=local) == 1
 
 
-def test_what_stands_for_null_is_of_the_type_beside_it(tmp_path):
+def test_the_substitute_for_null_has_the_type_of_the_other_argument(tmp_path):
     path = tmp_path / "c.parquet"
     floats = pa.array([0.5, None, 1.5], pa.float32())
     words = pa.array(["a", None, "b"]).dictionary_encode()
@@ -610,7 +610,7 @@ def test_what_stands_for_null_is_of_the_type_beside_it(tmp_path):
         assert ia.dataset(path).explain(filter=filter_).planned.rows.selected == 1
 
 
-def test_values_of_maps_are_looked_for_where_their_keys_are(tmp_path):
+def test_map_values_are_looked_up_where_their_keys_are(tmp_path):
     path = tmp_path / "m.parquet"
     maps = [[("rare", f"v{n}")] if 40 <= n < 50 else [("k", "v")] * (n % 2) for n in range(90)]
     pq.write_table(
@@ -630,7 +630,7 @@ def test_values_of_maps_are_looked_for_where_their_keys_are(tmp_path):
     assert source.count_rows("coalesce(m['rare'], 'v') = 'v'") == 80
 
 
-def test_why_a_maps_value_is_not_indexed_is_told(tmp_path):
+def test_the_error_says_why_a_map_value_is_not_indexed(tmp_path):
     path = tmp_path / "m.parquet"
     far = pa.map_(pa.string(), pa.timestamp("us", "Europe/Berlin"))
     numbered = pa.map_(pa.int32(), pa.string())
@@ -642,7 +642,7 @@ def test_why_a_maps_value_is_not_indexed_is_told(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [ia.Distinct, ia.MinMax])
-def test_nans_of_other_bits_are_not_taken_for_members(kind, tmp_path):
+def test_nans_with_other_bits_are_not_members(kind, tmp_path):
     path, column = tmp_path / "n.parquet", pa.array([1.5, -math.nan, math.nan, -math.nan])
     pq.write_table(pa.table({"x": column}), path, row_group_size=1)
     ia.add_indexes(path, [kind("x", 1)])

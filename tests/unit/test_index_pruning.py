@@ -1,4 +1,4 @@
-"""Of many indexed files, those without the value are left out by the pages of their keys alone.
+"""Index pages alone exclude the files without a value from many indexed files.
 
 ::
 
@@ -99,13 +99,13 @@ def planned(monkeypatch):
 
 
 @pytest.mark.parametrize(("name", "files"), [("one row", 1), ("no row", 0), ("two files", 2)])
-def test_only_files_that_hold_the_value_are_planned(lake, planned, name, files):
+def test_only_files_that_contain_the_value_are_planned(lake, planned, name, files):
     data = ia.dataset(lake)
     data.to_table(filter=FILTERS[name])
     assert len(planned) == files
 
 
-def test_of_the_other_files_one_page_of_keys_is_read(lake, monkeypatch):
+def test_one_page_of_keys_is_read_of_each_other_file(lake, monkeypatch):
     requests = Counter()
     original = storage.FileSource._read_at
 
@@ -117,14 +117,14 @@ def test_of_the_other_files_one_page_of_keys_is_read(lake, monkeypatch):
     monkeypatch.setattr(storage.FileSource, "_read_at", read_at)
     assert data.to_table(filter=FILTERS["no row"]).num_rows == 0
     assert len(requests) == FILES
-    # The tail; the metadata of the section where that is beyond it; the page.
+    # The tail; the section's metadata if it is before the tail; the page.
     assert max(requests.values()) <= 3
     requests.clear()
     assert data.to_table(filter=FILTERS["no row"]).num_rows == 0
     assert max(requests.values(), default=0) <= 1
 
 
-def test_a_frequent_value_has_no_page_read_to_tell(tmp_path, monkeypatch):
+def test_no_index_page_is_read_for_a_frequent_value(tmp_path, monkeypatch):
     rows, fetched = 60_000, []
     random = np.random.default_rng(3)
     for number in range(6):
@@ -148,7 +148,7 @@ def test_a_frequent_value_has_no_page_read_to_tell(tmp_path, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:of 1. files looked into")
-def test_files_of_other_schemas_and_without_an_index_lie_among_them(tmp_path, planned):
+def test_files_of_other_schemas_or_without_an_index_are_planned(tmp_path, planned):
     for number in range(FILES):
         table, path = table_of(number), tmp_path / f"{number:02}.parquet"
         if number % 3 == 0:
@@ -197,7 +197,7 @@ def test_a_kind_that_fails_costs_no_answer(lake, whole, monkeypatch):
     assert found.equals(whole.filter(FILTERS["one row"]))
 
 
-def test_nothing_is_asked_where_the_sift_has_told(tmp_path, monkeypatch):
+def test_no_index_is_used_after_the_small_file_filter(tmp_path, monkeypatch):
     for number in range(FILES):
         table = table_of(number).slice(0, 100)
         ia.write_table(table, tmp_path / f"{number:02}.parquet", indexes=[ia.Lookup("id")])
@@ -210,10 +210,11 @@ def test_nothing_is_asked_where_the_sift_has_told(tmp_path, monkeypatch):
     assert not asked
 
 
-def test_nothing_is_asked_of_files_of_which_all_rows_match(tmp_path, monkeypatch):
+def test_no_index_is_used_if_all_rows_match(tmp_path, monkeypatch):
     for number in range(FILES):
         table = pa.table({"k": [7] * ROWS})
-        path = tmp_path / f"{number:02}.parquet"  # too large for the sift, by its bloom filter
+        # its bloom filter makes it too large for the small-file filter
+        path = tmp_path / f"{number:02}.parquet"
         ia.write_table(table, path, indexes=[ia.Lookup("k"), ia.Bloom("k")])
     asked = []
     monkeypatch.setattr(file_pruning, "files_with_keys", lambda *args: asked.append(args))
@@ -236,7 +237,7 @@ def test_nothing_is_asked_of_files_of_which_all_rows_match(tmp_path, monkeypatch
         ("a > 1", []),
     ],
 )
-def test_what_decides(text, expected):
+def test_costs_decide_whether_indexes_are_used(text, expected):
     schema = pa.schema([(name, pa.int64()) for name in "abc"])
     pruning = pruning_of(read_expression(parse_where(text, schema)))
     assert sorted({str(test.term) for test in required_predicates(pruning)}) == expected

@@ -1,4 +1,4 @@
-"""Indexes are asked where that may save more than it takes."""
+"""Indexes are used only if that may save more than it costs."""
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ ROWS, PAGE = 200_000, 2_000
 
 @pytest.fixture(scope="module")
 def scattered(tmp_path_factory):
-    """Values anywhere, on 100 pages; the index has 20 granules for each."""
+    """Values in random order on 100 pages; the index has 20 granules for each value."""
     path = tmp_path_factory.mktemp("choice") / "a.parquet"
     values = np.random.default_rng(1).permutation(ROWS * 3)[:ROWS]
     pq.write_table(
@@ -29,7 +29,7 @@ def scattered(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("count", "is_asked"), [(3, True), (1_000, False)])
-def test_a_lookup_is_not_asked_for_values_that_are_on_every_page(scattered, count, is_asked):
+def test_a_lookup_is_not_used_for_values_on_every_page(scattered, count, is_asked):
     path, values = scattered
     condition = pc.field("f").isin(pa.array(values[:count]))
     told = str(ia.dataset(path).explain(filter=condition))
@@ -38,7 +38,7 @@ def test_a_lookup_is_not_asked_for_values_that_are_on_every_page(scattered, coun
 
 
 @pytest.mark.parametrize("kind", [ia.Distinct, ia.DistinctIDX1])
-def test_values_that_are_all_different_are_not_gone_through_to_save_less(kind, tmp_path):
+def test_unique_values_are_not_searched_if_that_saves_less(kind, tmp_path):
     path = tmp_path / "a.parquet"
     texts = [f"/{n * 7919 % ROWS}/{n}" for n in range(ROWS)]
     pq.write_table(pa.table({"s": texts, "n": range(ROWS)}), path)
@@ -51,8 +51,8 @@ def test_values_that_are_all_different_are_not_gone_through_to_save_less(kind, t
     assert ia.dataset(path).count_rows(filter=condition) == expected > 0
 
 
-def test_texts_that_are_nearly_all_different_are_not_searched_in_an_index(tmp_path):
-    """Decompressing pages and looking for a few bytes in them takes a fraction of that."""
+def test_nearly_unique_strings_are_not_searched_in_an_index(tmp_path):
+    """Decompressing pages and searching them takes a fraction of that time."""
     path = tmp_path / "a.parquet"
     rng = np.random.default_rng(0)
     words = np.array(["alpha", "beta", "gamma", "delta", "disk", "full", "error", "warn"])

@@ -1,4 +1,4 @@
-"""Long lists of keys, as joins make them: one pass over the keys, whatever their number."""
+"""Long key lists, as joins make them: one pass over the keys, however many."""
 
 import sys
 
@@ -38,7 +38,7 @@ def stored(tmp_path_factory):
 
 
 def keys(name, count):
-    """Keys of which none is held, one, or very many times more than there are rows."""
+    """Keys: none matches, one matches, or far more keys than there are rows."""
     absent = np.arange(count, dtype=np.int64) * 2 + 1
     return COLUMNS["id" if name == "list" else name].slice(77, 1), {
         "text": lambda: pa.array([f"u{i}" for i in absent]),
@@ -48,7 +48,7 @@ def keys(name, count):
 
 
 def asked(file, name, values):
-    """The rows that the index leaves, and how many calls, of Python or of C, that took."""
+    """The rows that the index leaves, and the number of Python and C calls."""
     condition = pc.field(name).isin(values)
     if name == "list":
         condition = ia.list_contains_any(name, values)
@@ -71,7 +71,7 @@ def asked(file, name, values):
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_a_key_more_is_no_call_more(stored, name, monkeypatch):
+def test_the_number_of_calls_does_not_grow_with_the_keys(stored, name, monkeypatch):
     file = ia.ParquetFile(BufferSource(memoryview(stored)))
     reads = []
     real = InvertedSection.read
@@ -83,7 +83,7 @@ def test_a_key_more_is_no_call_more(stored, name, monkeypatch):
     monkeypatch.setattr(InvertedSection, "read", spy)
     monkeypatch.setattr(probe, "PAGE_CACHE", PageCache(0))
     held, few = keys(name, FEW)
-    asked(file, name, few)  # whatever is done once
+    asked(file, name, few)  # fixed costs
     _, calls = asked(file, name, few)
     reads.clear()
     rows, more = asked(file, name, pa.concat_arrays([keys(name, MANY)[1], held]))
@@ -91,7 +91,7 @@ def test_a_key_more_is_no_call_more(stored, name, monkeypatch):
     assert len(reads) == 1  # all of its pages at once, each of them once
     assert len(np.unique(reads[0])) == len(reads[0])
     assert rows.covers(np.array([77]), np.array([78])).all()
-    assert rows.num_rows <= 64 * 40  # its granule; others only where fingerprints collide
+    assert rows.num_rows <= 64 * 40  # its granule; others only if fingerprints collide
 
 
 def test_a_list_of_keys_finds_its_rows(stored):

@@ -24,13 +24,13 @@ PACKED, REPEATED = "packed", "repeated"
 
 
 def packed_little(levels, width):
-    """Bits from each byte's lowest on, as the RLE hybrid packs them."""
+    """Packs bits from the lowest bit of each byte up, like the RLE hybrid."""
     number = sum(level << (i * width) for i, level in enumerate(levels))
     return number.to_bytes(-(-len(levels) * width // 8), "little")
 
 
 def packed_big(levels, width):
-    """Bits from each byte's highest on, as the deprecated BIT_PACKED does."""
+    """Packs bits from the highest bit of each byte down, like the deprecated BIT_PACKED."""
     bits = "".join(format(level, f"0{width}b") for level in levels)
     bits += "0" * (-len(bits) % 8)
     return bytes(int(bits[i : i + 8], 2) for i in range(0, len(bits), 8))
@@ -48,7 +48,7 @@ def encoded(runs, width):
 
 
 def slowly_decoded(data, max_level, count):
-    """The hybrid's levels, one bit at a time; None where there are none to be had."""
+    """Decodes the hybrid's levels one bit at a time; None if the bytes are invalid."""
     width, at, levels = max_level.bit_length(), 0, []
     while len(levels) < count:
         header = shift = 0
@@ -86,7 +86,7 @@ def highest_levels(draw):
 
 @st.composite
 def run_lists(draw, max_level):
-    """Runs of both kinds; those packed have whole groups of eight, but for the last."""
+    """Runs of both kinds. Packed runs have whole groups of eight, except the last."""
     runs = []
     level = st.integers(0, max_level)
     for _ in range(draw(st.integers(0, 5))):
@@ -101,7 +101,7 @@ def run_lists(draw, max_level):
 
 
 @given(st.data())
-def test_levels_of_mixed_runs_come_back(data):
+def test_levels_of_mixed_runs_are_decoded(data):
     max_level = data.draw(highest_levels())
     runs = data.draw(run_lists(max_level))
     levels = [level for _, run in runs for level in run]
@@ -172,7 +172,7 @@ def test_the_specifications_own_example_of_both_bit_orders():
     assert decode_levels(memoryview(big), Encoding.BIT_PACKED, 7, 8)[0].tolist() == numbers
 
 
-def test_no_levels_take_no_bytes():
+def test_zero_levels_take_no_bytes():
     assert decode_hybrid(memoryview(b""), 3, 0).tolist() == []
     assert decode_levels(memoryview(b""), Encoding.BIT_PACKED, 3, 0)[1] == 0
     assert decode_levels(memoryview(bytes(4)), Encoding.RLE, 3, 0)[1] == 4
@@ -180,8 +180,8 @@ def test_no_levels_take_no_bytes():
 
 @pytest.mark.parametrize("width", [1, 2, 3])
 @pytest.mark.parametrize("groups", [1, 3, 63, 64])
-def test_many_packed_runs_of_one_length_come_back(width, groups):
-    """As writers make them, with others among them, and the last one cut short."""
+def test_many_packed_runs_of_the_same_length_are_decoded(width, groups):
+    """Writers mix them with other runs, and cut the last one short."""
     chosen = random.Random(groups)
     runs = [(PACKED, [chosen.randrange(2**width) for _ in range(8 * groups)]) for _ in range(150)]
     runs[70:70] = [(PACKED, [1] * 16), (REPEATED, [1] * 9)]
@@ -217,7 +217,7 @@ def test_a_level_above_the_highest_is_refused(raw, count):
         decode_levels(memoryview(packed_big([0, 3], 2)), Encoding.BIT_PACKED, 2, 2)
 
 
-def test_padding_above_the_highest_level_is_no_level():
+def test_padding_may_be_above_the_highest_level():
     raw = b"\x03" + packed_little([0, 1, 2, 3, 3, 3, 3, 3], 2)
     assert decode_hybrid(memoryview(raw), 2, 3).tolist() == [0, 1, 2]
     assert decode_levels(memoryview(b"\x1b"), Encoding.BIT_PACKED, 2, 3)[0].tolist() == [0, 1, 2]
@@ -248,7 +248,7 @@ def test_absurd_counts_are_refused_and_nothing_is_allocated(count, encoding):
     assert time.process_time() - before < 1
 
 
-def test_a_run_that_claims_more_than_is_asked_for_allocates_what_is_asked_for():
+def test_a_run_that_claims_too_much_allocates_only_the_requested_levels():
     raw = memoryview(varint(2**31 << 1) + b"\x01")
     assert decode_hybrid(raw, 1, 10).tolist() == [1] * 10
     packed = memoryview(varint((2**30) << 1 | 1) + b"\xff\x01")
@@ -258,7 +258,7 @@ def test_a_run_that_claims_more_than_is_asked_for_allocates_what_is_asked_for():
 
 
 @pytest.mark.parametrize("raw", [b"\x00\x01", b"\x01", b"\x00\x00" * 1000, b"\x80" * 50 + b"\x01"])
-def test_runs_of_nothing_and_endless_headers_are_refused(raw):
+def test_empty_runs_and_endless_headers_are_refused(raw):
     with pytest.raises(FormatError):
         decode_hybrid(memoryview(raw), 1, 1)
 
@@ -273,7 +273,7 @@ def test_a_length_beyond_the_page_is_refused(length):
 
 
 @pytest.mark.parametrize("encoding", [Encoding.PLAIN, Encoding.RLE_DICTIONARY, -1, 99])
-def test_other_encodings_are_none_for_levels(encoding):
+def test_other_encodings_of_levels_are_refused(encoding):
     with pytest.raises(FormatError, match=f"encoding {int(encoding)}"):
         decode_levels(memoryview(bytes(8)), encoding, 1, 1)
 
@@ -305,7 +305,7 @@ def test_without_levels_every_value_is_a_row_and_present():
     assert histogram(None, 0, 7).tolist() == [7]
 
 
-def test_a_page_that_goes_on_with_a_row_does_not_begin_one():
+def test_a_page_that_continues_a_row_does_not_begin_one():
     assert not levels_of([1, 0, 1], [1, 1, 1]).begins_a_row
     assert levels_of([1, 0, 1], [1, 1, 1]).num_rows() == 1
     assert levels_of([0, 1], [1, 1]).begins_a_row

@@ -1,4 +1,4 @@
-"""Calls keep the memory limit, in processes of their own, and answer as they do without one."""
+"""Calls keep the memory limit, in separate processes, and answer as without a limit."""
 
 from __future__ import annotations
 
@@ -173,26 +173,27 @@ def answers_of(folder, name, work, limit):
 
 @pytest.fixture(scope="module")
 def unlimited(folder, tmp_path_factory):
-    """What calls answer without a limit, by file."""
+    """The answers of calls without a limit, by file."""
     work = tmp_path_factory.mktemp("unlimited")
     return {name: answers_of(folder, name, work / name, None) for name in FILES}
 
 
 @pytest.mark.parametrize(("limit", "name"), [*(("256MB", name) for name in FILES), ("1GB", "long")])
-def test_calls_keep_the_limit_and_answer_as_without(folder, unlimited, tmp_path, limit, name):
+def test_calls_keep_the_limit_and_answer_as_without_one(folder, unlimited, tmp_path, limit, name):
     found = answers_of(folder, name, tmp_path / "work", limit)
     expected = unlimited[name]
     most = {"256MB": 256e6, "1GB": 1e9}[limit]
     assert {call: answer for call, (answer, _) in found.items()} == {
         call: answer for call, (answer, _) in expected.items()
     }
-    room = dict.fromkeys(found, most) | {"scanner": 1.5 * most}  # pyarrow's keeps batches ahead
+    # pyarrow's reader holds several batches
+    room = dict.fromkeys(found, most) | {"scanner": 1.5 * most}
     beyond = {call: peak // MIB for call, (_, peak) in found.items() if peak > room[call]}
     assert not beyond, (beyond, {call: peak // MIB for call, (_, peak) in found.items()})
 
 
 def test_the_files_would_take_more(unlimited):
-    """Else the limit proves nothing."""
+    """Otherwise the limit would prove nothing."""
     taken = {call for call, (_, peak) in unlimited["long"].items() if peak > 256e6}
     assert {"to_batches", "filtered", "iter_batches", "write"} <= taken, unlimited["long"]
 
@@ -298,7 +299,7 @@ def test_small_limits_give_the_same_rows(path, limited):
         ("67108864", 2**26), ("100000 KB", 10**8), ("2TB", 2 * 10**12), (None, None),
     ],
 )  # fmt: skip
-def test_limits_are_given_as_to_duckdb(text, size):
+def test_limits_are_written_as_in_duckdb(text, size):
     ia.set_memory_limit(text)
     assert ia.memory_limit() == size
     ia.set_memory_limit(None)

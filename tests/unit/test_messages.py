@@ -1,4 +1,4 @@
-"""What people get wrong first is told in words that say what to write instead."""
+"""Messages about frequent mistakes say what to write instead."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ WRONG: dict[str, tuple[type[Exception], str, Call]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_told(name: str, path: Path):
+def test_messages_name_the_mistake(name: str, path: Path):
     error, words, call = WRONG[name]
     before = path.read_bytes()
     with pytest.raises(error, match=words):
@@ -249,7 +249,7 @@ def test_what_is_wrong_is_told(name: str, path: Path):
     assert path.read_bytes() == before
 
 
-def test_a_query_of_no_table_is_told_how_tables_are_given():
+def test_the_error_about_a_missing_table_says_how_to_pass_tables():
     with pytest.raises(duckdb.CatalogException) as caught:
         ia.sql("SELECT * FROM t")
     assert caught.value.__notes__ == ["tables are given by name: intarsia.sql(query, NAME=PATH)"]
@@ -261,7 +261,7 @@ def test_a_column_without_a_distinct_index_has_no_list(path: Path):
         assert file.distinct(on) is None
 
 
-def test_what_duckdb_does_not_know_is_not_logged(path: Path, caplog):
+def test_syntax_unknown_to_duckdb_is_not_logged(path: Path, caplog):
     with pytest.raises(PredicateError):
         ia.dataset(path).to_table(filter="soundex(name) = 'a'")
     ia.sql("SELECT count(*) FROM t WHERE contains(name, 'a') AND id::VARCHAR <> '7'", t=path)
@@ -297,11 +297,11 @@ def test_page_indexes_are_dropped_by_all_of_their_columns(tmp_path):
         ia.drop_indexes(path, advised)
     pq.write_table(pa.table({"k": range(9), "m": range(9)}), tmp_path / "b.parquet")
     ia.add_indexes(tmp_path / "b.parquet", advised)
-    ia.drop_indexes(tmp_path, advised)  # of which the first file has none
+    ia.drop_indexes(tmp_path, advised)  # the first file does not have it
     assert (tmp_path / "b.parquet").read_bytes() == before
 
 
-def test_what_is_of_another_type_is_named(tmp_path: Path) -> None:
+def test_the_error_names_the_wrong_type(tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": [1]}), tmp_path / "a.parquet")
     filesystem: object
     for filesystem in (5, "bogus"):

@@ -24,7 +24,7 @@ def stored(table):
 
 
 @pytest.mark.parametrize("rows", [2**40, 2**62, 2**63 - 1, 0, 7])
-def test_rows_that_only_the_footer_claims_are_not_believed(rows):
+def test_rows_that_only_the_footer_claims_are_an_error(rows):
     data = stored(pa.table({"n": [1, 2, 3]}))
     footer = read_footer(BufferSource(data))
     (group,) = footer.metadata.row_groups
@@ -39,14 +39,14 @@ def test_rows_that_only_the_footer_claims_are_not_believed(rows):
         ia.ParquetFile(BufferSource(data[: footer.offset] + framed(encode(metadata))))
 
 
-def test_a_column_may_be_called_what_row_numbers_are_called_inside(tmp_path):
+def test_a_column_may_have_the_internal_name_of_row_numbers(tmp_path):
     table = pa.table({"__intarsia_row": [5, 6, 7], "n": [1, 2, 3]})
     file = ia.ParquetFile(BufferSource(stored(table)))
     filter_ = pc.field("__intarsia_row") == 6
     assert file.read(filter=filter_).equals(table.filter(filter_))
 
 
-def test_a_file_overwritten_in_a_store_is_read_as_it_is_now():
+def test_an_overwritten_object_is_read_in_its_new_version():
     memory = fsspec.filesystem("memory")
     memory.pipe("/overwritten/t.parquet", stored(pa.table({"n": [1, 2, 3]})))
     source = ia.dataset("/overwritten", filesystem=memory)
@@ -89,7 +89,7 @@ def test_a_filter_that_is_no_expression_is_refused_by_name(tmp_path, filter_):
             read(columns="n", filter=pc.field("n") == 1)
 
 
-def test_a_column_and_a_row_that_are_not_there_are_named():
+def test_errors_name_missing_columns_and_rows():
     file = ia.ParquetFile(BufferSource(stored(pa.table({"n": [1]}))))
     with pytest.raises(ia.PredicateError, match="'m' is not there; there are: n"):
         file.read(["m"])
@@ -101,8 +101,8 @@ def test_a_column_and_a_row_that_are_not_there_are_named():
         file.page_index(3, "n")
 
 
-def test_columns_of_which_the_stored_schema_knows_some_keep_their_types():
-    """Two columns of one name have no field of their own in it, the third has a time zone."""
+def test_columns_keep_their_types_if_the_stored_schema_has_only_some():
+    """The first two columns have the same name and no field in it; the third has a time zone."""
     numbers = pa.array(range(100))
     zoned = numbers.cast(pa.timestamp("us", "Europe/Paris"))
     other = numbers.cast(pa.duration("us"))
@@ -174,7 +174,7 @@ USES = {
 
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
-def test_files_do_not_wait_for_the_collector_to_be_let_go_of(use, tmp_path, monkeypatch):
+def test_files_are_released_without_the_garbage_collector(use, tmp_path, monkeypatch):
     path = tmp_path / "t.parquet"
     table = pa.table({"n": range(100), "s": [f"x{n}" for n in range(100)]})
     ia.write_table(table, path, indexes=["s:lookup"], row_group_size=10)
@@ -215,7 +215,7 @@ def test_batches_are_what_is_read_in_parts(tmp_path):
         file.iter_batches(rows=ia.RowRanges.of((0, 5001)))
 
 
-def test_a_file_that_is_closed_gives_no_more(tmp_path):
+def test_a_closed_file_raises_an_error(tmp_path):
     path = tmp_path / "a.parquet"
     ia.write_table(pa.table({"a": [1]}), path)
     before = len(os.listdir("/dev/fd"))

@@ -1,4 +1,4 @@
-"""Decoded pages of indexes are held within a bound, and never for another file."""
+"""The cache of decoded index pages is bounded, and never serves another file."""
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +15,8 @@ def entries(count):
     return Entries(np.arange(count, dtype=np.uint32), np.zeros(count, np.uint32))
 
 
-def test_the_pages_used_last_are_held():
-    held = PageCache(100)
+def test_the_pages_used_last_are_cached():
+    held = HeldPages(100)
     held.put("a", {0: entries(4), 1: entries(4), 2: entries(4)})
     assert held.get("a", [0]).keys() == {0}
     held.put("b", {0: entries(4)})
@@ -24,8 +24,8 @@ def test_the_pages_used_last_are_held():
     assert held.get("b", [0, 1]).keys() == {0}
 
 
-def test_a_page_that_is_held_again_counts_once():
-    held = PageCache(100)
+def test_a_page_cached_again_counts_once():
+    held = HeldPages(100)
     for _ in range(9):
         held.put("a", {0: entries(4), 1: entries(4)})
     assert held.get("a", [0, 1]).keys() == {0, 1}
@@ -33,8 +33,8 @@ def test_a_page_that_is_held_again_counts_once():
     assert not held.get("a", [0, 1])
 
 
-def test_a_page_beyond_the_bound_is_not_held():
-    held = PageCache(100)
+def test_a_page_above_the_bound_is_not_cached():
+    held = HeldPages(100)
     held.put("a", {0: entries(4), 1: entries(99)})
     assert not held.get("a", [0, 1])
 
@@ -46,7 +46,7 @@ def held(monkeypatch):
     return pages
 
 
-def test_another_file_at_the_path_is_asked_itself(tmp_path, held):
+def test_another_file_at_the_path_is_read_itself(tmp_path, held):
     path = tmp_path / "a.parquet"
     filter_ = pc.field("a") == "x77"
     data = None
@@ -60,7 +60,7 @@ def test_another_file_at_the_path_is_asked_itself(tmp_path, held):
             assert found.equals(table.filter(filter_))
 
 
-def test_entries_that_are_held_are_not_read_again(tmp_path, held, monkeypatch):
+def test_cached_entries_are_not_read_again(tmp_path, held, monkeypatch):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"a": [f"x{number}" for number in range(1000)]}), path)
     ia.add_indexes(path, [ia.Lookup("a", granule_rows=10)])

@@ -38,7 +38,7 @@ def compressed(name, data):
 
 
 def hadoop(blocks):
-    """Blocks behind their lengths, whole and stored."""
+    """Frames blocks with their lengths, whole and stored."""
     stored = [compressed("lz4_raw", block) for block in blocks]
     return b"".join(
         struct.pack(">II", len(block), len(data)) + data
@@ -59,12 +59,12 @@ def test_every_codec_is_undone(codec, data):
     check_size(header_of(len(data), len(stored)), codec)
 
 
-def test_what_is_not_compressed_is_given_back():
+def test_uncompressed_data_is_returned():
     assert bytes(decompress(0, memoryview(TEXT), len(TEXT))) == TEXT
 
 
 @pytest.mark.parametrize("codec", [*CODECS, CompressionCodec.LZ4])
-def test_nothing_may_be_stored_as_no_bytes_at_all(codec):
+def test_empty_data_may_be_stored_as_zero_bytes(codec):
     assert bytes(decompress(codec, memoryview(b""), 0)) == b""
 
 
@@ -102,7 +102,7 @@ def test_hadoop_blocks_that_hold_more_or_less_are_refused(blocks, size):
         b"abc",
     ],
 )
-def test_lz4_that_is_none_is_refused(stored):
+def test_invalid_lz4_is_refused(stored):
     with pytest.raises(FormatError):
         decompress(CompressionCodec.LZ4, memoryview(stored), len(TEXT))
 
@@ -119,14 +119,14 @@ def test_lz4_that_is_none_is_refused(stored):
     ],
     ids=["nothing", "garbage", "half", "less than claimed", "more than claimed"],
 )
-def test_what_does_not_decompress_to_the_size_claimed_is_refused(codec, damage, size):
+def test_data_that_does_not_decompress_to_the_claimed_size_is_refused(codec, damage, size):
     stored = memoryview(damage(compressed(CODECS[codec], TEXT)))
     with pytest.raises(FormatError):
         decompress(codec, stored, size)
 
 
 @pytest.mark.parametrize("codec", [CompressionCodec.LZO, 8, 99, -1])
-def test_codecs_nobody_here_knows_are_unsupported(codec):
+def test_unknown_codecs_are_unsupported(codec):
     with pytest.raises(UnsupportedError, match=f"codec {int(codec)}"):
         decompress(codec, memoryview(b"abc"), 3)
 
@@ -137,7 +137,7 @@ def header_of(claimed, stored):
 
 @pytest.mark.parametrize("codec", sorted(set(CompressionCodec) - {CompressionCodec.LZO}))
 @pytest.mark.parametrize("stored", [0, 5, 1000])
-def test_a_page_that_claims_what_no_codec_makes_of_it_is_a_bomb(codec, stored):
+def test_a_page_that_claims_an_impossible_ratio_is_a_bomb(codec, stored):
     with pytest.raises(FormatError, match="claims to hold"):
         check_size(header_of(2**31 - 1, stored if codec not in (4, 6) else stored // 5), codec)
 
@@ -149,14 +149,14 @@ def test_pages_that_are_not_compressed_claim_no_more_than_they_are():
 
 
 @pytest.mark.parametrize(("codec", "name"), [(3, "3 (LZO)"), (99, "99"), (-1, "-1")])
-def test_pages_in_a_codec_that_is_not_known_say_nothing_of_their_size(codec, name):
+def test_pages_with_an_unknown_codec_may_claim_any_size(codec, name):
     check_size(header_of(5000, 5000), codec)  # they may not be compressed at all
     for claimed in (4000, 50_000, 2**31 - 1):
         with pytest.raises(UnsupportedError, match=re.escape(f"codec {name} is not supported")):
             check_size(header_of(claimed, 5000), codec)
 
 
-def test_a_bomb_is_refused_before_it_goes_off():
+def test_a_bomb_is_refused_before_it_is_decompressed():
     (leaf,) = leaves([("x", 1)])
     v1 = DataPageHeader(
         num_values=1, encoding=0, definition_level_encoding=3, repetition_level_encoding=3
@@ -347,7 +347,7 @@ LEAVES = {
 
 
 def leaf_slots(cell, steps):
-    """What a leaf holds of one row: its values, and None for each NULL or empty above it."""
+    """The values of a leaf in one row, with None for each NULL or empty level above it."""
     if cell is None or not steps:
         return [cell]
     if steps[0] != "[]":
@@ -357,7 +357,7 @@ def leaf_slots(cell, steps):
 
 @pytest.fixture(scope="module")
 def slots():
-    """Slots of each row of each leaf, by the leaf's position."""
+    """The slots of each row of each leaf, by the leaf's position."""
     paths = [(name, steps) for name, all_ in LEAVES.items() for steps in all_]
     cells = {name: TABLE[name].to_pylist() for name in LEAVES}
     return [[leaf_slots(cell, steps) for cell in cells[name]] for name, steps in paths]
@@ -370,7 +370,7 @@ def stored_as(value):
 @pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "brotli", "zstd", "lz4"])
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("dictionary", [True, False])
-def test_levels_and_values_of_every_page_are_what_was_written(
+def test_levels_and_values_of_every_page_equal_those_written(
     tmp_path, slots, compression, version, dictionary
 ):
     path = tmp_path / "t.parquet"

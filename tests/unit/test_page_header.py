@@ -57,7 +57,7 @@ def page(kind, body, **fields):
 
 
 def chunk_of(pages, values, *, dictionary=False, before=b"PAR1", after=b"footer"):
-    """A source that holds the pages as a chunk, and the chunk's metadata."""
+    """A source with the pages as one chunk, and the chunk's metadata."""
     body = b"".join(pages)
     start = len(before)
     metadata = ColumnMetaData(
@@ -157,7 +157,7 @@ def test_reading_ahead_takes_one_request():
     assert len(source.ranges) == 1
 
 
-def test_the_walk_ends_with_the_last_value_whatever_follows():
+def test_the_walk_ends_with_the_last_value():
     source, metadata = chunk_of([data_page(3, b"abc"), b"\xff" * 50], 3)
     assert len(list(walk_pages(source, metadata))) == 1
 
@@ -210,7 +210,7 @@ def test_a_header_cut_by_its_chunk_is_refused_with_page_and_offset(kept):
 
 
 @pytest.mark.parametrize("garbage", [b"\xff" * 50, b"\x00" * 50, bytes(range(200))])
-def test_bytes_that_are_no_header_are_refused_with_page_and_offset(garbage):
+def test_invalid_headers_are_refused_with_page_and_offset(garbage):
     first = data_page(3, b"abc")
     source, metadata = chunk_of([first, garbage], 6)
     with pytest.raises(FormatError) as caught:
@@ -249,7 +249,7 @@ def test_a_chunk_outside_its_file_ends_in_an_error_or_without_pages(start):
     assert caught.value.where.page == 0
 
 
-def test_fields_nobody_knows_are_stepped_over_and_counted():
+def test_unknown_fields_are_skipped_and_counted():
     whole = data_page(3, b"abc")
     fields, length = spans(whole)
     longer = replace_fields(fields, [Span(32767, BINARY, varint(2000) + bytes(2000))])
@@ -286,7 +286,7 @@ def test_a_checksum_of_zero_is_compared():
     assert checksum_problem(header_with(0), memoryview(BODY_OF_CRC_0)) is None
 
 
-def test_a_checksum_that_differs_names_both_as_they_are_written():
+def test_the_error_about_a_checksum_names_both_values():
     problem = checksum_problem(header_with(-1), memoryview(b"abc"))
     assert problem == f"checksum ffffffff in the header, {zlib.crc32(b'abc'):08x} of the bytes"
 

@@ -118,7 +118,7 @@ def test_irregular_entries_are_decoded_the_plain_way(kind, place, count):
     assert lists(read_offset_index(data)) == lists(_thrift_offset_index(encoded(expected)))
 
 
-def test_fields_after_the_page_locations_are_passed_over():
+def test_fields_after_the_page_locations_are_skipped():
     fields, _ = spans(encoded(locations(20)))
     sizes = Span(2, 9, b"\x26\x02\x04")
     data = memoryview(replace_fields(fields, [sizes]))
@@ -156,12 +156,12 @@ def test_any_byte_changed_gives_an_index_or_a_format_error(pages):
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00", b"\x19", b"\x19\x0c", b"\x19\xfc", b"\xff" * 30])
-def test_what_is_no_offset_index_is_refused(data):
+def test_an_invalid_offset_index_is_refused(data):
     with pytest.raises(FormatError):
         read_offset_index(memoryview(data))
 
 
-def test_decoding_is_quick():
+def test_decoding_is_fast():
     data = encoded(locations(2442))
     seconds = []
     for _ in range(10):

@@ -79,7 +79,7 @@ BYTES = [b"", b"a", b"a\x00", b"\x00", b"\xff", b"\x7f\xff", b"\x80" * 70]
 TEXTS = ["", "a", "ab", "ä", "日本", "\U0010ffff", "z" * 100]
 FLOATS = [0.0, -0.0, 1.5, -2.25, math.nan, math.inf, -math.inf]
 
-# Kind, cells, their PLAIN encoding, and what else to tell the writer.
+# The kind, cells, their PLAIN encoding, and other settings of the writer.
 KINDS = {
     **{
         f"int{b}": (getattr(pa, f"int{b}")(), signed_integers(b), little(max(b // 8, 4)))
@@ -132,12 +132,12 @@ KINDS = {
 
 
 def rank(cell):
-    """What the column's order compares: Python's own, but for the text's bytes."""
+    """The key by which the column's order compares: the value, or the bytes of a string."""
     return cell.encode() if isinstance(cell, str) else cell
 
 
 def slow_bounds(cells, plain, *, floating):
-    """The encoded least and greatest of a page, and its NaN: by Python's min and max."""
+    """The encoded minimum and maximum of a page by Python's min and max, and its NaN count."""
     values = [cell for cell in cells if cell is not None]
     nans = sum(floating and math.isnan(value) for value in values)
     values = [value for value in values if not (floating and math.isnan(value))]
@@ -150,7 +150,7 @@ def slow_bounds(cells, plain, *, floating):
 
 
 def summarized(kind, pages, options):
-    """Summaries of ``pages`` of cells, from the physical values a written file holds."""
+    """The summaries of ``pages`` of cells, from the physical values in a written file."""
     cells = list(itertools.chain(*pages))
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({"x": pa.array(cells, kind)}), sink, **options)
@@ -209,7 +209,7 @@ def test_no_pages_and_only_empty_pages_have_no_bounds():
         (Type.BOOLEAN, pa.bool_()),
     ],
 )
-def test_empty_pages_take_nothing_from_their_neighbours(counts, kind, physical):
+def test_empty_pages_do_not_affect_adjacent_pages(counts, kind, physical):
     cells = {
         pa.int64(): [5, 3, 4],
         pa.float64(): [5.0, 3.0, 4.0],
@@ -217,7 +217,7 @@ def test_empty_pages_take_nothing_from_their_neighbours(counts, kind, physical):
         pa.bool_(): [True, False, True],
     }[physical]
     order = order_of(SchemaElement(name="x", type=kind))
-    # A slice, so that its offset counts as well.
+    # A slice, so that its offset is tested as well.
     values = pa.array([cells[0], *cells], physical).slice(1)
     found = summarize(order, values, np.array(counts, dtype=np.int64))
     rest = iter(cells)
@@ -246,7 +246,7 @@ def test_empty_pages_take_nothing_from_their_neighbours(counts, kind, physical):
         ("\U0010ffff" * 2, 4, "\U0010ffff", "\U0010ffff" * 2),
     ],
 )
-def test_text_is_cut_between_characters_and_raised_by_one(value, length, low, high):
+def test_strings_are_cut_between_characters_and_raised_by_one(value, length, low, high):
     assert shortened_low(value.encode(), length, text=True).decode() == low
     assert shortened_high(value.encode(), length, text=True).decode() == high
 
@@ -323,7 +323,7 @@ def test_boundaries_are_ordered_where_both_bounds_are(pairs, expected):
 
 
 @given(st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 3)), max_size=5))
-def test_the_order_of_boundaries_is_what_sorting_says(pairs):
+def test_the_boundary_order_equals_that_found_by_sorting(pairs):
     pairs = [(low, low + more) for low, more in pairs]
     lows, highs = [low for low, _ in pairs], [high for _, high in pairs]
     if lows == sorted(lows) and highs == sorted(highs):
@@ -343,7 +343,7 @@ def test_byte_strings_are_ordered_unsigned_and_with_their_zeros():
 
 @pytest.mark.parametrize("bits", [0x7F800001, 0xFF800001, 0x7FC00000, 0xFFC00123])
 @pytest.mark.parametrize("at", range(4))
-def test_signalling_nans_hide_no_value(bits, at):
+def test_signaling_nans_hide_no_value(bits, at):
     raw = np.array([1.0, 3.0, 2.0], np.float32).view(np.uint32)
     numbers = np.insert(raw, at, bits).view(np.float32)
     values = pa.Array.from_buffers(pa.float32(), 4, [None, pa.py_buffer(numbers.tobytes())])

@@ -1,4 +1,4 @@
-"""Indexes built by parts are, byte for byte, those built at once.
+"""Indexes built in parts have the same bytes as those built at once.
 
 ::
 
@@ -99,7 +99,7 @@ def write(path, sizes=SIZES, *, page_index: bool = False):
 
 
 def in_parts(path, indexes, groups, folder) -> FromParts:
-    """Each part is gathered of a file of its own opening, as another process would."""
+    """Reads each part through its own file object, like separate processes."""
     for part, run in enumerate(groups):
 
         def create(number, part=part):
@@ -126,7 +126,7 @@ def test_sections_equal_those_built_at_once(tmp_path, edges, page_index):
     assert made == sections(path, FromPages(), EMBEDDED)
 
 
-def test_what_is_spilled_makes_no_difference(tmp_path, monkeypatch):
+def test_spilling_makes_no_difference(tmp_path, monkeypatch):
     monkeypatch.setattr(external_sort, "RUN_ENTRIES", 100)
     monkeypatch.setattr(external_sort, "BLOCK_ENTRIES", 16)
     monkeypatch.setattr(entry_collector, "BLOCK_ENTRIES", 64)
@@ -195,7 +195,7 @@ def test_row_groups_are_cut_into_runs_of_about_one_size(tmp_path_factory, sizes,
     assert all(sum(stored[g] for g in run) < share + 2 * max(stored) for run in found)
 
 
-def test_gathering_some_row_groups_reads_no_others(tmp_path):
+def test_reading_some_row_groups_reads_no_others(tmp_path):
     path = write(tmp_path / "f.parquet")
     file = open_file(path)
     with Workspace() as work:

@@ -61,20 +61,20 @@ def test_folders_that_cannot_match_are_not_opened(lake, monkeypatch):
     assert {path.rsplit("/", 2)[1] for path in opened} == {"day=2"}
 
 
-def test_the_explanation_says_which_source_left_what(lake):
+def test_the_explanation_shows_the_rows_left_by_each_source(lake):
     text = str(ia.dataset(lake).explain(filter="s = 's7919'", analyze=True))
     assert "row-group statistics  10,000 rows  100.00%  2 row groups" in text
     assert "index s:lookup           500 rows    5.00%  1 row group" in text
     assert "  rows        1 of 30,000" in text
 
 
-def test_what_is_read_is_no_more_than_what_was_planned_but_for_metadata(lake):
+def test_only_planned_bytes_and_metadata_are_read(lake):
     explanation = ia.dataset(lake).explain(filter="s = 's7919'", analyze=True)
     assert explanation.read.pages.selected <= explanation.planned.pages.selected
     assert explanation.read.files.selected == 3, "every footer and index has to be asked"
 
 
-def test_figures_add_up():
+def test_figures_are_added():
     one = Figures(files=Amount(1, 2), rows=Amount(3, 4))
     assert one + one == Figures(files=Amount(2, 4), rows=Amount(6, 8))
 
@@ -86,7 +86,7 @@ def test_batches_are_no_larger_than_asked_for(lake):
 
 
 @pytest.mark.parametrize("indexes", [[], [ia.Lookup("id")]], ids=["bare", "indexed"])
-def test_what_is_planned_of_the_files_that_are_left(tmp_path, monkeypatch, indexes):
+def test_the_plan_covers_the_files_not_yet_read(tmp_path, monkeypatch, indexes):
     for number in range(12):
         start = number * 1000
         ids = [i * 7919 % 12_000 for i in range(start, start + 1000)]

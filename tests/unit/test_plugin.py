@@ -1,4 +1,4 @@
-"""Kinds of index from elsewhere: a package with an entry point, found without being installed."""
+"""Index kinds of other packages, found by entry point without installing the package."""
 
 import json
 import subprocess
@@ -40,7 +40,7 @@ print(json.dumps([none, before, found, kinds, remarks, findings]))
 
 @pytest.fixture
 def installed(tmp_path):
-    """A folder as an installer leaves it: the package's code, and what it declares."""
+    """A folder as an installer creates it: the package's code and its metadata."""
     project = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]
     return declare(tmp_path / "site", project["name"], project["entry-points"])
 
@@ -92,7 +92,7 @@ def test_without_the_package_its_indexes_are_carried_along_and_ignored(installed
     assert "not checked" in findings[0]
 
 
-def test_what_a_file_names_is_not_imported_unless_it_is_declared(installed, tmp_path):
+def test_kinds_named_by_a_file_are_imported_only_if_declared(installed, tmp_path):
     assert run(WRITE, tmp_path, installed, PACKAGE / "src").returncode == 0
     said = run(READ + "\nassert 'url_domains' not in sys.modules", tmp_path, PACKAGE / "src")
     assert (said.returncode, said.stderr) == (0, "")

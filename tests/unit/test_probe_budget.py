@@ -1,9 +1,9 @@
-"""Which keys of a formula are looked for: what is left out lets more granules through, never fewer.
+"""Which keys of a formula are looked up. Leaving out keys can only add granules to the result.
 
 ::
 
     page     0      1      2      3        10 bytes each
-    keys   0 – 9  10 – 19  20    20 – 29   of 10 granules
+    keys   0 – 9  10 – 19  20    20 – 29   in 10 granules
 """
 
 import numpy as np
@@ -42,8 +42,8 @@ def key(*keys):
 
 
 def affordable(formula, costs, most):
-    """All that is looked for: at first, and then."""
-    purse = ProbeBudget(costs, most)
+    """All keys that are looked up: first, and in the second step."""
+    purse = Purse(costs, most)
     first, rest = purse.first(formula)
     more = purse.more(rest) if rest is not None else None
     return first if more is None else Every((first, more)) if first is not None else more
@@ -54,7 +54,7 @@ def keys_of(formula):
 
 
 @given(FORMULAS, st.integers(0, 50), st.integers(0, 9))
-def test_what_is_looked_for_is_affordable_and_leaves_no_granule_out(formula, most, seed):
+def test_selected_keys_are_affordable_and_lose_no_granule(formula, most, seed):
     found = affordable(formula, COSTS, most)
     if found is None:
         return
@@ -80,16 +80,16 @@ def test_what_is_looked_for_is_affordable_and_leaves_no_granule_out(formula, mos
         (key(7, 14), 20, [[7, 14]]),
     ],
 )
-def test_the_rare_ones_are_looked_for_first(formula, most, kept):
+def test_rare_keys_are_looked_up_first(formula, most, kept):
     assert keys_of(affordable(formula, COSTS, most)) == kept
 
 
 @pytest.mark.parametrize("formula", [key(20), Some((key(7), key(14))), Every((key(20), key(20)))])
-def test_nothing_is_looked_for_where_it_costs_too_much(formula):
+def test_no_key_is_looked_up_if_it_costs_too_much(formula):
     assert affordable(formula, COSTS, 10) is None
 
 
-def test_after_enough_rare_keys_the_others_wait():
+def test_after_enough_rare_keys_the_others_are_deferred():
     costs = Costs(lambda leaf: (leaf.keys.astype(np.int64), 1e-5), np.full(30, 10))
     formula = Every(tuple(key(i) for i in range(24)))
     purse = ProbeBudget(costs, 100)

@@ -93,7 +93,7 @@ def test_and_or_and_de_morgan():
     assert pruning(~((X > 1) | (X < 5))) == And(negated)
 
 
-def test_what_is_not_understood_drops_out_of_and_and_takes_over_or():
+def test_unknown_conditions_are_dropped_from_and_and_decide_or():
     other = pc.utf8_is_alpha(Y)
     assert pruning(other) == Maybe()
     assert pruning((X > 1) & other) == on_x(Op.GT, 1)
@@ -135,7 +135,7 @@ def test_membership():
 def test_membership_with_nan_in_the_set():
     assert pruning(X.isin([1.0, math.nan])) == on_x(Op.IN, 1.0, nans=True)
     assert pruning(~X.isin([1.0, math.nan])) == on_x(Op.NOT_IN, 1.0, nulls=True, nans=True)
-    assert pruning(X.isin([math.nan])) == Maybe()  # cast to booleans, NaN would be true
+    assert pruning(X.isin([math.nan])) == Maybe()  # cast to Boolean, NaN would be true
 
 
 def test_membership_of_nothing():
@@ -149,7 +149,7 @@ MATCH, SKIP, EMIT_NULL, INCONCLUSIVE = range(4)
 
 
 def membership(value, members, behavior):
-    """What ``is_in`` answers, by the documentation of ``SetLookupOptions``."""
+    """The result of ``is_in``, by the documentation of ``SetLookupOptions``."""
     if value is None and behavior in (EMIT_NULL, INCONCLUSIVE):
         return None
     if value is None:
@@ -212,7 +212,7 @@ def test_in_as_duckdb_wraps_it():
     )
 
 
-def test_if_else_asks_for_either_branch():
+def test_if_else_needs_either_branch():
     chosen = pruning(pc.if_else(X > 5, Y == 1, Y == 2))
     one, two = (about(("y",), Op.EQ, n) for n in (1, 2))
     assert chosen == Or((And((on_x(Op.GT, 5), one)), And((on_x(Op.LE, 5, nans=True), two))))
@@ -228,7 +228,7 @@ def test_two_fields_are_not_judged():
     assert pruning(X / 2 == 2) == Maybe()
 
 
-def test_a_test_may_be_about_a_function_of_fields():
+def test_a_predicate_may_be_on_a_function_of_fields():
     lowered = pc.utf8_lower(X)
     term = term_of(read_expression(lowered))
     assert pruning(lowered == "a") == FieldTest(term, Op.EQ, pa.array(["a"]))
@@ -237,7 +237,7 @@ def test_a_test_may_be_about_a_function_of_fields():
     assert str(pruning(X + Y * 2 > 3)) == "(x + (y * 2)) > 3"
 
 
-def test_a_safe_cast_that_keeps_every_value_is_looked_through():
+def test_a_lossless_safe_cast_is_ignored():
     cast = X.cast(pa.int64())
     term = term_of(read_expression(cast))
     one = pa.array([1])
@@ -247,7 +247,7 @@ def test_a_safe_cast_that_keeps_every_value_is_looked_through():
 
 
 @pytest.mark.parametrize("kind", [pa.date64(), pa.float32(), pa.float16()], ids=str)
-def test_a_cast_that_may_round_is_not_looked_through(kind):
+def test_a_cast_that_may_round_is_not_ignored(kind):
     assert pruning(X.cast(kind) > 1) == Maybe()
 
 
@@ -255,7 +255,7 @@ def test_a_cast_to_a_date_is_a_term_of_its_own():
     assert str(pruning(X.cast(pa.date32()) > 1)) == "CAST(x AS DATE) > 1"
 
 
-def test_an_unsafe_cast_is_not_looked_through():
+def test_an_unsafe_cast_is_not_ignored():
     assert pruning(X.cast(pa.int64(), safe=False) > 1) == Maybe()
 
 
@@ -267,12 +267,12 @@ def test_an_unsafe_cast_is_not_looked_through():
         X.cast(pa.float64()).isin([1.0, math.nan]),
     ],
 )
-def test_a_cast_may_make_nan_of_text(expression):
+def test_a_cast_may_turn_a_string_into_nan(expression):
     assert pa.table({"x": ["nan"]}).filter(expression).num_rows == 1
     assert pruning(expression) == Maybe()
 
 
-def test_distinct_tests_in_order():
+def test_distinct_predicates_in_order():
     tree = pruning(((X > 1) & (Y < 2)) | ((X > 1) & (Y < 3)))
     assert [str(test) for test in distinct_tests(tree)] == ["x > 1", "y < 2", "y < 3"]
     assert distinct_tests(Maybe()) == distinct_tests(Never()) == []
@@ -293,7 +293,7 @@ def test_distinct_tests_in_order():
         (Match(field_term("x"), How.LIST_ANY, values=pa.array([1, 2])), "x contains any of (1, 2)"),
     ],
 )
-def test_a_test_reads_as_sql(test, shown):
+def test_a_predicate_is_shown_as_sql(test, shown):
     assert str(test) == shown
 
 
@@ -359,7 +359,7 @@ def test_rows_left():
         (pc.match_like(X, "é"), "é", "ê"),
     ],
 )
-def test_texts_that_begin_alike_lie_between_two_bounds(matching, low, high):
+def test_strings_with_a_prefix_lie_between_two_bounds(matching, low, high):
     above, below, match = pruning(matching).parts
     assert (above, below) == (on_x(Op.GE, low), on_x(Op.LT, high))
     assert match.term == field_term("x")
@@ -372,7 +372,7 @@ def test_a_prefix_without_a_successor_has_no_upper_bound(last):
     assert pruning(pc.starts_with(X, "a" + last)) == And((on_x(Op.GE, "a" + last), match))
 
 
-def test_a_pattern_without_a_prefix_wants_any_text():
+def test_a_pattern_without_a_prefix_matches_any_string():
     assert pruning(pc.match_like(X, "%a")) == And((on_x(Op.ANY), text(How.LIKE, "%a")))
     any_case = pc.match_like(X, "ab%", ignore_case=True)
     assert pruning(any_case) == And((on_x(Op.ANY), text(How.LIKE, "ab%", True)))
@@ -387,7 +387,7 @@ def test_a_pattern_without_a_prefix_wants_any_text():
         (pc.ends_with, How.ENDS_WITH),
     ],
 )
-def test_searches_in_texts_are_matches(search, how):
+def test_string_searches_are_search_predicates(search, how):
     assert pruning(search(X, "a")) == text(how, "a")
     assert pruning(search(X, "a", ignore_case=True)) == text(how, "a", True)
     assert pruning(~search(X, "a")) == text(how, "a", negated=True)
@@ -395,14 +395,14 @@ def test_searches_in_texts_are_matches(search, how):
     assert escapes == text(how, "a", negated=True, nulls=True)
 
 
-def test_a_search_in_a_lowered_text_is_one_in_the_text_as_well():
+def test_a_search_in_a_lowered_string_also_searches_the_string():
     lowered = term_of(read_expression(pc.utf8_lower(X)))
     found = pruning(pc.match_substring(pc.utf8_lower(X), "a"))
     through = text(How.SUBSTRING, "a", through="utf8_lower")
     assert found == And((Match(lowered, How.SUBSTRING, "a"), through))
 
 
-def test_a_search_is_looked_for_below_casts_to_text_only():
+def test_a_search_is_recognized_under_casts_to_string_only():
     def terms(kind):
         return [str(test.term) for test in distinct_tests(pruning(search(X.cast(kind))))]
 
@@ -413,7 +413,7 @@ def test_a_search_is_looked_for_below_casts_to_text_only():
     assert terms(pa.binary()) == []
 
 
-def test_membership_in_lists_is_a_match():
+def test_membership_in_lists_is_a_search_predicate():
     def call(name, literal):
         return Call(f"ia.{name}", (FieldRef(("x",)), Literal(pa.scalar(literal))))
 
@@ -429,7 +429,7 @@ def test_membership_in_lists_is_a_match():
     assert pruning_of(Call("invert", (both,))) == negated
 
 
-def test_nan_is_looked_for_by_itself():
+def test_nan_is_searched_separately():
     assert pruning(pc.is_nan(X)) == on_x(Op.NONE, nans=True)
     assert pruning(~pc.is_nan(X)) == on_x(Op.ANY)
     assert str(pruning(pc.is_nan(X + 1))) == "(x + 1) IS NAN"

@@ -1,4 +1,4 @@
-"""Options with which pyarrow's scans never end, or fail, are refused by every way to scan."""
+"""Options with which pyarrow's scans hang or fail are refused by every way to scan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No credentials in what people are shown: errors, warnings, plans, pages, reports, JSON."""
+"""No credentials in errors, warnings, plans, pages, reports or JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from intarsia.errors import FormatError, IntarsiaWarning, PathError, Where, warn
 from intarsia.redaction import redacted
 
 SECRETS = ("AKIAUSER", "hushPass", "hush/Pass", "hush%2FPass", "hushToken", "hushSig", "Pass")
-"""What is in the URIs below and must not be shown."""
+"""Secrets in the URIs below, which must not be shown."""
 URIS = {
     "s3": "s3://AKIAUSER:hushPass@bucket/x.parquet?foo=hushToken",
     "slash_in_password": "s3://AKIAUSER:hush/Pass@bucket/x.parquet",
@@ -61,7 +61,7 @@ def shows_no_secret(text: str) -> bool:
 
 
 def all_of(error: BaseException) -> str:
-    """Everything that can be printed of an error, and of all that led to it."""
+    """Everything that can be printed of an error, and of its causes."""
     texts, pending, seen = [], [error], set()
     while pending:
         one = pending.pop()
@@ -115,7 +115,7 @@ def test_errors_show_no_credentials(name, call, tmp_path, monkeypatch):
         "file:///C:/x",
     ],
 )
-def test_texts_without_credentials_stay_as_they_are(text):
+def test_strings_without_credentials_do_not_change(text):
     assert redacted(text) == text
 
 
@@ -124,7 +124,7 @@ def test_redacting_twice_changes_nothing():
         assert redacted(redacted(uri)) == redacted(uri)
 
 
-def test_long_texts_take_linear_time():
+def test_long_strings_take_linear_time():
     started = time.process_time()
     for text in ("a://" * 4_000, "s3://a:" * 4_000, "@" * 20_000, "?a=" * 9_000, "x" * 90_000):
         redacted("s3://" + text)
@@ -147,7 +147,7 @@ def test_warnings_show_no_credentials():
 
 
 class RefusedError(Exception):
-    """Has its URL elsewhere than in its arguments, as errors of aiohttp do."""
+    """An error with its URL outside its arguments, like those of aiohttp."""
 
     def __init__(self, url):
         super().__init__(403)
@@ -158,7 +158,7 @@ class RefusedError(Exception):
 
 
 class Signed(MemoryFileSystem):
-    """Files with signed URLs for paths, as of fsspec's HTTP file system."""
+    """Files whose paths are signed URLs, as in fsspec's HTTP file system."""
 
     protocol = "signed"
     cachable = False

@@ -1,4 +1,4 @@
-"""New files on storage that is not the local disk: whole, or not at all."""
+"""New files on remote storage are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TABLE = pa.table({"id": range(5000), "name": [f"n{i % 100}" for i in range(5000)
 
 
 class Failing(MemoryFileSystem):
-    """Fails while it is written to, or as it moves a file."""
+    """Fails while a file is written or moved."""
 
     protocol = "failing"
     cachable = False
@@ -91,7 +91,7 @@ def test_rows_are_written_as_they_come(memory, scratch):
 
 @pytest.mark.parametrize("fails", ["open", "mv", "rows", "forgotten"])
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_what_fails_leaves_the_old_file_and_nothing_else(fails, memory, scratch):
+def test_a_failure_leaves_the_old_file_and_nothing_else(fails, memory, scratch):
     storage = Failing()
     ia.write_table(TABLE, "/lake/t.parquet", filesystem=storage)
     before = memory.cat_file("/lake/t.parquet")

@@ -1,7 +1,7 @@
-"""Files that are replaced as soon as their handle is closed, between planning and reading.
+"""Files that are replaced when their handle is closed, between planning and reading.
 
-Every answer is of one version of each file, whoever asks. Processes close handles when they may
-have few: here one at a time.
+Every reader answers from one version of each file. Processes with few file descriptors close
+handles: here only one is open at a time.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ KEY, LOW, SOME = (
 
 
 def rows_of(file, version):
-    """The later versions have their rows at other places, and fewer of them."""
+    """The rows of a version; later versions have fewer rows, at other positions."""
     n = np.roll(np.arange(ROWS - version), 37 * version)
     return pa.table(
         {
@@ -64,7 +64,7 @@ def versions(tmp_path_factory):
 
 
 class Lake:
-    """The folder; ``replacements`` counts those of each file, and ``most`` limits them."""
+    """The folder. ``replacements`` counts those of each file, and ``most`` limits them."""
 
     def __init__(self, folder, versions):
         self.folder, self.versions = folder, versions
@@ -104,7 +104,9 @@ def lake(tmp_path, versions, monkeypatch):
 
 
 def check(found, holds, columns=("file", "version", "n", "text")):
-    """``found`` has the rows of one version of each file for which ``holds`` of ``n`` is true."""
+    """Asserts that ``found`` has the rows of one version of each file for which ``holds(n)`` is
+    true.
+    """
     rows = {name: found.column(name).to_pylist() for name in columns}
     by_file = {}
     for row in zip(*rows.values(), strict=True):
@@ -130,7 +132,7 @@ def each(n):
 
 
 def in_order(table):
-    """DuckDB gives files in any order, each in its own."""
+    """Sorts rows: DuckDB gives files in any order, but each file's rows in order."""
     return table.take(np.argsort(table["file"].to_numpy(), kind="stable"))
 
 
@@ -179,13 +181,13 @@ BY_PYARROW = {("to_table of all", kind) for kind in KINDS} | {
     ("sql, all", "pages"),
     ("sql, by DuckDB's filter", "pages"),
 }
-"""What pyarrow reads, without closing handles of ours."""
+"""Queries that pyarrow reads without closing our handles."""
 
 
 @pytest.mark.filterwarnings("ignore:of . files looked into:intarsia.IntarsiaWarning")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", TABLES)
-def test_an_answer_is_of_one_version_of_each_file(lake, name, kind):
+def test_an_answer_uses_one_version_of_each_file(lake, name, kind):
     data = opened_as(lake, kind)
     find, holds = TABLES[name]
     for most in (1, 2, 3):
@@ -245,7 +247,7 @@ COUNTS = {
 @pytest.mark.filterwarnings("ignore:of . files looked into:intarsia.IntarsiaWarning")
 @pytest.mark.parametrize("kind", ["plain", "catalog", "sidecars", "pages"])
 @pytest.mark.parametrize("name", COUNTS)
-def test_what_all_versions_agree_on_is_found(lake, name, kind):
+def test_rows_that_all_versions_have_are_found(lake, name, kind):
     data = opened_as(lake, kind)
     find, expected = COUNTS[name]
     for most in (1, 2, 3):
@@ -266,7 +268,7 @@ def test_what_all_versions_agree_on_is_found(lake, name, kind):
         lambda data: ia.sql("SELECT * FROM t WHERE n < 120", t=data),
     ],
 )
-def test_a_file_that_is_never_the_same_ends_in_an_error_that_says_so(lake, ask, monkeypatch):
+def test_a_file_that_changes_all_the_time_is_a_clear_error(lake, ask, monkeypatch):
     data, original = ia.dataset(lake.folder, reader="pages"), FileSource._was_written_to
     moments = itertools.count(10**18)
 
@@ -311,8 +313,8 @@ def test_a_file_deleted_while_it_is_read_is_read_to_its_end(lake):
 
 
 def test_more_files_are_read_than_the_process_may_open(lake, monkeypatch):
-    """Handles of other files are closed, and the file is opened again."""
-    monkeypatch.setattr(storage, "max_open_local_files", lambda: 128)
+    """Other handles are closed, and files are opened again."""
+    monkeypatch.setattr(storage, "most_open", lambda: 128)
     data, limits = ia.dataset(lake.folder), resource.getrlimit(resource.RLIMIT_NOFILE)
     assert data.count_rows(filter=LOW) == 120 * FILES
     taken = []
@@ -331,8 +333,8 @@ def test_more_files_are_read_than_the_process_may_open(lake, monkeypatch):
 
 
 def test_data_sets_of_replaced_files_and_catalogs_keep_few_handles(versions, tmp_path, monkeypatch):
-    """Whatever holds them: data files, sidecars, and tables of catalogs."""
-    monkeypatch.setattr(catalog, "gap_bytes", lambda _: 0)  # smaller tables are read at once
+    """Counts handles of data files, sidecars and catalog tables."""
+    monkeypatch.setattr(catalog, "gap_bytes", lambda _: 0)  # smaller tables are read in one request
     limits, folder, used = resource.getrlimit(resource.RLIMIT_NOFILE), tmp_path / "lake", []
     folder.mkdir()
     try:

@@ -45,7 +45,7 @@ HOSTILE = '"><img src=x onerror=alert(1)>'
 
 
 class Page(HTMLParser):
-    """The elements of a page, which are closed in the order that they were opened."""
+    """The elements of a page, which must be closed in the order of opening."""
 
     def __init__(self, html):
         super().__init__()
@@ -80,7 +80,7 @@ class Page(HTMLParser):
 
 
 def checked(html):
-    """A page that is whole, has what a page should have, and runs and loads nothing."""
+    """Asserts that a page is complete and valid, and that it runs and loads nothing."""
     page = Page(html)
     assert html.lstrip().startswith("<!DOCTYPE html>")
     assert page.all("html", lang="en")
@@ -353,7 +353,7 @@ def test_problems_are_told_in_short(lake, monkeypatch):
     assert len(html) < 300_000
 
 
-# --- names from elsewhere -----------------------------------------------------------------------
+# --- foreign names ------------------------------------------------------------------------------
 
 
 def test_names_and_values_are_text_and_nothing_else(tmp_path):
@@ -404,7 +404,7 @@ def test_what_is_long_is_cut():
 
 
 def many(pages, columns, page_rows=1000, every=1000):
-    """A file of very many pages, of each ``every``-th of which a row might match."""
+    """A file of very many pages; a row might match in each ``every``-th page."""
     firsts = np.arange(pages, dtype=np.int64) * page_rows
     sizes = np.full(pages, 100, dtype=np.int64)
     rows = pages * page_rows

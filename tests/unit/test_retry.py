@@ -1,4 +1,4 @@
-"""Requests to remote storage that fail for a moment are made again, if that does no harm."""
+"""Requests to remote storage that fail temporarily are repeated, if that is safe."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class StatusError(Exception):
 
 
 class AnswerError(Exception):
-    """As botocore's ClientError."""
+    """An error like botocore's ClientError."""
 
     def __init__(self, status):
         super().__init__("An error occurred when calling the GetObject operation")
@@ -78,7 +78,7 @@ def slept(monkeypatch):
 
 
 @pytest.mark.parametrize("error", FOR_A_MOMENT, ids=repr)
-def test_what_may_pass_is_tried_again(error):
+def test_temporary_failures_are_retried(error):
     assert is_transient(error)
     wrapped_error = OSError("it failed")
     wrapped_error.__cause__ = error
@@ -86,12 +86,12 @@ def test_what_may_pass_is_tried_again(error):
 
 
 @pytest.mark.parametrize("error", FOR_GOOD, ids=repr)
-def test_what_will_not_pass_is_not(error):
+def test_permanent_failures_are_not_retried(error):
     assert not is_transient(error)
 
 
 class Faulty(MemoryFileSystem):
-    """Fails at random, in as many ways as storage does."""
+    """Fails at random, in all the ways that storage fails."""
 
     protocol = "faulty"
     cachable = False
@@ -145,7 +145,7 @@ def test_no_read_fails_at_a_fault_rate_of_30_percent(lake, slept):
     assert max(slept) <= retry.LONGEST_SECONDS
 
 
-def test_tries_are_bounded_and_the_error_is_told(lake, slept):
+def test_retries_are_bounded_and_the_error_is_raised(lake, slept):
     storage = Faulty(0.0, [OSError("503 Slow Down")])
     data = ia.dataset(lake, filesystem=storage)
     storage.rate = 1.0
@@ -158,7 +158,7 @@ def test_tries_are_bounded_and_the_error_is_told(lake, slept):
     assert data.count_rows() == 12_000
 
 
-def test_what_is_refused_is_asked_for_once(lake, slept):
+def test_refused_requests_are_made_once(lake, slept):
     storage = Faulty(1.0, [PermissionError(13, "Permission denied")])
     with pytest.raises(PathError, match="denied"):
         ia.ParquetFile(f"{lake}/day=1/t.parquet", filesystem=storage)
@@ -195,7 +195,7 @@ def test_time_is_bounded(monkeypatch, slept):
     assert len(slept) == 1
 
 
-def test_a_local_disk_is_asked_once(slept):
+def test_reads_of_a_local_disk_are_not_retried(slept):
     from pyarrow.fs import LocalFileSystem
 
     def fails():
@@ -208,7 +208,7 @@ def test_a_local_disk_is_asked_once(slept):
 
 
 class FaultyWrites(Faulty):
-    """Fails before or after it writes, copies, deletes or makes folders."""
+    """Fails before or after it writes, copies, deletes or creates folders."""
 
     protocol = "faulty-writes"
 
@@ -303,7 +303,7 @@ class MoveFails(MemoryFileSystem):
 
 @pytest.mark.parametrize("does", [(), ("copy",), ("copy", "remove")], ids="+".join)
 @pytest.mark.parametrize("call", ["write_table", "add_indexes"])
-def test_a_move_whose_answer_is_lost_is_looked_into(memory, slept, call, does):
+def test_a_move_with_a_lost_answer_is_checked(memory, slept, call, does):
     ia.write_table(TABLE.slice(9), PATH, filesystem=memory)
     storage = MoveFails()
     storage.does = does
@@ -331,7 +331,7 @@ def test_another_writers_file_stays_when_a_move_is_repeated(memory, slept, does)
     assert memory.find("/faulty") == [PATH]
 
 
-def test_what_is_refused_is_tried_once(memory, slept):
+def test_refused_writes_are_made_once(memory, slept):
     storage = FaultyWrites(0.0, [PermissionError(13, "Permission denied")])
     ia.write_table(TABLE, PATH, filesystem=storage)
     storage.rate = 1.0

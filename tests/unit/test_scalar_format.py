@@ -1,4 +1,4 @@
-"""Values that Python's own types do not hold: shown, and asked for, without pandas as well."""
+"""Values beyond Python's own types: shown and compared, with and without pandas."""
 
 import datetime as dt
 import subprocess
@@ -23,7 +23,7 @@ sys.meta_path.insert(0, Absent())
 
 
 def run(code, *arguments):
-    """What ``code`` prints where pandas is not installed."""
+    """Returns the output of ``code`` in a Python without pandas."""
     command = [sys.executable, "-c", NO_PANDAS + textwrap.dedent(code), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stderr == ""
@@ -59,12 +59,12 @@ VALUES = [
         [("a", 1), ("a", 2)],
     ),
 ]
-"""Arrays of one value, and what is to be read."""
+"""Arrays of one value, and the text expected."""
 
 
 @pytest.fixture(scope="module")
 def found():
-    """What is read of each of the values."""
+    """Returns the text shown for each value."""
     code = """
         import pyarrow as pa
         from intarsia.expr.scalar_format import readable

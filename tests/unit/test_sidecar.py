@@ -1,4 +1,4 @@
-"""Sidecars: indexes beside files that are not rewritten, used unasked as long as they belong."""
+"""Sidecars: indexes beside unchanged files, discovered automatically while they match."""
 
 import os
 import pickle
@@ -118,7 +118,7 @@ def test_a_stale_sidecar_is_ignored_with_one_warning_and_made_anew(file, change,
 def test_indexes_in_a_file_and_beside_it_serve_together_the_embedded_one_first(file, monkeypatch):
     monkeypatch.setattr(
         index_selection, "_PROBE_BYTES", 0
-    )  # else one index leaves too little for another
+    )  # otherwise one index leaves too little work for another
     ia.add_indexes(file, [ia.Lookup("k", granule_rows=100)])
     ia.add_indexes(file, [ia.Lookup("k", granule_rows=1000), ia.MinMax("n")], sidecar=True)
     assert [entry.name for entry in ia.ParquetFile(file).indexes] == ["k:lookup", "n:minmax"]
@@ -141,7 +141,7 @@ def test_a_sidecar_goes_on_to_serve_a_file_that_is_given_indexes_or_loses_them(f
         assert ia.dataset(file).plan(filter=WANTED).figures.rows.selected == 100
 
 
-def test_so_it_does_where_nothing_but_a_time_tells_files_apart(file):
+def test_a_sidecar_is_still_used_if_only_modification_times_identify_files(file):
     on = pafs.SubTreeFileSystem(str(file.parent), pafs.LocalFileSystem())
     ia.add_indexes(file.name, [ia.Lookup("k", granule_rows=100)], sidecar=True, filesystem=on)
     for change in (ia.add_indexes, ia.drop_indexes):
@@ -168,7 +168,7 @@ def test_a_file_whose_sidecar_could_not_be_written_anew_stays(file, monkeypatch)
     assert used(ia.dataset(file))
 
 
-def test_what_is_lost_beside_a_file_is_named(file, monkeypatch):
+def test_lost_sidecar_indexes_are_named(file, monkeypatch):
     ia.add_indexes(file, ["k:lookup", "n:minmax"], sidecar=True)
 
     def failing(*args):
@@ -180,12 +180,12 @@ def test_what_is_lost_beside_a_file_is_named(file, monkeypatch):
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_of_two_of_one_time_the_one_of_this_file_counts(is_first, file):
-    """An older one may be left, where it could not be removed."""
+def test_the_sidecar_of_this_file_is_used_among_two_of_the_same_time(is_first, file):
+    """An older sidecar may be left where it could not be removed."""
     ia.add_indexes(file, ["n:minmax"], sidecar=True)
     (old,) = sidecars(file.parent)
     data = old.read_bytes()
-    ia.add_indexes(file, ["n:distinct"])  # which makes another file of it
+    ia.add_indexes(file, ["n:distinct"])  # which changes the file's identity
     (new,) = sidecars(file.parent)
     name = f"{file.name}.{'0' * 8 if is_first else 'f' * 8}.intarsia"
     (new.parent / name).write_bytes(data)
@@ -267,7 +267,7 @@ def test_what_another_writer_puts_beside_a_file_meanwhile_stays(file, had_one):
     assert ia.verify(file) == []
 
 
-def test_who_is_disturbed_again_and_again_gives_up(file, monkeypatch):
+def test_a_writer_that_is_interrupted_repeatedly_gives_up(file, monkeypatch):
     replace, calls = sidecar_writer._replace, []
 
     def disturbed(*given, **others):
@@ -305,7 +305,7 @@ def test_a_sidecar_that_another_writer_makes_meanwhile_serves_the_new_file(file,
     assert ia.verify(file) == []
 
 
-def test_another_folder_is_used_by_whoever_is_told(tmp_path, file):
+def test_another_sidecar_folder_is_used_if_given(tmp_path, file):
     lake = tmp_path / "lake"
     for day in (1, 2):
         (lake / f"day={day}").mkdir(parents=True)
@@ -370,7 +370,7 @@ def test_a_failure_while_writing_leaves_the_old_sidecar(file, monkeypatch):
     assert used(ia.dataset(file))
 
 
-def test_a_sidecar_that_cannot_be_removed_is_said(file):
+def test_a_sidecar_that_cannot_be_removed_is_an_error(file):
     class Stubborn(LocalFileSystem):
         def rm(self, *_args, **_options):
             raise PermissionError("not yours")
@@ -382,7 +382,7 @@ def test_a_sidecar_that_cannot_be_removed_is_said(file):
     assert sidecars(file.parent) == before
 
 
-def test_a_folder_that_is_not_there_is_said(tmp_path, file):
+def test_a_missing_folder_is_an_error(tmp_path, file):
     for read in (ia.dataset, ia.ParquetFile, ia.list_indexes, ia.verify):
         with pytest.raises(ia.PathError, match="no such folder of sidecars"):
             read(file, sidecar=tmp_path / "nowhere")

@@ -1,4 +1,4 @@
-"""Small chunks decoded many at a time, against the same chunks decoded one by one."""
+"""Small chunks decoded together, compared with the same chunks decoded one by one."""
 
 import datetime
 import decimal
@@ -56,7 +56,7 @@ def all_ids(file):
 
 @pytest.fixture
 def opened(monkeypatch):
-    """How many spliced files are given to pyarrow."""
+    """Counts the spliced files that pyarrow opens."""
     found = []
     real = RootTemplate.opened
     monkeypatch.setattr(RootTemplate, "opened", lambda *a, **k: found.append(a) or real(*a, **k))

@@ -1,4 +1,4 @@
-"""The soak under churn, run for some seconds."""
+"""The soak test with changing files, run for some seconds."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Sources that hold, cut and fetch ahead."""
+"""Sources that cache, slice and prefetch."""
 
 import threading
 

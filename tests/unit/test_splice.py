@@ -15,7 +15,7 @@ from intarsia.parquet.thrift import encode
 
 
 def test_spliced_bytes_are_in_arrows_memory():
-    """A thread of Arrow's that frees Python's, as the interpreter exits, ends the process."""
+    """Arrow threads that free Python memory at exit would crash the process."""
     elements = [
         SchemaElement(name="root", num_children=1),
         SchemaElement(name="n", type=1, repetition_type=0),
@@ -35,7 +35,7 @@ BYTES = pa.array([text and text.encode() for text in TEXTS], pa.binary())
 
 @pytest.fixture
 def opened(monkeypatch):
-    """What each file that pyarrow was given is opened as: the type of texts, or the stored ones."""
+    """The types of each spliced file that pyarrow opens."""
     found = []
     plain = RootTemplate.opened
 
@@ -49,7 +49,7 @@ def opened(monkeypatch):
 
 
 def read(tmp_path, opened, table, *, read_dictionary=(), **options):
-    """A table as it is read here, which is as pyarrow reads it; the types it was decoded as."""
+    """Asserts that a table is read as by pyarrow; returns the types it was decoded as."""
     pq.write_table(table, tmp_path / "a.parquet", **options)
     theirs = pq.read_table(tmp_path / "a.parquet", read_dictionary=list(read_dictionary))
     ours = ia.ParquetFile(tmp_path / "a.parquet", read_dictionary=read_dictionary).read()
@@ -70,11 +70,13 @@ def read(tmp_path, opened, table, *, read_dictionary=(), **options):
     ],
     ids=["texts", "bytes", "both", "beside numbers", "numbers"],
 )
-def test_many_texts_are_decoded_as_large_ones(tmp_path, opened, columns, decoded, store_schema):
+def test_many_strings_are_decoded_as_large_strings(
+    tmp_path, opened, columns, decoded, store_schema
+):
     assert read(tmp_path, opened, pa.table(columns), store_schema=store_schema) == decoded
 
 
-def test_few_texts_are_not(tmp_path, opened):
+def test_few_strings_are_not_decoded_as_large_strings(tmp_path, opened):
     assert read(tmp_path, opened, pa.table({"a": TEXT[:100]})) == ["string"]
 
 

@@ -1,4 +1,4 @@
-"""Indexes that a rewrite lost or made stale: said once, and what is left of them serves on."""
+"""Indexes lost or stale after a rewrite cause one warning, and the remaining ones are used."""
 
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +27,7 @@ def key(row):
 
 @pytest.fixture
 def lake(tmp_path):
-    """Five files: two whole, one stale, one that never had an index, one of which it was lost."""
+    """Five files: two with the index, one stale, one that never had it, and one that lost it."""
     folder = tmp_path / "lake"
     folder.mkdir()
     for i in range(FILES):
@@ -72,8 +72,8 @@ def test_one_warning_a_data_set_says_how_many_and_what_to_do(lake):
     ],
     ids=["count_rows", "plan", "explain", "to_batches", "filter"],
 )
-def test_whatever_looks_for_indexes_says_it(lake, ask):
-    with pytest.warns(ia.IntarsiaWarning, match="1 have indexes .* 2 lack k:lookup"):
+def test_everything_that_uses_indexes_warns(lake, ask):
+    with pytest.warns(ia.IntarsiaWarning, match="1 hold indexes .* 2 lack k:lookup"):
         ask(ia.dataset(lake))
 
 

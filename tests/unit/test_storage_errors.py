@@ -1,4 +1,4 @@
-"""One request that fails: an error, or the answer; never some of the rows, nor an index less."""
+"""One failing request gives an error or the answer, never part of the rows or fewer indexes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from intarsia.io.storage import FileSource
 
 
 class Failing(LocalFileSystem):
-    """Fails once, at the ``at``-th of the calls whose path ends as ``below`` says."""
+    """Fails once, at call number ``at`` of those whose path ends with ``below``."""
 
     cachable = False
     protocol = "failing"
@@ -76,7 +76,7 @@ def folder(tmp_path):
 
 
 class Flat(AsyncFileSystem):
-    """Lists all at once what is in memory, as object stores do."""
+    """Lists all objects at once, like object stores."""
 
     cachable = False
     asked: ClassVar[list[str]] = []
@@ -89,7 +89,7 @@ class Flat(AsyncFileSystem):
         return fsspec.filesystem("memory").find(path, withdirs=withdirs, detail=True)
 
 
-def test_what_lists_all_at_once_is_not_asked_folder_by_folder():
+def test_object_stores_are_listed_in_one_request():
     memory = fsspec.filesystem("memory")
     for name in ("a/x", "a/b/y", "z"):
         memory.pipe(f"/flat/{name}.parquet", b"")
@@ -104,7 +104,7 @@ def test_what_lists_all_at_once_is_not_asked_folder_by_folder():
 
 @pytest.mark.parametrize("as_path", [str, "{}/*/*.parquet".format], ids=["folder", "glob"])
 @pytest.mark.parametrize("kind", ["plain", "wrapped", "within"])
-def test_a_data_set_has_all_files_or_is_none(kind, as_path, folder):
+def test_a_data_set_has_all_files_or_is_an_error(kind, as_path, folder):
     storage = Failing()
     places = {
         "plain": (storage, as_path(folder)),
@@ -160,7 +160,7 @@ def test_a_catalog_that_was_published_keeps_its_tables(folder):
 
 
 class Silent(MemoryFileSystem):
-    """Tells nothing but lengths, and has ``replaced`` called before every write."""
+    """Reports only lengths, and calls ``replaced`` before every write."""
 
     cachable = False
     protocol = "silent"
@@ -222,7 +222,7 @@ def test_a_read_that_is_cut_off_is_no_damage(folder):
 
 @pytest.mark.parametrize("sidecar", [False, True], ids=["embedded", "sidecar"])
 def test_an_index_that_could_not_be_read_is_asked_for_again(sidecar, tmp_path, monkeypatch):
-    """By the next question, of the same data set."""
+    """By the next query of the same data set."""
     monkeypatch.setattr("intarsia.io.storage.REMOTE_TAIL_BYTES", 4096)
     monkeypatch.setattr("intarsia.file.embedded_indexes._RETRY_SECONDS", 0)
     table = pa.table({"id": [n * 7919 % 100_003 for n in range(50_000)], "n": range(50_000)})

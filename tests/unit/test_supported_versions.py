@@ -18,7 +18,7 @@ from intarsia.errors import OLDEST, check_version
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
 WITH_ANOTHER_PYARROW = "import pyarrow; pyarrow.__version__ = '27.0.0.dev3'\n"
-DO_NOT_READ = {  # they name, describe or ask, and do nothing with a file
+DO_NOT_READ = {  # these only describe or name things, and do not use files
     "Advice",
     "CorruptDataWarning",
     "Finding",

@@ -1,4 +1,4 @@
-"""Indexes on texts: what they answer, what a probe reads, and what building one takes."""
+"""Indexes on strings: their answers, the bytes a probe reads, and the cost of building them."""
 
 import shutil
 import tracemalloc
@@ -30,7 +30,7 @@ T = pc.field("t")
 
 
 def texts():
-    """Words of two syllables, and one line of its own in the middle."""
+    """Words of two syllables, and one unique line in the middle."""
     random = np.random.default_rng(5)
     syllables = np.array([a + b for a in "bdfglmnprst" for b in "aeiou"])
     parts = syllables[random.integers(0, len(syllables), (ROWS, 10))]
@@ -58,7 +58,7 @@ def path(table, tmp_path_factory):
 
 
 def rows_left(path, table, filter_, kind):
-    """What an index left over; None where it was not asked, or could not tell."""
+    """The rows an index left; None if it was not used or could not decide."""
     source = ia.dataset(path)
     assert source.to_table(filter=filter_).equals(evaluate(filter_, table))
     steps = source.explain(filter=filter_).files[0].plan.steps
@@ -184,7 +184,7 @@ def test_sections_of_granules_that_are_no_steps_are_read():
 
 @pytest.fixture(scope="module")
 def short(table, tmp_path_factory):
-    """Pages of 100 rows, of which granules of 1,000 rows would be ten."""
+    """Pages of 100 rows; a granule of 1,000 rows would have ten pages."""
     path = tmp_path_factory.mktemp("short") / "t.parquet"
     pq.write_table(
         table, path, use_dictionary=False, max_rows_per_page=100, write_page_index=True,

@@ -1,4 +1,4 @@
-"""Results in order, no more work begun than asked for, and no deadlock."""
+"""Results in order, no more work started than requested, and no deadlock."""
 
 import threading
 import time

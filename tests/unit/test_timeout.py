@@ -1,4 +1,4 @@
-"""A call is stopped at its time limit, or by Ctrl-C: soon, and nothing is left of it."""
+"""A call stops soon after its time limit or Ctrl-C, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from intarsia.errors import IntarsiaError
 
 FILES, ROWS = 40, 500
 LIMIT, SLACK = 0.4, 1.0
-"""Seconds: a limit, and how much later a call may end."""
+"""Seconds: a time limit, and the maximum delay of a call beyond it."""
 
 
 class SlowFileSystem(MemoryFileSystem):
@@ -314,7 +314,7 @@ def test_ctrl_c_ends_a_call_and_leaves_nothing(tmp_path, name, delay):
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
-    """A folder of which every command takes more than two seconds; nothing else is beside it."""
+    """A folder for which every command takes more than two seconds, alone in its parent."""
     folder = tmp_path_factory.mktemp("large") / "lake"
     folder.mkdir()
     rows = 1_000_000

@@ -1,4 +1,4 @@
-"""Conditions that many rows pass: rows are picked where that spares pages, else at the end."""
+"""Conditions that many rows pass: rows are selected early if that skips pages, else at the end."""
 
 import itertools
 
@@ -43,7 +43,7 @@ def test_rows_are_everywhere_where_no_run_fails_that_is_half_a_page(runs, parts)
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
-    """Pages of 1,000 rows without bounds. Of ``half``, 0 is in the first half of the rows alone."""
+    """Pages of 1,000 rows without bounds. ``half`` is 0 only in the first half of the rows."""
     at = tmp_path_factory.mktemp("many") / "a.parquet"
     numbers = np.arange(ROWS)
     table = pa.table(
@@ -57,12 +57,12 @@ def stored(tmp_path_factory):
     options = {"max_rows_per_page": PAGE, "write_batch_size": PAGE, "use_dictionary": False}
     pq.write_table(table, at, write_statistics=["n"], write_page_index=True, **options)
     file = ia.ParquetFile(at)
-    file.read(rows=RowRanges.of((7, 8)))  # which takes all offset indexes: then pages are counted
+    file.read(rows=RowRanges.of((7, 8)))  # reads all offset indexes, after which pages are counted
     return file, table, at
 
 
 def read(stored, condition, columns=("n", "t")):
-    """What matches, and how many pages were read for it."""
+    """Returns the matching rows, and the number of pages read for them."""
     file, table, _ = stored
     before = file._opened.pages_read
     found = file.read(columns, filter=condition)
@@ -85,14 +85,14 @@ IS_ODD, IN_FIRST = pc.field("odd") == 1, pc.field("half") == 0
         (pc.field("n") >= 50_500, 100),
     ],
 )
-def test_pages_without_a_row_that_passes_are_not_read(stored, condition, pages):
+def test_pages_without_a_passing_row_are_not_read(stored, condition, pages):
     _, found = read(stored, condition)
     assert found == pages
 
 
 @pytest.fixture(scope="module")
 def random(tmp_path_factory):
-    """Three files of numbers in no order, of each of which 9 of 10 are below 9."""
+    """Three files of numbers in random order; in each, 9 of 10 are below 9."""
     folder, rng = tmp_path_factory.mktemp("random"), np.random.default_rng(0)
     parts = []
     for number in range(3):
@@ -131,7 +131,7 @@ def test_what_was_marked_first_is_picked_last(random, condition):
 
 @pytest.fixture
 def steps(monkeypatch):
-    """Which columns were read, one step after the other, and which were picked."""
+    """The columns read in each step, and the columns whose rows were selected."""
     found = {"read": [], "picked": []}
 
     def read(file, schema, columns, *others):
@@ -159,14 +159,14 @@ def test_a_file_is_read_as_the_one_before_it_would_have_been(random, steps):
     assert steps["read"] == [["a"], ["t"]] * 3
 
 
-def test_conditions_that_may_fail_are_asked_of_the_rows_that_are_left(random, steps):
+def test_conditions_that_may_fail_are_evaluated_on_remaining_rows(random, steps):
     ds, _ = random
     ds.to_table(["t"], filter=LOW["a"] & (pc.field("b") + 1 < 9), use_threads=False)
     assert sorted(steps["read"][-3:]) == [["a"], ["b"], ["t"]]
 
 
-def test_files_of_which_the_matching_rows_are_known_say_nothing_of_others(tmp_path, steps):
-    """Small ones are sifted before, and read without a filter."""
+def test_files_with_known_matching_rows_do_not_influence_others(tmp_path, steps):
+    """The small-file filter finds the rows of small files, which are then read without a filter."""
     rng = np.random.default_rng(1)
     for number in range(30):
         small = pa.table({"k": np.arange(2_000) % 500, "t": ["x"] * 2_000})
@@ -196,8 +196,8 @@ def test_columns_that_a_later_condition_asks_of_are_read_once(random, steps):
     assert steps["read"] == [["a"], ["b"], ["t"]] * 3
 
 
-def test_pages_with_few_rows_are_passed_over(tmp_path):
-    """Of 4 KB each, where runs of 200 rows fail."""
+def test_pages_with_few_rows_are_skipped(tmp_path):
+    """Pages are 4 KB; runs of 200 rows fail."""
     rows = 70_000
     numbers = np.arange(rows) // 100 % 3
     text = pa.array([f"{number:06}" * 600 for number in range(400)]).take(
@@ -217,12 +217,12 @@ def test_pages_with_few_rows_are_passed_over(tmp_path):
     assert found.read.pages.selected < 0.7 * found.read.pages.total
 
 
-def test_a_damaged_page_without_a_matching_row_is_not_met(tmp_path):
-    """Whatever the files before it were like."""
+def test_a_damaged_page_without_a_matching_row_is_not_read(tmp_path):
+    """However the files before it were read."""
     for number in range(3):
         k = np.zeros(ROWS, np.int64)
         if number == 2:
-            k[100:] = np.arange(ROWS - 100) % 2 * 2 - 1  # of which bounds rule out no page
+            k[100:] = np.arange(ROWS - 100) % 2 * 2 - 1  # bounds exclude no page
         table = pa.table({"k": k, "t": [f"{i:06}" for i in range(ROWS)]})
         options = {"compression": "none", "use_dictionary": False}
         ia.write_table(table, tmp_path / f"{number}.parquet", **options)
@@ -239,7 +239,7 @@ def test_a_damaged_page_without_a_matching_row_is_not_met(tmp_path):
 
 
 def test_values_of_rows_that_do_not_pass_need_not_fit(tmp_path):
-    """Neither where many pass, nor in a file after one of which many did."""
+    """Both if many rows pass, and in a file after one in which many rows passed."""
     numbers = np.arange(ROWS)
     pq.write_table(
         pa.table({"k": numbers % 2, "v": numbers.astype(np.int32)}), tmp_path / "0.parquet"

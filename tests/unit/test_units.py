@@ -1,4 +1,4 @@
-"""Units of rows hold what is to be held at a time, however few rows that are."""
+"""Units of rows have a bounded size in memory, however few rows that is."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from intarsia.scan.schema_adapter import roots_of
 
 @pytest.fixture
 def path(tmp_path):
-    """300 texts of 10 KB, in three row groups of ten pages."""
+    """300 strings of 10 KB, in three row groups of ten pages."""
     at = tmp_path / "a.parquet"
     table = pa.table({"i": range(300), "t": [f"{i:05}" + "ab" * 5_000 for i in range(300)]})
     pq.write_table(
@@ -68,7 +68,9 @@ def test_rows_are_taken_of_more_text_than_one_array_holds():
 
 @pytest.fixture(scope="module")
 def coded(tmp_path_factory):
-    """100,000 texts of a dictionary of 1,000, of 1 KB each; and one that Arrow keeps coded."""
+    """100,000 strings from a dictionary of 1,000, 1 KB each; and one column that Arrow keeps
+    encoded.
+    """
     at = tmp_path_factory.mktemp("coded") / "a.parquet"
     texts = pa.array([f"{i:05}" + "ab" * 500 for i in range(1_000)])
     codes = pa.array(np.random.default_rng(1).integers(0, 1_000, 100_000), pa.int32())
@@ -98,7 +100,7 @@ def test_what_is_read_as_dictionaries_takes_no_more_than_these(coded, monkeypatc
     assert num_units(coded, "t") >= 20
 
 
-def test_texts_that_no_dictionary_holds_count_as_such(tmp_path, monkeypatch):
+def test_strings_outside_the_dictionary_count_with_their_length(tmp_path, monkeypatch):
     at = tmp_path / "a.parquet"
     texts = [f"{i:0200}" for i in range(100_000)]  # more than a dictionary of 1 MiB
     pq.write_table(pa.table({"t": texts}), at, write_page_index=True, compression="zstd")
@@ -124,7 +126,7 @@ def test_units_of_many_columns_are_larger(tmp_path):
     assert units._scale(file, 0, [*range(600)] * 4) == 4
 
 
-def test_small_row_groups_are_as_heavy_as_their_texts_are_long(tmp_path, monkeypatch):
+def test_small_row_groups_weigh_as_much_as_their_strings(tmp_path, monkeypatch):
     path = tmp_path / "a.parquet"
     short = [f"{i:0110}" for i in range(200)]
     long = [f"{i % 2:011000}" for i in range(200)]  # as long as they are stored
@@ -139,7 +141,7 @@ def test_small_row_groups_are_as_heavy_as_their_texts_are_long(tmp_path, monkeyp
     assert 8 <= len(parts) <= 11
 
 
-def test_rows_are_as_heavy_as_the_pages_that_hold_them(path, monkeypatch):
+def test_rows_weigh_as_much_as_their_pages(path, monkeypatch):
     file, rows = open_file(path), RowRanges.from_rows(np.arange(5, 300, 10))  # one of each page
     monkeypatch.setattr(units, "UNIT_BYTES", 1_000_000)
     parts = list(units.units_of(file, rows, _roots(file, ["i", "t"])))

@@ -1,4 +1,4 @@
-"""Options, types and names that are seldom written, and what is said where they cannot be."""
+"""Rare options, types and names in written files, and the errors where they are impossible."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_pipe_is_not_written_to(tmp_path):
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("indices", [[0, 1, 2, None], [2, None, 0, 3], [None, 3, 1, 0, 2, None]])
 def test_bounds_of_dictionaries_are_those_of_what_is_used(indices, ordered, group_rows, path):
-    """Arrow takes NULL for one more of their values; DuckDB answers by what it writes."""
+    """Arrow counts NULL as one more value; DuckDB answers by the bounds written."""
     texts = pa.array(["b", "c", "a", "d"])
     column = pa.DictionaryArray.from_arrays(pa.array(indices, pa.int16()), texts, ordered=ordered)
     table = pa.table({"d": pa.chunked_array([column, column[1:]])})

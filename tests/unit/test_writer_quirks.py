@@ -1,4 +1,4 @@
-"""Counts that a writer is known to get wrong are not gone by."""
+"""Counts that a known writer gets wrong are not used."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONDITIONS = {
 
 @pytest.fixture(params=[True, False], ids=["stored", "not stored"])
 def path(request, tmp_path):
-    """Dictionaries below structs that may be NULL, their Arrow types stored or not."""
+    """Dictionaries below nullable structs, with and without stored Arrow types."""
     at = tmp_path / "a.parquet"
     table = pa.table({"s": pa.array(ROWS, CITY), "t": pa.array([None, "x", "x"] * 50, WORDS)})
     pq.write_table(
@@ -81,7 +81,7 @@ def test_histograms_that_cannot_be_count_nothing(path, levels):
     assert told.null_counts.tolist() == [UNKNOWN] * 6
 
 
-def test_other_counts_are_gone_by(path):
+def test_other_counts_are_used(path):
     file = open_file(path)
     stored = file.templates.has_stored_schema
     doubted = [miscounts_nulls(file.file_footer, leaf) for leaf in range(4)]

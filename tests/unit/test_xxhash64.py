@@ -128,7 +128,7 @@ def test_many_texts_of_one_length_and_of_few_in_a_slice(kind, lengths):
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary(100_000)])
 def test_long_values_are_hashed_one_by_one(kind, monkeypatch):
-    """Steps of 8 bytes for all values at once took a hundred times as long."""
+    """Steps of 8 bytes for all values at once once took a hundred times as long."""
     steps = []
     real = xxhash64._hash_block
     monkeypatch.setattr(xxhash64, "_hash_block", lambda *a: steps.append(a) or real(*a))

@@ -78,7 +78,7 @@ def test_conditions(where, data, spark, lake):
     assert rows(spark.read.format("intarsia").options(**options).load(str(lake))) == expected
 
 
-def test_only_expressions_are_conditions(spark, lake):
+def test_expressions_filter_with_and_without_columns(spark, lake):
     where = pads.field("key") < 100
     assert ias.read(spark, lake, where=where).count() == 200
     assert ias.read(spark, lake, columns=[], where=where).count() == 200
