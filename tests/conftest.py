@@ -50,7 +50,7 @@ def as_codes(monkeypatch):
 @pytest.fixture
 def always_coded(monkeypatch, as_codes):
     """Reads dictionary indices however few they are; returns the paths decoded as such."""
-    monkeypatch.setattr(predicate_order, "are_few", lambda *_: True)
+    monkeypatch.setattr(predicate_order, "has_few_entries", lambda *_: True)
     monkeypatch.setattr(predicate_order, "STAGED_ROWS", 1)
     monkeypatch.setattr(unit_reader, "STAGED_ROWS", 1)
     return as_codes

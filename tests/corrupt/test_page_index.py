@@ -153,7 +153,7 @@ def test_a_plan_made_by_a_shifted_index_loses_no_row_when_carried_out(stored, ta
 @pytest.fixture
 def all_are_small(monkeypatch):
     """Chunks of any size are read whole, after pages were chosen by their index."""
-    for limit in ("_SMALL_BYTES", "_SPARED_BYTES", "_FILE_BYTES"):
+    for limit in ("_MAX_MEAN_BYTES", "_MAX_SKIPPABLE_BYTES", "_MAX_FILE_BYTES_PER_CHUNK"):
         monkeypatch.setattr(small_row_groups, limit, 1 << 40)
     monkeypatch.setattr(small_row_groups, "_MANY", 1)
     monkeypatch.setattr(file_planner, "reads_whole_chunks", lambda *_: False)
@@ -174,7 +174,7 @@ def test_chunks_that_are_read_whole_lose_no_row_by_a_shifted_index(stored, table
         with pytest.warns(ia.IntarsiaWarning, match="page index is ignored"):
             tables = list(scan_file(file, request, {}, planned=planned if is_planned else None))
         assert pa.concat_tables(tables).equals(table.filter(filter_))
-        assert "pyarrows_metadata" in vars(file)  # forces whole reads
+        assert "pyarrow_metadata" in vars(file)  # forces whole reads
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def reads(path: Path) -> str:
         theirs = None
     try:
         file = ia.ParquetFile(path)
-        with patch.object(splice, "_WIDE_ROWS", 0):  # reads strings as in files of many rows
+        with patch.object(splice, "_MIN_WIDE_ROWS", 0):  # reads strings as in files of many rows
             ours = file.read()
         middle = (ours.num_rows // 3, -(-ours.num_rows * 2 // 3))
         part = file.read(rows=ia.RowRanges.of(middle))

@@ -92,7 +92,9 @@ def check(query: str, path: Any, table: pa.Table | None = None, **options: Any) 
 
 def refusal(data: pads.Dataset, columns: Sequence[str] | None = None, **options: Any) -> str | None:
     """The reason why files are not handed over; None if they are."""
-    found = hand_over(data, data.schema.names if columns is None else columns, **options)
+    found = hand_over(
+        data.scan_source, data.schema.names if columns is None else columns, **options
+    )
     return None if isinstance(found, HandOver) else found
 
 

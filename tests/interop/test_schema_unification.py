@@ -167,7 +167,7 @@ def test_incompatible_files_are_named(tmp_path, kind, other):
     kinds = [pa.null(), kind, kind, other, pa.null(), other]
     write(tmp_path, [pa.table({"n": pa.nulls(1, kind)}) for kind in kinds])
     shown = f"{kind} vs {other}".replace("item", "element")  # as the format specifies it
-    named = rf"3\.parquet: .*{re.escape(shown)}.*a schema that is stated"
+    named = rf"3\.parquet: .*{re.escape(shown)}.*give a schema"
     with pytest.raises(ia.UnsupportedError, match=named):
         ia.dataset(tmp_path, union_by_name=True)
 

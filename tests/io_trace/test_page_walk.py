@@ -66,8 +66,8 @@ def test_a_scan_of_all_rows_reads_no_headers_ahead(path, monkeypatch):
 
 
 def test_chunks_whose_headers_do_not_count_rows_are_read_whole(path, monkeypatch):
-    monkeypatch.setattr(page_walk, "_MOST_PAGES", 3)
-    monkeypatch.setattr(page_walk, "_TRIED", 1)
+    monkeypatch.setattr(page_walk, "_MAX_PAGES", 3)
+    monkeypatch.setattr(page_walk, "_SAMPLED", 1)
     file = ia.ParquetFile(BufferSource(path.read_bytes()))
     assert file.read(filter=pc.field("id") == 123_456).equals(TABLE.slice(123_456, 1))
 

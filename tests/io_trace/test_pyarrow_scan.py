@@ -41,7 +41,7 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def counts(monkeypatch):
     """The row counts that pyarrow's own scans returned."""
-    found, original = [], dataset_module.count_by_pyarrow
+    found, original = [], pyarrow_scan.count_by_pyarrow
 
     def counting(*args):
         found.append(original(*args))
@@ -156,7 +156,7 @@ def test_a_replaced_file_is_read_again(tmp_path, folder):
 @pytest.fixture
 def tables(monkeypatch):
     """The tables requested from pyarrow's own scans; None where our reader was faster."""
-    found, original = [], dataset_module.table_by_pyarrow
+    found, original = [], pyarrow_scan.table_by_pyarrow
 
     def reading(*args):
         found.append(original(*args))

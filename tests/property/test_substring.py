@@ -135,4 +135,4 @@ FIELD = pc.field("f")
     ],
 )
 def test_conditions_that_only_search_for_a_string(condition, found):
-    assert contained_of(read_expression(condition)) == found
+    assert substring_search_of(read_expression(condition)) == found

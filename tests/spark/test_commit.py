@@ -888,7 +888,7 @@ def test_an_empty_folder_is_not_kept(tmp_path):
     ],
 )
 def test_errors_of_tasks_are_reported_unchanged(said, kind, text):
-    found = told(RuntimeError(said))
+    found = original_error(RuntimeError(said))
     assert type(found) is (kind or ia.IndexSpecError)
     assert str(found) == text
 

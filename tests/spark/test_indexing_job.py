@@ -510,9 +510,9 @@ def test_the_task_with_the_last_section_replaces_the_file(gathered, order):
     made = []
     for number in order:
         assert path.read_bytes() == before
-        made.append(merge_section(OneOf(merge, number), wanted, places))
+        made.append(merge_section(SectionMerge(merge, number), wanted, places))
         # like a task that runs twice
-        made.append(merge_section(OneOf(merge, number), wanted, places))
+        made.append(merge_section(SectionMerge(merge, number), wanted, places))
     assert [report.status for report in made] == ["merged"] * 4 + ["done", "skipped"]
     assert [entry.name for entry in ia.list_indexes(path)[0].indexes] == NAMES
     assert list(ia.verify(path)) == []

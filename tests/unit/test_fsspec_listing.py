@@ -157,7 +157,7 @@ def test_a_glob_lists_each_file_once(pattern, expected, place):
 
 @pytest.mark.parametrize("given", [5, b"lake", None])
 def test_other_types_than_paths_are_a_type_error(given):
-    with pytest.raises(TypeError, match=f"a path or several .* not {type(given).__name__}"):
+    with pytest.raises(TypeError, match=f"expected a path or .* not {type(given).__name__}"):
         ia.dataset(given)
 
 

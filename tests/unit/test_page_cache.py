@@ -16,7 +16,7 @@ def entries(count):
 
 
 def test_the_pages_used_last_are_cached():
-    held = HeldPages(100)
+    held = PageCache(100)
     held.put("a", {0: entries(4), 1: entries(4), 2: entries(4)})
     assert held.get("a", [0]).keys() == {0}
     held.put("b", {0: entries(4)})
@@ -25,7 +25,7 @@ def test_the_pages_used_last_are_cached():
 
 
 def test_a_page_cached_again_counts_once():
-    held = HeldPages(100)
+    held = PageCache(100)
     for _ in range(9):
         held.put("a", {0: entries(4), 1: entries(4)})
     assert held.get("a", [0, 1]).keys() == {0, 1}
@@ -34,7 +34,7 @@ def test_a_page_cached_again_counts_once():
 
 
 def test_a_page_above_the_bound_is_not_cached():
-    held = HeldPages(100)
+    held = PageCache(100)
     held.put("a", {0: entries(4), 1: entries(99)})
     assert not held.get("a", [0, 1])
 

@@ -43,7 +43,7 @@ def key(*keys):
 
 def affordable(formula, costs, most):
     """All keys that are looked up: first, and in the second step."""
-    purse = Purse(costs, most)
+    purse = ProbeBudget(costs, most)
     first, rest = purse.first(formula)
     more = purse.more(rest) if rest is not None else None
     return first if more is None else Every((first, more)) if first is not None else more

@@ -314,7 +314,7 @@ def test_a_file_deleted_while_it_is_read_is_read_to_its_end(lake):
 
 def test_more_files_are_read_than_the_process_may_open(lake, monkeypatch):
     """Other handles are closed, and files are opened again."""
-    monkeypatch.setattr(storage, "most_open", lambda: 128)
+    monkeypatch.setattr(storage, "max_open_local_files", lambda: 128)
     data, limits = ia.dataset(lake.folder), resource.getrlimit(resource.RLIMIT_NOFILE)
     assert data.count_rows(filter=LOW) == 120 * FILES
     taken = []

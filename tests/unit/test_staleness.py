@@ -73,7 +73,7 @@ def test_one_warning_a_data_set_says_how_many_and_what_to_do(lake):
     ids=["count_rows", "plan", "explain", "to_batches", "filter"],
 )
 def test_everything_that_uses_indexes_warns(lake, ask):
-    with pytest.warns(ia.IntarsiaWarning, match="1 hold indexes .* 2 lack k:lookup"):
+    with pytest.warns(ia.IntarsiaWarning, match="1 have indexes .* 2 lack k:lookup"):
         ask(ia.dataset(lake))
 
 
