@@ -53,11 +53,11 @@ def pages(tmp_path_factory):
         max_rows_per_page=500,
     )
     where = f"n BETWEEN 4000 AND 6100 AND s > '{'z' * 300}' OR s = 's00001'"
-    found = ia.dataset(folder / "lake").explain(None, where, analyze=True, maps=MAX_SHOWN_FILES)
-    (folder / "query.html").write_text(query_html(found))
+    actual = ia.dataset(folder / "lake").explain(None, where, analyze=True, maps=MAX_SHOWN_FILES)
+    (folder / "query.html").write_text(query_html(actual))
     file = open_file(path)
     (folder / "file.html").write_text(file_html(file, file.schema.leaves)[0])
-    return folder, found
+    return folder, actual
 
 
 def browse(folder, page, *options):
@@ -98,26 +98,26 @@ def unfiltered(kinds, stored):
     A pixel needs the pixels at its left, above it, and above left, so this proceeds by diagonals.
     """
     height, width, channels = stored.shape
-    found = np.zeros((height + 1, width + 1, channels), np.int16)
+    actual = np.zeros((height + 1, width + 1, channels), np.int16)
     for diagonal in range(height + width - 1):
         y = np.arange(max(0, diagonal - width + 1), min(height, diagonal + 1))
         x = diagonal - y
-        left, up, corner = found[y + 1, x], found[y, x + 1], found[y, x]
+        left, up, corner = actual[y + 1, x], actual[y, x + 1], actual[y, x]
         far = [abs(up - corner), abs(left - corner), abs(left + up - 2 * corner)]
         nearer = np.where(far[1] <= far[2], up, corner)
         paeth = np.where((far[0] <= far[1]) & (far[0] <= far[2]), left, nearer)
         kind = kinds[y, None]
         guesses = [left, up, (left + up) // 2, paeth]
         guess = np.select([kind == i for i in range(1, 5)], guesses, 0)
-        found[y + 1, x + 1] = stored[y, x] + guess & 0xFF
-    return found[1:, 1:]
+        actual[y + 1, x + 1] = stored[y, x] + guess & 0xFF
+    return actual[1:, 1:]
 
 
 def test_the_browser_has_all_cells_and_no_error(pages):
-    folder, found = pages
+    folder, actual = pages
     dom = browse(folder, "query.html", "--dump-dom")
-    assert dom.count('<rect class="f"') == found.planned.pages.selected
-    assert dom.count('class="o"') == found.planned.pages.total - found.planned.pages.selected
+    assert dom.count('<rect class="f"') == actual.planned.pages.selected
+    assert dom.count('class="o"') == actual.planned.pages.total - actual.planned.pages.selected
     assert dom.count("</svg>") == dom.count("<svg")
     assert "What the query read" in dom
     assert '<svg class="strip"' in browse(folder, "file.html", "--dump-dom")
@@ -127,11 +127,11 @@ def test_the_browser_has_all_cells_and_no_error(pages):
 @pytest.mark.parametrize("width", WIDTHS)
 def test_nothing_goes_beyond_the_right_edge(pages, page, width):
     """Overflowing content would be in the margin, which every page has at its sides."""
-    found = shot(pages[0], page, width)
-    assert found.shape[1] == width
-    margins = np.concatenate((found[:, :12], found[:, -12:]), axis=1)
-    assert (margins == found[0, 0]).all()
-    assert len(np.unique(found.reshape(-1, 3), axis=0)) > 20, "the page is blank"
+    actual = shot(pages[0], page, width)
+    assert actual.shape[1] == width
+    margins = np.concatenate((actual[:, :12], actual[:, -12:]), axis=1)
+    assert (margins == actual[0, 0]).all()
+    assert len(np.unique(actual.reshape(-1, 3), axis=0)) > 20, "the page is blank"
 
 
 @pytest.mark.parametrize("page", ["query.html", "file.html"])

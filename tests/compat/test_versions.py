@@ -98,9 +98,9 @@ def test_sidecars_answer(files: Path) -> None:
 
 def test_catalogs_answer(files: Path) -> None:
     data = ia.dataset(files / "lake", catalog=True)
-    wanted = rows(ROWS)["id"][5].as_py()
-    assert data.to_table(filter=pc.field("id") == wanted)["part"].to_pylist() == [1]
-    plan = data.plan(filter=pc.field("id") == wanted)
+    expected = rows(ROWS)["id"][5].as_py()
+    assert data.to_table(filter=pc.field("id") == expected)["part"].to_pylist() == [1]
+    plan = data.plan(filter=pc.field("id") == expected)
     assert plan.figures.files.selected == 1
     state = ia.show_catalog(files / "lake")
     assert (state.files, state.changed, state.rows) == (3, 0, 3 * ROWS)
@@ -108,19 +108,19 @@ def test_catalogs_answer(files: Path) -> None:
 
 def test_checkpoints_are_recovered(files: Path, tmp_path: Path) -> None:
     ia.recover(files / "torn.bin", tmp_path / "whole.parquet")
-    found = ia.ParquetFile(tmp_path / "whole.parquet").read()
-    assert found.num_rows >= ROWS
+    actual = ia.ParquetFile(tmp_path / "whole.parquet").read()
+    assert actual.num_rows >= ROWS
     expected = pa.concat_tables([rows(), rows(ROWS)])
-    assert listed(found) == listed(expected.slice(0, found.num_rows))
+    assert listed(actual) == listed(expected.slice(0, actual.num_rows))
 
 
 def test_indexes_are_added_and_dropped(files: Path) -> None:
     path = files / "embedded.parquet"
     ia.add_indexes(path, [ia.Lookup("user", granule_rows=64)])
-    wanted = rows()["user"][3].as_py()
-    before = ia.dataset(path).to_table(filter=pc.field("user") == wanted)
+    expected = rows()["user"][3].as_py()
+    before = ia.dataset(path).to_table(filter=pc.field("user") == expected)
     ia.drop_indexes(path, all=True)
-    assert listed(ia.dataset(path).to_table(filter=pc.field("user") == wanted)) == listed(before)
+    assert listed(ia.dataset(path).to_table(filter=pc.field("user") == expected)) == listed(before)
 
 
 @pytest.fixture

@@ -43,9 +43,9 @@ def test_a_damaged_page_is_read_as_it_is_unless_checksums_are_asked_for(damaged)
 def test_a_damaged_page_is_named(damaged, rows):
     path, page = damaged
     file = ia.ParquetFile(path, page_checksum_verification=True)
-    wanted = None if rows is None else ia.RowRanges.of(rows)
+    expected = None if rows is None else ia.RowRanges.of(rows)
     with pytest.raises(ia.FormatError, match="checksum") as caught:
-        file.read(rows=wanted)
+        file.read(rows=expected)
     where = caught.value.where
     assert (where.row_group, where.column) == (0, "b")
     assert (where.page, where.offset) == (DAMAGED_PAGE, page.offset)

@@ -78,8 +78,8 @@ def read(path, columns=None, filter_=None):
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         data = ia.dataset(path, on_corrupt="skip")
-        found = data.to_table([*(columns or COLUMNS), "__row_number"], filter_)
-    return found, data.corrupt, [str(one.message) for one in said]
+        actual = data.to_table([*(columns or COLUMNS), "__row_number"], filter_)
+    return actual, data.corrupt, [str(one.message) for one in said]
 
 
 def assert_all(path):
@@ -88,9 +88,9 @@ def assert_all(path):
         (COLUMNS, None),
         (("l", "b"), (pc.field("a") >= 70) & (pc.field("a") < 90)),
     ]:
-        found, corrupt, _ = read(path, columns, filter_)
+        actual, corrupt, _ = read(path, columns, filter_)
         due = table() if filter_ is None else table().filter(filter_)
-        assert found.select(columns).equals(due.select(columns))
+        assert actual.select(columns).equals(due.select(columns))
         assert not corrupt
 
 
@@ -106,12 +106,12 @@ def test_a_changed_bit_makes_no_wrong_row_and_what_is_lost_is_named(tmp_path, sh
         try:
             if not ia.dataset(path, on_corrupt="skip").schema.equals(whole.schema):
                 continue  # another name or type: no guarantee
-            found, corrupt, _ = read(path)
+            actual, corrupt, _ = read(path)
         except (ia.IntarsiaError, OSError, pa.ArrowException):
             continue  # the file is refused
-        rows = found["__row_number"].to_numpy()
+        rows = actual["__row_number"].to_numpy()
         assert len(np.unique(rows)) == len(rows)
-        assert found.select(COLUMNS).equals(whole.take(pa.array(rows))), (at - start, bit)
+        assert actual.select(COLUMNS).equals(whole.take(pa.array(rows))), (at - start, bit)
         missing = ia.RowRanges.all(ROWS) - ia.RowRanges.from_rows(rows)
         named = ia.RowRanges.union([one.rows for one in corrupt])
         assert missing == named, (at - start, bit)
@@ -191,15 +191,15 @@ def test_chunks_of_the_same_size_are_never_confused(tmp_path):
         for offset in pages:
             path.write_bytes(with_chunk(data, 1, leaf, data_page_offset=offset))
             for columns in (["a"], ["b"], ["a", "b"]):
-                found, corrupt, _ = read(path, columns)
-                assert found.select(columns).equals(table().select(columns))
+                actual, corrupt, _ = read(path, columns)
+                assert actual.select(columns).equals(table().select(columns))
                 assert not corrupt
     # Without checksums nothing is proven. Both chunks are lost where one claims the other's bytes.
     data = written(**PLAIN, write_page_checksum=False)
     path.write_bytes(with_chunk(data, 1, 1, data_page_offset=start))
     for column in ("a", "b"):
-        found, corrupt, _ = read(path, [column])
-        assert found["__row_number"].to_pylist() == [*range(80), *range(160, 240)]
+        actual, corrupt, _ = read(path, [column])
+        assert actual["__row_number"].to_pylist() == [*range(80), *range(160, 240)]
         assert "another chunk claims its bytes" in corrupt[0].message
 
 
@@ -208,8 +208,8 @@ def test_a_wrong_data_page_offset_does_not_matter_to_whole_chunks(tmp_path, on_c
     path = tmp_path / "a.parquet"
     data = written(write_page_checksum=False, **INDEXED)
     path.write_bytes(with_chunk(data, 1, COLUMNS.index("w"), data_page_offset=1 << 40))
-    found = ia.dataset(path, on_corrupt=on_corrupt).to_table(filter=pc.field("a") >= 0)
-    assert found == table()
+    actual = ia.dataset(path, on_corrupt=on_corrupt).to_table(filter=pc.field("a") >= 0)
+    assert actual == table()
 
 
 def test_a_page_header_that_contradicts_the_footer_is_damage(tmp_path):
@@ -220,6 +220,6 @@ def test_a_page_header_that_contradicts_the_footer_is_damage(tmp_path):
     at = data.index(b"\x15\x00\x15\x06\x15\x06", page.offset)  # PLAIN, levels in RLE
     assert at < page.offset + page.header_size
     path.write_bytes(data[: at + 1] + bytes([8]) + data[at + 2 :])
-    found, corrupt, _ = read(path)
-    assert found.select(COLUMNS).equals(pa.concat_tables([table()[:120], table()[140:]]))
+    actual, corrupt, _ = read(path)
+    assert actual.select(COLUMNS).equals(pa.concat_tables([table()[:120], table()[140:]]))
     assert [one.where.page for one in corrupt] == [2]

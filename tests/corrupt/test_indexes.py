@@ -87,10 +87,10 @@ def test_a_flipped_byte_of_the_footer_gives_the_answer_or_an_error(stored, table
     for at in range(footer.offset, len(stored), STEP):
         with warnings.catch_warnings(), contextlib.suppress(ia.IntarsiaError):
             warnings.simplefilter("ignore")
-            found = read(flipped(stored, at))
+            actual = read(flipped(stored, at))
             # Names and types are in the footer too. A change there changes the question itself.
-            if found.schema.equals(expected.schema):
-                assert found.num_rows <= len(table)
+            if actual.schema.equals(expected.schema):
+                assert actual.num_rows <= len(table)
 
 
 @pytest.mark.parametrize(

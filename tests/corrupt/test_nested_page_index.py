@@ -94,16 +94,16 @@ def test_a_shifted_entry_costs_the_index_not_the_answer(stored, table, leaf, by,
     data = with_first_rows(stored, leaf, shifted(page, by))
     rows = RowRanges.of((page * 1000 - 2, page * 1000 + 3))
     with pytest.warns(ia.IntarsiaWarning, match="page index is ignored"):
-        found = ia.ParquetFile(BufferSource(data)).read(["s"], rows)
-    assert found.equals(table.select(["s"]).slice(page * 1000 - 2, 5))
+        actual = ia.ParquetFile(BufferSource(data)).read(["s"], rows)
+    assert actual.equals(table.select(["s"]).slice(page * 1000 - 2, 5))
 
 
 def test_a_filter_planned_by_such_an_index_is_planned_again(stored, table):
     data = with_first_rows(stored, A, shifted(3, 5))
     filter_ = pc.field("s", "a") == 3000
     with pytest.warns(ia.IntarsiaWarning, match="page index is ignored"):
-        found = ia.ParquetFile(BufferSource(data)).read(filter=filter_)
-    assert found.equals(table.filter(filter_))
+        actual = ia.ParquetFile(BufferSource(data)).read(filter=filter_)
+    assert actual.equals(table.filter(filter_))
 
 
 def test_equally_shifted_leaves_are_noticed_by_their_lists(stored, table):
@@ -111,8 +111,8 @@ def test_equally_shifted_leaves_are_noticed_by_their_lists(stored, table):
     data = with_first_rows(stored, C, lambda rows: [0, *(row + 1 for row in rows[1:])])
     rows = RowRanges.of((4501, 4504))
     with pytest.warns(ia.IntarsiaWarning, match="leaves of one group disagree"):
-        found = ia.ParquetFile(BufferSource(data)).read(["s"], rows)
-    assert found.equals(table.select(["s"]).slice(4501, 3))
+        actual = ia.ParquetFile(BufferSource(data)).read(["s"], rows)
+    assert actual.equals(table.select(["s"]).slice(4501, 3))
 
 
 def page_of(repetition, values):
@@ -170,8 +170,8 @@ def test_rows_that_continue_in_the_next_page_are_complete(row):
     file = with_split_rows()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ia.IntarsiaWarning)
-        found = file.read(rows=RowRanges.of((row, row + 1)))
-    assert found.column("l").to_pylist() == [[3 * row, 3 * row + 1, 3 * row + 2]]
+        actual = file.read(rows=RowRanges.of((row, row + 1)))
+    assert actual.column("l").to_pylist() == [[3 * row, 3 * row + 1, 3 * row + 2]]
 
 
 def test_pages_with_split_rows_are_given_no_index(tmp_path):

@@ -87,12 +87,12 @@ def test_a_damaged_page_loses_its_rows_of_every_column(damaged, filter_):
     data = skipping(damaged)
     with pytest.warns(ia.CorruptDataWarning, match=r"column b, page 1.*500 rows lost"):
         assert data.to_table(filter=filter_).equals(without((500, 1000)))
-    (found,) = data.corrupt
-    assert isinstance(found, ia.CorruptData)
-    assert (found.where.file, found.where.row_group) == (str(damaged), 0)
-    assert (found.where.column, found.where.page) == ("b", 1)
-    assert found.rows == ia.RowRanges.of((500, 1000))
-    assert "checksum" in found.message
+    (actual,) = data.corrupt
+    assert isinstance(actual, ia.CorruptData)
+    assert (actual.where.file, actual.where.row_group) == (str(damaged), 0)
+    assert (actual.where.column, actual.where.page) == ("b", 1)
+    assert actual.rows == ia.RowRanges.of((500, 1000))
+    assert "checksum" in actual.message
 
 
 def test_damage_is_reported_once(damaged):
@@ -113,8 +113,8 @@ def test_columns_without_damage_keep_their_rows(damaged):
 
 def test_what_is_not_read_is_not_lost(damaged):
     data = skipping(damaged)
-    found = data.to_table(["a"], filter=pc.field("a") < 700)
-    assert found.num_rows == 700
+    actual = data.to_table(["a"], filter=pc.field("a") < 700)
+    assert actual.num_rows == 700
     assert not data.corrupt
     indexed = skipping(damaged).to_table(filter=(pc.field("a") < 400))
     assert indexed.num_rows == 400
@@ -123,9 +123,9 @@ def test_what_is_not_read_is_not_lost(damaged):
 def test_rows_that_might_match_are_lost_with_the_column_of_the_filter(damaged):
     whole = table()
     with pytest.warns(ia.CorruptDataWarning):
-        found = skipping(damaged).to_table(["a"], filter=pc.field("b") < 0.3)
+        actual = skipping(damaged).to_table(["a"], filter=pc.field("b") < 0.3)
     rows = np.flatnonzero(whole["b"].to_numpy() < 0.3)
-    assert found["a"].to_pylist() == rows[(rows < 500) | (rows >= 1000)].tolist()
+    assert actual["a"].to_pylist() == rows[(rows < 500) | (rows >= 1000)].tolist()
 
 
 @pytest.mark.parametrize("rows", [None, (600, 601), (100, 1900)])
@@ -146,7 +146,7 @@ def test_a_single_file_skips_damage(damaged):
     file = ia.ParquetFile(damaged, on_corrupt="skip")
     with pytest.warns(ia.CorruptDataWarning):
         assert file.read().equals(without((500, 1000)))
-    assert [found.num_rows for found in file.corrupt] == [500]
+    assert [actual.num_rows for actual in file.corrupt] == [500]
     some = file.read(["b"], rows=ia.RowRanges.of((900, 1100)))
     assert some.num_rows == 100
 
@@ -155,8 +155,8 @@ def test_row_numbers_head_take_and_count_skip_damage(damaged):
     data = skipping(damaged)
     left = [*range(500), *range(1000, ROWS)]
     with pytest.warns(ia.CorruptDataWarning):
-        found = data.to_table(["b", "__row_number"])
-    assert found["__row_number"].to_pylist() == left
+        actual = data.to_table(["b", "__row_number"])
+    assert actual["__row_number"].to_pylist() == left
     assert data.head(600, ["a", "b"])["a"].to_pylist() == left[:600]
     taken = data.take([3000, 700, 20, 1000, 20])
     assert taken.equals(table().take([3000, 20, 1000, 20]))
@@ -183,10 +183,10 @@ def test_units_in_threads_leave_out_the_same_rows(path, monkeypatch, use_threads
     data = skipping(path)
     with pytest.warns(ia.CorruptDataWarning):
         assert data.to_table(use_threads=use_threads).equals(left)
-    assert sorted(found.num_rows for found in data.corrupt) == [500] * 4
+    assert sorted(actual.num_rows for actual in data.corrupt) == [500] * 4
     with pytest.warns(ia.CorruptDataWarning):
-        found = skipping(path).to_table(filter=pc.field("b") >= 0.5, use_threads=use_threads)
-    assert found.equals(left.filter(pc.field("b") >= 0.5))
+        actual = skipping(path).to_table(filter=pc.field("b") >= 0.5, use_threads=use_threads)
+    assert actual.equals(left.filter(pc.field("b") >= 0.5))
     with pytest.warns(ia.CorruptDataWarning):
         assert skipping(path).head(1200).equals(left.slice(0, 1200))
 
@@ -194,9 +194,9 @@ def test_units_in_threads_leave_out_the_same_rows(path, monkeypatch, use_threads
 def test_fields_of_the_same_name_are_told_apart(tmp_path):
     path, places = tmp_path / "a.parquet", [{"x": i} for i in range(20)]
     pq.write_table(pa.table({"from": places, "to": places[::-1]}), path, write_page_checksum=True)
-    wanted = ["from.x", "to.x", "__row_number"]
-    taken = skipping(path).take([7, 3], wanted)
-    assert taken.equals(ia.dataset(path).take([7, 3], wanted))
+    expected = ["from.x", "to.x", "__row_number"]
+    taken = skipping(path).take([7, 3], expected)
+    assert taken.equals(ia.dataset(path).take([7, 3], expected))
     assert [column.to_pylist() for column in taken.columns] == [[7, 3], [12, 16], [7, 3]]
 
 
@@ -235,16 +235,16 @@ def test_any_byte_of_a_page_header_loses_its_page(tmp_path, column, has_index):
         flip(path, at, 0x08)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            found = skipping(path).to_table()
+            actual = skipping(path).to_table()
         # Without an offset index, a wrong number of values may belong to any page: the row group is
         # lost.
-        if found.num_rows == ROWS - GROUP_ROWS and not has_index:
-            assert found.equals(without((0, GROUP_ROWS)))
-        elif found.num_rows < ROWS:
-            assert found.equals(without((500, 1000)))
+        if actual.num_rows == ROWS - GROUP_ROWS and not has_index:
+            assert actual.equals(without((0, GROUP_ROWS)))
+        elif actual.num_rows < ROWS:
+            assert actual.equals(without((500, 1000)))
         else:
-            assert found.equals(table())  # statistics of the page, or fields that nobody reads
-        assert bool(said) or found.num_rows == ROWS
+            assert actual.equals(table())  # statistics of the page, or fields that nobody reads
+        assert bool(said) or actual.num_rows == ROWS
         path.write_bytes(whole)
 
 
@@ -277,8 +277,8 @@ def test_a_wrong_offset_index_loses_nothing(path):
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             data = skipping(path)
-            found = data.to_table(filter=pc.field("a") == 700)
-        assert found.equals(table().slice(700, 1))
+            actual = data.to_table(filter=pc.field("a") == 700)
+        assert actual.equals(table().slice(700, 1))
         assert not data.corrupt
         noticed += bool(said)
         path.write_bytes(whole)
@@ -290,8 +290,8 @@ def test_a_damaged_index_loses_nothing(path):
     (entry,) = ia.ParquetFile(path).indexes
     flip(path, entry.offset + entry.length // 2)
     with pytest.warns(ia.IntarsiaWarning, match="index a:lookup is ignored"):
-        found = skipping(path).to_table(filter=pc.field("a") == 700)
-    assert found.equals(table().slice(700, 1))
+        actual = skipping(path).to_table(filter=pc.field("a") == 700)
+    assert actual.equals(table().slice(700, 1))
 
 
 def test_bounds_are_used_if_they_have_a_checksum(path):
@@ -311,8 +311,8 @@ def test_a_damaged_bound_loses_nothing(path):
         flip(path, at)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ia.IntarsiaWarning)
-            found = skipping(path).to_table(filter=pc.field("a") == 700)
-        assert found.equals(table().slice(700, 1))
+            actual = skipping(path).to_table(filter=pc.field("a") == 700)
+        assert actual.equals(table().slice(700, 1))
         path.write_bytes(whole)
 
 
@@ -334,7 +334,7 @@ def test_verify_compares_what_the_directory_has_checksums_of(path):
     assert not ia.verify(path)
     column = ia.ParquetFile(path).metadata.row_groups[0].columns[0]
     flip(path, column.column_index_offset + column.column_index_length - 3)
-    assert any("does not match its checksum" in found.message for found in ia.verify(path))
+    assert any("does not match its checksum" in actual.message for actual in ia.verify(path))
 
 
 def test_checksums_are_those_of_the_rewritten_file(path):
@@ -357,8 +357,8 @@ def test_page_indexes_that_are_added_have_checksums(tmp_path):
     write(path, write_page_index=False)
     ia.add_indexes(path, [ia.PageIndex()])
     for _ in range(2):
-        found = skipping(path).explain(filter=pc.field("a") == 700)
-        assert found.planned.rows.selected == PAGE_ROWS
+        actual = skipping(path).explain(filter=pc.field("a") == 700)
+        assert actual.planned.rows.selected == PAGE_ROWS
         ia.add_indexes(path, [ia.Lookup("b")])
 
 

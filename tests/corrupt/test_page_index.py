@@ -131,8 +131,8 @@ def test_a_shifted_entry_is_noticed_and_loses_no_row(stored, table, column, entr
     for value in (entry * 1000 - 5, entry * 1000 - 1, entry * 1000, entry * 1000 + 4):
         for filter_ in (pc.field("n") == value, pc.field("s") == str(value)):
             with pytest.warns(ia.IntarsiaWarning, match="page index is ignored"):
-                found = ia.ParquetFile(BufferSource(data)).read(filter=filter_)
-            assert found.equals(table.filter(filter_))
+                actual = ia.ParquetFile(BufferSource(data)).read(filter=filter_)
+            assert actual.equals(table.filter(filter_))
 
 
 @pytest.mark.parametrize("by", [-5, 5])
@@ -191,8 +191,8 @@ def test_an_inconsistent_index_is_not_used(stored, table, change):
     data = with_first_rows(stored, 0, change)
     filter_ = (pc.field("n") > 4321) & (pc.field("n") < 4330)
     with pytest.warns(ia.IntarsiaWarning, match="page index is ignored"):
-        found = ia.ParquetFile(BufferSource(data)).read(filter=filter_)
-    assert found.equals(table.filter(filter_))
+        actual = ia.ParquetFile(BufferSource(data)).read(filter=filter_)
+    assert actual.equals(table.filter(filter_))
 
 
 def without_the_first(pages):
@@ -209,16 +209,16 @@ def test_a_missing_first_entry_does_not_turn_the_first_page_into_a_dictionary(st
     data = with_pages(stored, 1, without_the_first)
     filter_ = pc.field("n") == 5600
     with pytest.warns(ia.IntarsiaWarning, match="page index is ignored"):
-        found = ia.ParquetFile(BufferSource(data)).read(filter=filter_)
-    assert found.equals(table.filter(filter_))
+        actual = ia.ParquetFile(BufferSource(data)).read(filter=filter_)
+    assert actual.equals(table.filter(filter_))
 
 
 def test_a_column_read_whole_is_checked_as_well(stored, table):
     data = with_first_rows(stored, 0, shifted(1, 5))
     filter_ = pc.field("n") >= 1000  # nine of ten pages
     with pytest.warns(ia.IntarsiaWarning, match="page index is ignored"):
-        found = ia.ParquetFile(BufferSource(data)).read(filter=filter_)
-    assert found.equals(table.filter(filter_))
+        actual = ia.ParquetFile(BufferSource(data)).read(filter=filter_)
+    assert actual.equals(table.filter(filter_))
 
 
 def test_a_scan_plans_again_if_another_scan_found_the_index_wrong(stored, table, monkeypatch):
@@ -229,12 +229,12 @@ def test_a_scan_plans_again_if_another_scan_found_the_index_wrong(stored, table,
     plan_rows_of = scan.plan_rows
 
     def plan_and_lose_the_race(*arguments):
-        found = plan_rows_of(*arguments)
+        actual = plan_rows_of(*arguments)
         monkeypatch.setattr(scan, "plan_rows", plan_rows_of)
         list(scan_file(file, request, {}))  # the other scan discovers the wrong index
-        return found
+        return actual
 
     monkeypatch.setattr(scan, "plan_rows", plan_and_lose_the_race)
     with pytest.warns(ia.IntarsiaWarning, match="page index is ignored"):
-        found = list(scan_file(file, request, {}))
-    assert pa.concat_tables(found).equals(table.filter(filter_))
+        actual = list(scan_file(file, request, {}))
+    assert pa.concat_tables(actual).equals(table.filter(filter_))

@@ -179,9 +179,9 @@ def verified(tmp_path):
 
     def findings_of(data):
         path.write_bytes(data)
-        found = ia.verify(path)
-        assert all(finding.where.file == str(path) for finding in found)
-        return [(f.severity, dataclasses.replace(f.where, file=None), f.message) for f in found]
+        actual = ia.verify(path)
+        assert all(finding.where.file == str(path) for finding in actual)
+        return [(f.severity, dataclasses.replace(f.where, file=None), f.message) for f in actual]
 
     return findings_of
 
@@ -456,9 +456,9 @@ def test_a_flipped_byte_of_a_page_is_found_by_its_checksum(verified, flat, name)
     at = place.offset + size + header.compressed_page_size - 1
     data = flipped(flat, at, 0x01)
     body = part_of(data, place.offset + size, header.compressed_page_size)
-    found = verified(data)
-    assert found[0] == (ERROR, place, checksum_message(header, body))
-    assert all(where.row_group == 1 and where.column == name for _, where, _ in found)
+    actual = verified(data)
+    assert actual[0] == (ERROR, place, checksum_message(header, body))
+    assert all(where.row_group == 1 and where.column == name for _, where, _ in actual)
 
 
 def test_a_wrong_checksum_alone_is_one_finding(verified, flat):
@@ -484,8 +484,8 @@ def test_a_flipped_byte_of_a_dictionary_is_found(verified, flat):
     at = start + size + header.compressed_page_size - 1
     data = flipped(flat, at, 0x01)  # the last entry: w059 becomes w058
     body = part_of(data, start + size, header.compressed_page_size)
-    found = verified(data)
-    assert found[0] == (ERROR, Where(None, 1, "word", 0, start), checksum_message(header, body))
+    actual = verified(data)
+    assert actual[0] == (ERROR, Where(None, 1, "word", 0, start), checksum_message(header, body))
 
 
 def test_every_flipped_byte_of_a_page_header_is_found(verified, flat):
@@ -493,10 +493,10 @@ def test_every_flipped_byte_of_a_page_header_is_found(verified, flat):
     _, size = decode(PageHeader, flat[place.offset :])
     unused = place.offset + size - 3  # the encoding of repetition levels, of which there are none
     for at in set(range(place.offset, place.offset + size)) - {unused}:
-        found = verified(flipped(flat, at))
-        assert found, f"byte {at - place.offset} of {size}"
-        assert worst_of(found) is ERROR
-        assert {(where.row_group, where.column) for _, where, _ in found} == {(0, "text")}
+        actual = verified(flipped(flat, at))
+        assert actual, f"byte {at - place.offset} of {size}"
+        assert worst_of(actual) is ERROR
+        assert {(where.row_group, where.column) for _, where, _ in actual} == {(0, "text")}
 
 
 def worst_of(found):
@@ -567,10 +567,10 @@ def test_a_dictionary_page_behind_the_first_page_is_found(verified, flat):
         dictionary_page_header={"num_values": 0},
     )
     data = with_pages(flat, 0, "word", [dictionary, data_pages[0], (empty, b""), *data_pages[1:]])
-    found = [f for f in verified(data) if "dictionary page" in f[2]]
+    actual = [f for f in verified(data) if "dictionary page" in f[2]]
     first = page_at(data, 0, "word", 0)
     place = Where(None, 0, "word", 2, first.offset + len(flat_page(flat, 0, "word", 0)))
-    assert found == [(ERROR, place, "a dictionary page that is not the first page")]
+    assert actual == [(ERROR, place, "a dictionary page that is not the first page")]
 
 
 def flat_page(data, group, name, page):
@@ -696,8 +696,8 @@ def test_unknown_bytes_before_the_footer_are_no_finding(verified, flat):
 def test_column_orders_that_are_too_few_are_found(verified, flat):
     orders = list(metadata_of(flat).column_orders)
     message = f"{len(orders) - 1} column orders for {len(orders)} columns"
-    found = verified(with_footer(flat, column_orders=orders[:-1]))
-    assert found == [(ERROR, Where(), message)]
+    actual = verified(with_footer(flat, column_orders=orders[:-1]))
+    assert actual == [(ERROR, Where(), message)]
 
 
 def test_bounds_whose_order_is_not_declared_are_not_checked(verified, flat):
@@ -810,10 +810,10 @@ def test_a_chunk_longer_than_its_pages_is_a_warning(verified, flat):
 def test_a_chunk_that_ends_within_the_next_is_found(verified, flat):
     size = chunk_of(flat, 1, "i64").meta_data.total_compressed_size
     data = with_metadata(flat, 1, "i64", total_compressed_size=size + 3)
-    found = [finding for finding in verified(data) if finding[0] is ERROR]
+    actual = [finding for finding in verified(data) if finding[0] is ERROR]
     start = chunk_of(flat, 1, "f32").meta_data.data_page_offset
     message = "it begins within the chunk of row group 1, column i64"
-    assert found == [(ERROR, dataclasses.replace(chunk_at(1, "f32"), offset=start), message)]
+    assert actual == [(ERROR, dataclasses.replace(chunk_at(1, "f32"), offset=start), message)]
 
 
 def test_a_chunk_outside_the_file_is_found(verified, flat):
@@ -901,9 +901,9 @@ def test_a_wrong_null_count_is_an_error_and_in_lists_a_warning(verified, flat, n
         (nested, LIST, WARNING),
         (nested, "struct.x", ERROR),
     ):
-        found = chunk_of(stored, 0, name).meta_data.statistics.null_count
-        data = with_statistics(stored, 0, name, null_count=found + by)
-        message = f"statistics: null_count is {found + by}, there are {found}"
+        actual = chunk_of(stored, 0, name).meta_data.statistics.null_count
+        data = with_statistics(stored, 0, name, null_count=actual + by)
+        message = f"statistics: null_count is {actual + by}, there are {actual}"
         assert verified(data) == [(severity, chunk_at(0, name), message)]
 
 
@@ -1244,13 +1244,13 @@ def ordered(values):
 )
 def test_a_boundary_order_that_contradicts_the_bounds_is_found(verified, values, right, wrong):
     stored = ordered(values)
-    found = column_index_of(stored, 0, "x").boundary_order
-    assert found in right
+    actual = column_index_of(stored, 0, "x").boundary_order
+    assert actual in right
     for order in right:
         assert verified(with_column_index(stored, 0, "x", boundary_order=order)) == []
     for order in wrong:
         data = with_column_index(stored, 0, "x", boundary_order=order)
-        message = f"column index: boundary_order is {order}, bounds say {found}"
+        message = f"column index: boundary_order is {order}, bounds say {actual}"
         assert verified(data) == [(ERROR, chunk_at(0, "x"), message)], f"order {order}"
 
 
@@ -1363,8 +1363,8 @@ LOOKUP = ia.Lookup("text", granule_rows=50)
 def entries_of(file, starts):
     """Keys and granules of the lookup index, row group by row group."""
     with Workspace() as work:
-        (found,) = gather(file, [Due(LOOKUP, check_index(file, LOOKUP), starts)], work)
-        (table,) = found.blocks()
+        (actual,) = gather(file, [Due(LOOKUP, check_index(file, LOOKUP), starts)], work)
+        (table,) = actual.blocks()
     entries = writer_module.entries_of(table)
     keys, granules = (entries >> np.uint64(32)).astype(np.uint32), entries.astype(np.uint32)
     firsts = np.searchsorted(starts, file.row_group_starts)
@@ -1434,8 +1434,8 @@ def with_cells(data, change):
     file = OpenedFile(BufferSource(data), "t.parquet")
     with Workspace() as work:
         (due,) = due_indexes(file, [WORDS], groups_of(file))
-        (found,) = gather(file, [due], work)
-        (table,) = found.blocks()
+        (actual,) = gather(file, [due], work)
+        (table,) = actual.blocks()
     cells = change(due.blocks.cells_of(writer_module.entries_of(table)))
     rows, out = entry_table(cells, CELL_SCHEMA), pa.BufferOutputStream()
     write_section(out, CELL_SCHEMA, [rows], due.starts, "f" * 32, block_size=due.blocks.size)
@@ -1561,9 +1561,9 @@ def test_a_directory_of_a_file_that_was_rewritten_is_found(verified, indexed):
     ids=["empty", "magic", "text", "footer too long", "no footer"],
 )
 def test_a_file_that_is_not_parquet_is_one_finding(verified, data, message):
-    ((severity, _, found),) = verified(data)
+    ((severity, _, actual),) = verified(data)
     assert severity is ERROR
-    assert found.startswith(message)
+    assert actual.startswith(message)
 
 
 @pytest.mark.parametrize("depth", [10, *range(55, 70), 200])
@@ -1571,9 +1571,9 @@ def test_a_file_that_is_not_parquet_is_one_finding(verified, data, message):
 def test_a_footer_with_unknown_fields_nested_deep_is_sound_or_a_finding(
     verified, unchecked, level, depth
 ):
-    found = verified(with_nested_field(unchecked, level, depth))
-    assert len(found) <= 1
-    assert all((severity, where.row_group) == (ERROR, None) for severity, where, _ in found)
+    actual = verified(with_nested_field(unchecked, level, depth))
+    assert len(actual) <= 1
+    assert all((severity, where.row_group) == (ERROR, None) for severity, where, _ in actual)
 
 
 def with_nested_field(data, level, depth):
@@ -1621,9 +1621,9 @@ def test_a_file_that_cannot_be_opened_is_a_finding(tmp_path, monkeypatch):
 
     opened = verify_file.open_file
     monkeypatch.setattr(verify_file, "open_file", open_file)
-    found = ia.verify(tmp_path)
-    assert [Path(finding.where.file).name for finding in found] == ["a.parquet", "c.parquet"]
-    assert "Permission denied" in found[0].message
+    actual = ia.verify(tmp_path)
+    assert [Path(finding.where.file).name for finding in actual] == ["a.parquet", "c.parquet"]
+    assert "Permission denied" in actual[0].message
 
 
 def test_a_path_without_files_is_an_error(tmp_path):
@@ -1642,11 +1642,11 @@ def test_findings_of_a_folder_come_file_by_file(flat, tmp_path):
     worse.write_bytes(with_statistics(flat, 1, "gaps", null_count=0))
     none.write_bytes(b"")
     seen = []
-    found = ia.verify(tmp_path, progress=lambda *at: seen.append(at))
-    assert [finding.where.file for finding in found] == [str(bad), str(none), str(worse)]
+    actual = ia.verify(tmp_path, progress=lambda *at: seen.append(at))
+    assert [finding.where.file for finding in actual] == [str(bad), str(none), str(worse)]
     assert seen[:4] == [(str(f), i, 4) for i, f in enumerate([sound, bad, none, worse])]
-    assert ia.verify([sound, bad]) == found[:1]
-    assert ia.verify(f"{tmp_path}/sub/*.parquet") == found[2:]
+    assert ia.verify([sound, bad]) == actual[:1]
+    assert ia.verify(f"{tmp_path}/sub/*.parquet") == actual[2:]
 
 
 def test_findings_come_in_the_order_of_the_file(verified, flat):
@@ -1709,8 +1709,10 @@ def test_an_arrow_schema_that_pyarrow_refuses_is_found(tmp_path):
             writer.add_key_value_metadata({"ARROW:schema": stored})
         with pytest.raises(pa.ArrowInvalid):
             pq.read_table(path)
-        (found,) = ia.verify(path)
-        assert found.message == "ARROW:schema cannot be decoded: readers of Arrow's refuse the file"
+        (actual,) = ia.verify(path)
+        assert (
+            actual.message == "ARROW:schema cannot be decoded: readers of Arrow's refuse the file"
+        )
 
 
 @pytest.mark.parametrize("seed", range(200))

@@ -71,12 +71,12 @@ def main():
         targets.attempt(chosen[0], given.again.read_bytes())
         print("nothing went wrong")
         return
-    found = Path(tempfile.mkdtemp(prefix="fuzz-"))
+    actual = Path(tempfile.mkdtemp(prefix="fuzz-"))
     corpus = given.corpus or Path(tempfile.mkdtemp(prefix="fuzz-corpus-"))
     seconds = max(1, round(given.minutes * 60 / len(chosen)))
     total, failures = 0, []
     for target in chosen:
-        executions, problems = run(target, seconds, corpus, found)
+        executions, problems = run(target, seconds, corpus, actual)
         total += executions
         failures += problems
         print(f"{target:12} {executions:>12,} executions, {len(problems)} problems", flush=True)

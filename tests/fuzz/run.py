@@ -44,9 +44,9 @@ def run(jobs: list[str], processes: int) -> Report:
     report = Report()
     batches = [jobs[at : at + BATCH] for at in range(0, len(jobs), BATCH)]
     with ThreadPoolExecutor(processes) as pool:
-        for found in pool.map(run_batch, batches):
-            report.mutants += found.mutants
-            report.problems += found.problems
+        for actual in pool.map(run_batch, batches):
+            report.mutants += actual.mutants
+            report.problems += actual.problems
     return report
 
 
@@ -69,7 +69,7 @@ def run_worker(jobs: list[str]) -> tuple[list[str], str]:
     """Returns the outcomes of finished jobs, and how the worker died on the next job, if it did."""
     command = [sys.executable, str(WORKER)]
     try:
-        found = subprocess.run(
+        actual = subprocess.run(
             command,
             input="\n".join(jobs),
             capture_output=True,
@@ -78,7 +78,7 @@ def run_worker(jobs: list[str]) -> tuple[list[str], str]:
             env=os.environ | ENVIRONMENT,
             check=False,
         )
-        output, ending = found.stdout, f"died of {found.returncode}" if found.returncode else ""
+        output, ending = actual.stdout, f"died of {actual.returncode}" if actual.returncode else ""
     except subprocess.TimeoutExpired as error:
         output, ending = (error.stdout or b"").decode(), "hangs"
     done = [line.split("\t", 1)[1] for line in output.splitlines() if line.startswith("done")]

@@ -111,9 +111,9 @@ def from_catalogs():
 
 def catalog_of(folder):
     """A catalog as ``targets.catalog`` takes it."""
-    found = Path(folder, "_intarsia")
-    pointer = (found / "catalog.json").read_bytes()
-    tables = [(found / name).read_bytes() for name in decode_pointer(pointer).names]
+    actual = Path(folder, "_intarsia")
+    pointer = (actual / "catalog.json").read_bytes()
+    tables = [(actual / name).read_bytes() for name in decode_pointer(pointer).names]
     parts = [pointer.partition(b"\n")[2], *tables]
     return b"\0" + b"".join(struct.pack("<I", len(part)) + part for part in parts)
 

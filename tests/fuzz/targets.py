@@ -123,8 +123,8 @@ class _Roomy(BufferSource):
 def directory(data):
     """A directory with a valid checksum."""
     pointer = {"version": 1, "offset": 0, "length": len(data), "crc32": zlib.crc32(data)}
-    found = directory_at(pointer, _Roomy(data))
-    for entry in found.indexes:
+    actual = directory_at(pointer, _Roomy(data))
+    for entry in actual.indexes:
         with suppress(ia.IntarsiaError):
             make(entry.kind, entry.on, entry.params)
 
@@ -195,8 +195,8 @@ def _fit(value, tables, by_name):
 
 def recover(data):
     """A torn file."""
-    found = salvage(BufferSource(data), pa.schema([("k", pa.int64()), ("t", pa.string())]))
-    found.document(BufferSource(data))
+    actual = salvage(BufferSource(data), pa.schema([("k", pa.int64()), ("t", pa.string())]))
+    actual.document(BufferSource(data))
 
 
 def file(data):

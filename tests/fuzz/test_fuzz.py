@@ -85,9 +85,9 @@ def test_seeds_of_sections_are_sections(targets, seed):
         make = getattr(targets, shape)
 
         def watched(*place, make=make, **options):
-            found = make(*place, **options)
-            opened.append(found)
-            return found
+            actual = make(*place, **options)
+            opened.append(actual)
+            return actual
 
         setattr(targets, shape, watched)
         try:

@@ -23,12 +23,12 @@ def gather(corpus: Path) -> dict[str, dict]:
     shares = [files[i::SHARES] for i in range(SHARES)]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         parts = list(pool.map(run_share, shares))
-    return {Path(path).name: found for part in parts for path, found in part.items()}
+    return {Path(path).name: actual for part in parts for path, actual in part.items()}
 
 
 def run_share(files: list[str]) -> dict[str, dict]:
-    found: dict[str, dict] = {}
-    while rest := [path for path in files if path not in found]:
+    actual: dict[str, dict] = {}
+    while rest := [path for path in files if path not in actual]:
         command = [sys.executable, str(HERE / "worker.py")]
         done = subprocess.run(
             command, input="\n".join(rest), capture_output=True, text=True, check=False
@@ -38,24 +38,26 @@ def run_share(files: list[str]) -> dict[str, dict]:
             if line.startswith("start\t"):
                 path = line.split("\t")[1]
             else:
-                found[path] = json.loads(line)
-        if path is None or (done.returncode == 0 and rest[-1] not in found):
+                actual[path] = json.loads(line)
+        if path is None or (done.returncode == 0 and rest[-1] not in actual):
             raise RuntimeError(f"a worker did nothing: {done.stderr[-2000:]}")
-        if path not in found:
-            found[path] = {"died": done.stderr[-2000:]}
-    return found
+        if path not in actual:
+            actual[path] = {"died": done.stderr[-2000:]}
+    return actual
 
 
 def table(outcomes: dict[str, dict]) -> str:
     """Counts of files, as a Markdown table."""
 
     def count(check: str, *values: str) -> int:
-        return sum(found.get(check) in values for found in outcomes.values())
+        return sum(actual.get(check) in values for actual in outcomes.values())
 
-    verified = [found for found in outcomes.values() if "verify" in found]
-    severities = Counter(max(found["verify"], default="clean") for found in verified)
-    clean = [found for found in verified if not found["verify"] and "verify_after" in found]
-    walked = [found["pages"] for found in outcomes.values() if isinstance(found.get("pages"), dict)]
+    verified = [actual for actual in outcomes.values() if "verify" in actual]
+    severities = Counter(max(actual["verify"], default="clean") for actual in verified)
+    clean = [actual for actual in verified if not actual["verify"] and "verify_after" in actual]
+    walked = [
+        actual["pages"] for actual in outcomes.values() if isinstance(actual.get("pages"), dict)
+    ]
     rows = [
         ("files", len(outcomes)),
         ("opened", count("opens", "yes")),
@@ -78,7 +80,7 @@ def table(outcomes: dict[str, dict]) -> str:
         ("verified with errors", severities["ERROR"]),
         (
             "clean before, and clean with the page index added",
-            sum(not found["verify_after"] for found in clean),
+            sum(not actual["verify_after"] for actual in clean),
         ),
     ]
     lines = [f"| {what} | {number:,} |" for what, number in rows]

@@ -23,11 +23,11 @@ def path(corpus, corpus_name):
 @pytest.fixture(scope="module")
 def footers(corpus):
     """The footers of all files that have one, by name."""
-    found = {}
+    actual = {}
     for path in sorted((corpus / "files").iterdir()):
         with contextlib.suppress(FormatError):
-            found[path.name] = read_footer(BufferSource(path.read_bytes()))
-    return found
+            actual[path.name] = read_footer(BufferSource(path.read_bytes()))
+    return actual
 
 
 @pytest.fixture(scope="module")

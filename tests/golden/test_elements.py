@@ -31,7 +31,7 @@ def test_every_list_of_the_corpus_that_can_be_indexed(corpus, tmp_path):
             warnings.simplefilter("ignore")
             seen.update(check(path, tmp_path / path.name))
     assert {level for level, _ in seen} >= LEVELS
-    assert sum(count for (_, found), count in seen.items() if found) > 80
+    assert sum(count for (_, actual), count in seen.items() if actual) > 80
 
 
 def check(original, copy):
@@ -63,7 +63,7 @@ def check(original, copy):
 
 def compare(path, on, whole):
     """Compares the rows found with those that Python finds; returns True if rows were found."""
-    assert not [found for found in ia.verify(path) if "elements" in str(found)]
+    assert not [actual for actual in ia.verify(path) if "elements" in str(actual)]
     values = whole[on[0]]
     for name in on[1:]:
         values = pc.struct_field(values, name)
@@ -79,9 +79,9 @@ def compare(path, on, whole):
         literal = pa.scalar(value, kind.value_type if pa.types.is_dictionary(kind) else kind)
         ask = ia.map_contains if is_map else ia.list_contains
         condition = ask(pc.field(*on), literal)
-        found = source.to_table(["__row_number"], filter=condition)
+        actual = source.to_table(["__row_number"], filter=condition)
         due = [row for row, cell in enumerate(cells) if cell is not None and value in cell]
-        assert found["__row_number"].to_pylist() == due, (path, on, value)
+        assert actual["__row_number"].to_pylist() == due, (path, on, value)
         steps = [step.source for step in source.explain(filter=condition).files[0].plan.steps]
         assert f"index {'.'.join(on)}:elements" in steps
     return bool(held)

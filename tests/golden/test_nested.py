@@ -45,8 +45,8 @@ def test_random_rows_are_pyarrows(corpus, tmp_path, monkeypatch, name, apart):
     for seed, count in enumerate((1, 3, 30)):
         wanted = np.random.default_rng(seed).integers(0, file.num_rows, count)
         ranges = RowRanges.from_rows(wanted)
-        found = file.read(rows=ranges)
-        found.validate(full=True)
-        assert found.schema.equals(expected.schema)
+        actual = file.read(rows=ranges)
+        actual.validate(full=True)
+        assert actual.schema.equals(expected.schema)
         part = pa.concat_tables(expected.slice(a, b - a) for a, b in ranges)
-        assert str(found.to_pylist()) == str(part.to_pylist())  # compares NaN too
+        assert str(actual.to_pylist()) == str(part.to_pylist())  # compares NaN too

@@ -46,13 +46,13 @@ def test_offset_indexes_are_those_hyparquet_reads(corpus, name):
     for group, columns in enumerate(groups):
         assert len(columns) == len(file.schema.leaves)
         for leaf, expected in enumerate(columns):
-            found = file.page_index(group, leaf).offset_index
+            actual = file.page_index(group, leaf).offset_index
             if expected is None:
-                assert found is None
+                assert actual is None
                 continue
             locations = expected["page_locations"]
             for field in ("offset", "compressed_page_size", "first_row_index"):
-                assert getattr(found, field).tolist() == [page[field] for page in locations]
+                assert getattr(actual, field).tolist() == [page[field] for page in locations]
             compared += 1
     assert compared
 
@@ -67,11 +67,11 @@ def test_column_indexes_are_those_hyparquet_reads(corpus, name):
     for group, columns in enumerate(groups):
         assert len(columns) == len(file.schema.leaves)
         for leaf, expected in enumerate(columns):
-            found = file.page_index(group, leaf).column_index
+            actual = file.page_index(group, leaf).column_index
             if expected is None:
-                assert found is None
+                assert actual is None
             else:
-                compare_column_index(file._opened.order(leaf), found, expected)
+                compare_column_index(file._opened.order(leaf), actual, expected)
 
 
 def compare_column_index(order, found, expected):

@@ -51,11 +51,11 @@ def rows(path):
         yield from csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
 
 
-def names(outcomes, **wanted):
+def names(outcomes, **expected):
     return {
         name
-        for name, found in outcomes.items()
-        if all(found.get(check) == value for check, value in wanted.items())
+        for name, actual in outcomes.items()
+        if all(actual.get(check) == value for check, value in expected.items())
     }
 
 
@@ -64,7 +64,7 @@ def made_to_break(name):
 
 
 def test_no_file_kills_the_process(outcomes):
-    assert {name: found["died"] for name, found in outcomes.items() if "died" in found} == {}
+    assert {name: actual["died"] for name, actual in outcomes.items() if "died" in actual} == {}
 
 
 def test_reencoded_footers_are_the_same_bytes(outcomes):
@@ -95,16 +95,16 @@ def test_rows_that_pyarrow_reads_are_not_lost_to_checks_and_filters(outcomes):
 
 def test_page_walks_find_all_pages(outcomes, oracle):
     failed = set()
-    for name, found in outcomes.items():
-        if found["opens"] != "yes" or name not in oracle:
+    for name, actual in outcomes.items():
+        if actual["opens"] != "yes" or name not in oracle:
             continue
-        if isinstance(found["pages"], str):
+        if isinstance(actual["pages"], str):
             failed.add(name)
             continue
         types = [part.split(":") for part in oracle[name]["page_types"].split(",") if part]
         counts = {kind if kind in KINDS else "other": int(count) for kind, count in types}
-        assert found["pages"] == counts, name
-        assert found["crc"] == int(oracle[name]["pages_with_crc"] or 0), name
+        assert actual["pages"] == counts, name
+        assert actual["crc"] == int(oracle[name]["pages_with_crc"] or 0), name
     assert {name for name in failed if "fuzz" not in name} == {
         name for name in WALKS_THAT_FAIL if "fuzz" not in name
     }
@@ -114,16 +114,16 @@ KINDS = ("DATA_V1", "DATA_V2", "DICT", "INDEX")
 
 
 def test_an_added_page_index_changes_no_answer_and_moves_no_byte(outcomes):
-    assert {found.get("page_index") for found in outcomes.values()} == {"added", "refused", None}
+    assert {actual.get("page_index") for actual in outcomes.values()} == {"added", "refused", None}
     assert len(names(outcomes, page_index="added")) > 580
     refused = names(outcomes, reads="equal", page_index="refused")
     assert {name for name in refused if "fuzz" not in name} == WITHOUT_PAGE_INDEX
 
 
 def test_an_added_page_index_has_no_findings(outcomes):
-    for name, found in outcomes.items():
-        if "verify_after" in found:
-            assert Counter(found["verify_after"]) <= Counter(found["verify"]), name
+    for name, actual in outcomes.items():
+        if "verify_after" in actual:
+            assert Counter(actual["verify_after"]) <= Counter(actual["verify"]), name
 
 
 def test_the_table_in_the_documents_is_up_to_date(outcomes):

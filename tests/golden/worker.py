@@ -38,18 +38,18 @@ READ_ERRORS = (pa.ArrowException, OSError, UnicodeDecodeError)
 
 
 def outcomes(path: Path, scratch: Path) -> dict:
-    found = {"opens": opens(path), "footer": footer(path)}
-    if found["opens"] != "yes":
-        return found | {"reads": reads(path)}
-    found["pages"], found["crc"] = pages(path)
-    found["reads"] = reads(path)
-    found["left"] = left(path)
-    found["verify"] = grades(path)
-    found["page_index"] = page_index(path, scratch, found["reads"])
-    if found["page_index"] == "added":
-        found["verify_after"] = grades(scratch / path.name)
+    actual = {"opens": opens(path), "footer": footer(path)}
+    if actual["opens"] != "yes":
+        return actual | {"reads": reads(path)}
+    actual["pages"], actual["crc"] = pages(path)
+    actual["reads"] = reads(path)
+    actual["left"] = left(path)
+    actual["verify"] = grades(path)
+    actual["page_index"] = page_index(path, scratch, actual["reads"])
+    if actual["page_index"] == "added":
+        actual["verify_after"] = grades(scratch / path.name)
     (scratch / path.name).unlink(missing_ok=True)
-    return found
+    return actual
 
 
 def opens(path: Path) -> str:
@@ -65,15 +65,15 @@ def opens(path: Path) -> str:
 def footer(path: Path) -> str:
     """Compares the re-encoded footer with the stored bytes."""
     try:
-        found = read_footer(BufferSource(path.read_bytes()))
+        actual = read_footer(BufferSource(path.read_bytes()))
         groups = [
             amended(group, columns=[amended(column) for column in group.columns])
-            for group in found.metadata.row_groups
+            for group in actual.metadata.row_groups
         ]
     except ia.FormatError:
         return "not decodable"
-    again = encode(amended(found.metadata, row_groups=groups))
-    return "identical" if found.raw.startswith(again) else "differs"
+    again = encode(amended(actual.metadata, row_groups=groups))
+    return "identical" if actual.raw.startswith(again) else "differs"
 
 
 def pages(path: Path) -> tuple[dict | str, int]:

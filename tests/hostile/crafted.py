@@ -181,13 +181,13 @@ def with_directory(document, data=None, sections=b"", pointer=None):
     """The file with a directory of these bytes and a valid checksum."""
     data = sound() if data is None else data
     base = data + sections
-    found = {
+    actual = {
         "version": 1,
         "offset": len(base),
         "length": len(document),
         "crc32": zlib.crc32(document),
     }
-    text = json.dumps(found) if pointer is None else pointer
+    text = json.dumps(actual) if pointer is None else pointer
     return base + document + framed(with_key_values(footer_of(data).raw, {FOOTER_KEY: text}))
 
 

@@ -31,15 +31,15 @@ def said(path, depth, *ways):
 
 
 def test_filters_that_nest_too_deeply_are_refused_by_every_way_to_filter(tmp_path):
-    found = said(written(tmp_path / "t.parquet", 100), 10_000)
-    assert len(found) == WAYS * KINDS
-    for way, answer in found.items():
+    actual = said(written(tmp_path / "t.parquet", 100), 10_000)
+    assert len(actual) == WAYS * KINDS
+    for way, answer in actual.items():
         assert answer.startswith("the Expression nests 10,0"), way
         assert "the limit is 6,000: write long lists of alternatives with isin" in answer, way
 
 
 @pytest.mark.parametrize("rows", [100, 70_000])  # several threads filter the latter
 def test_filters_up_to_the_limit_are_answered(tmp_path, rows):
-    found = said(written(tmp_path / "t.parquet", rows), MAX_EXPRESSION_DEPTH - 10, "to_table")
-    assert len(found) == KINDS
-    assert set(found.values()) == {"answered"}
+    actual = said(written(tmp_path / "t.parquet", rows), MAX_EXPRESSION_DEPTH - 10, "to_table")
+    assert len(actual) == KINDS
+    assert set(actual.values()) == {"answered"}

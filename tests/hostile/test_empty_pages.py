@@ -118,9 +118,9 @@ def written(tmp_path):
 @pytest.mark.filterwarnings("ignore:.*a page index is ignored")
 def test_every_way_of_reading_gives_every_row(written, lists, options, names):
     path, table = written(lists, **options)
-    wanted = table.select(names).to_pydict()
+    expected = table.select(names).to_pydict()
     for name, read in READS.items():
-        assert read(path, names).to_pydict() == wanted, name
+        assert read(path, names).to_pydict() == expected, name
     assert ia.dataset(path).count_rows() == fragment(path).count_rows() == table.num_rows
 
 
@@ -136,8 +136,8 @@ def test_verify_finds_nothing_and_indexes_find_all(written, tmp_path):
     path, table = written([[1, 2], [3], None, [4, 5]], row_group_size=1)
     assert list(ia.verify(path)) == []
     ia.add_indexes(path, [ia.Elements("l"), ia.PageIndex()])
-    found = ia.dataset(path).to_table(filter=ia.list_contains("l", 2))
-    assert found.to_pydict() == table.slice(0, 1).to_pydict()
+    actual = ia.dataset(path).to_table(filter=ia.list_contains("l", 2))
+    assert actual.to_pydict() == table.slice(0, 1).to_pydict()
     assert [finding for finding in ia.verify(path) if finding.severity == "error"] == []
     data = Path(path).read_bytes()
     torn, mended = tmp_path / "torn.parquet", tmp_path / "mended.parquet"
@@ -213,11 +213,11 @@ def lake(request, tmp_path):
 @pytest.mark.parametrize("held", [True, False], ids=["small", "large"])
 def test_files_that_lack_rows_are_read_between_others(lake, read, held, monkeypatch):
     paths, lists = lake
-    wanted = [row for rows in lists for row in rows]
+    expected = [row for rows in lists for row in rows]
     if not held:
         monkeypatch.setattr(row_count_check, "MAX_HELD_FILE_BYTES", 0)
     for options in ({}, {"batch_size": 1}, {"use_threads": False}):
-        assert read(ia.dataset(paths), ["l"], **options)["l"].to_pylist() == wanted
+        assert read(ia.dataset(paths), ["l"], **options)["l"].to_pylist() == expected
 
 
 def test_files_that_are_listed_twice_are_scanned_by_pyarrow_twice(tmp_path):
@@ -225,9 +225,9 @@ def test_files_that_are_listed_twice_are_scanned_by_pyarrow_twice(tmp_path):
     data = ia.dataset([str(tmp_path / "a.parquet")])
     fragments = [*data.get_fragments(), *data.get_fragments()]
     twice = ia.Dataset(fragments, data.schema, data.format, data.filesystem)
-    found = pa.Table.from_batches(twice.to_batches(["l", "__fragment_index"]))
-    assert found["l"].to_pylist() == MANY * 2
-    assert found["__fragment_index"].to_pylist() == [0] * len(MANY) + [1] * len(MANY)
+    actual = pa.Table.from_batches(twice.to_batches(["l", "__fragment_index"]))
+    assert actual["l"].to_pylist() == MANY * 2
+    assert actual["__fragment_index"].to_pylist() == [0] * len(MANY) + [1] * len(MANY)
 
 
 def test_files_that_are_listed_twice_are_read_twice(lake):
@@ -235,8 +235,8 @@ def test_files_that_are_listed_twice_are_read_twice(lake):
     data = ia.dataset(paths)
     place = data.schema, data.format, data.filesystem
     fragments = [one for fragment in data.get_fragments() for one in (fragment, fragment)]
-    found = pa.Table.from_batches(ia.Dataset(fragments, *place).to_batches(["l"]), data.schema)
-    assert found["l"].to_pylist() == [row for rows in lists for row in rows + rows]
+    actual = pa.Table.from_batches(ia.Dataset(fragments, *place).to_batches(["l"]), data.schema)
+    assert actual["l"].to_pylist() == [row for rows in lists for row in rows + rows]
 
 
 def test_pyarrow_scans_small_files_of_lists(tmp_path, monkeypatch):

@@ -91,9 +91,9 @@ class Worker:
 
 @pytest.fixture(scope="module")
 def worker():
-    found = Worker()
-    yield found
-    found.end()
+    actual = Worker()
+    yield actual
+    actual.end()
 
 
 @pytest.fixture
@@ -116,11 +116,11 @@ def test_a_bomb_is_refused_or_read_in_bounded_time_and_memory(name, worker, craf
     if any(part in name for part in RECOVERED):
         actions = ["recovered", "recovered_as_ints"]
     for action in actions:
-        found = worker(action, path)
-        assert found["outcome"] in ("ok", "refused"), (action, found["value"])
-        assert found["seconds"] < SECONDS, action
+        actual = worker(action, path)
+        assert actual["outcome"] in ("ok", "refused"), (action, actual["value"])
+        assert actual["seconds"] < SECONDS, action
         if name not in TAKES_ALL_THERE_IS:
-            assert found["megabytes"] < MEGABYTES, action
+            assert actual["megabytes"] < MEGABYTES, action
 
 
 def test_bombs_in_indexes_cost_no_answer(worker, crafted):
@@ -139,11 +139,11 @@ def test_repeated_row_groups_are_verified_once(values, worker, crafted):
     """Ten thousand row groups that all point to the same million rows."""
     times = 10_000
     path = crafted(listed_again(times, values=values))
-    found = worker("verified", path)
-    assert found["outcome"] == "ok", found["value"]
-    assert found["seconds"] < SECONDS
-    assert found["megabytes"] < MEGABYTES
-    assert times <= found["value"] < times + 10
+    actual = worker("verified", path)
+    assert actual["outcome"] == "ok", actual["value"]
+    assert actual["seconds"] < SECONDS
+    assert actual["megabytes"] < MEGABYTES
+    assert times <= actual["value"] < times + 10
 
 
 # --- nothing runs ---------------------------------------------------------------------------------
@@ -203,8 +203,8 @@ def test_only_kinds_that_are_installed_are_looked_for(crafted, monkeypatch):
 def test_functions_are_those_of_a_fixed_list(crafted, on):
     path = crafted(with_directory(document_of([entry_of(on=on, meaning="x")])))
     with pytest.warns(ia.IntarsiaWarning, match="is ignored: no index"):
-        found = ia.ParquetFile(path).read(filter=pc.utf8_lower(pc.field("b")) == "x7")
-    assert found.num_rows == 1
+        actual = ia.ParquetFile(path).read(filter=pc.utf8_lower(pc.field("b")) == "x7")
+    assert actual.num_rows == 1
 
 
 # --- no path outside ------------------------------------------------------------------------------
@@ -290,8 +290,8 @@ def test_a_sidecar_that_lies_is_ignored(crafted, tmp_path):
         framed = len(text).to_bytes(4, "little") + b"INTARSIA"
         beside.write_bytes(good[: -12 - size] + text + framed)
         with pytest.warns(ia.IntarsiaWarning, match="its sidecar is ignored"):
-            found = ia.ParquetFile(path).read(filter=pc.field("a") == 7)
-        assert found.num_rows == 1
+            actual = ia.ParquetFile(path).read(filter=pc.field("a") == 7)
+        assert actual.num_rows == 1
 
 
 # --- patterns and SQL that explode ----------------------------------------------------------------
@@ -322,8 +322,8 @@ def test_the_longest_pieces_of_a_long_pattern_are_required():
     needs = required_by_like("%".join(pieces))
     assert Has("NEEDLE IN A HAYSTACK") in needs.parts
     assert len(needs.parts) == 16
-    found = required_by_regex(".*".join(pieces))
-    assert any("NEEDLE" in part.text for part in found.parts if isinstance(part, Has))
+    actual = required_by_regex(".*".join(pieces))
+    assert any("NEEDLE" in part.text for part in actual.parts if isinstance(part, Has))
 
 
 @pytest.mark.parametrize(
@@ -384,15 +384,15 @@ def test_a_section_of_strings_is_refused_as_one_of_fingerprints(crafted):
         writer.write_table(pa.table([["x"], pa.array([0], pa.uint32())], schema=schema))
     path = crafted(with_section(bytes(out.getvalue())))
     with pytest.warns(ia.IntarsiaWarning, match="keys are no fingerprints"):
-        found = ia.ParquetFile(path).read(filter=pc.field("a") == 7)
-    assert found.num_rows == 1
+        actual = ia.ParquetFile(path).read(filter=pc.field("a") == 7)
+    assert actual.num_rows == 1
 
 
 def test_an_index_whose_pages_hold_too_much_is_ignored(crafted):
     path = crafted(BOMBS["section_of_one_page_that_explodes"]())
     with pytest.warns(ia.IntarsiaWarning, match=r"a page that holds 180,000,000 bytes"):
-        found = ia.ParquetFile(path).read(filter=pc.field("a") == 7)
-    assert found.num_rows == 1
+        actual = ia.ParquetFile(path).read(filter=pc.field("a") == 7)
+    assert actual.num_rows == 1
 
 
 def test_indexes_that_overlap_are_ignored(crafted):

@@ -28,7 +28,7 @@ ROWS = 1000
 
 def limited(path):
     """The result of every way to read a file, with a limit."""
-    found = subprocess.run(
+    actual = subprocess.run(
         [sys.executable, str(WORKER), str(1 << 30)],
         input=f"limited\t{path}\n",
         capture_output=True,
@@ -37,7 +37,7 @@ def limited(path):
         timeout=120,
         env=os.environ | {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"},
     )
-    return json.loads(found.stdout)
+    return json.loads(actual.stdout)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured by /proc")
@@ -47,10 +47,10 @@ def test_a_page_above_the_limit_is_refused_by_every_way_to_read(name, tmp_path):
     make = LARGE.get(name) or BOMBS[name]
     path.write_bytes(make())
     assert path.stat().st_size < 2_000_000
-    found = limited(path)
-    assert found["outcome"] == "ok", found["value"]
-    assert found["megabytes"] < MEGABYTES
-    for way, said in json.loads(found["value"]).items():
+    actual = limited(path)
+    assert actual["outcome"] == "ok", actual["value"]
+    assert actual["megabytes"] < MEGABYTES
+    for way, said in json.loads(actual["value"]).items():
         assert "page_size_limit is 67,108,864" in said, (way, said)
         assert f"{path}, row group 0, column a, page " in said, (way, said)
         assert ", offset " in said, (way, said)

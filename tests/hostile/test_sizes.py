@@ -166,12 +166,12 @@ def test_a_long_pointer_of_a_catalog_is_refused_before_it_is_read(tmp_path):
 @pytest.fixture
 def selections(monkeypatch):
     """Counts how many times the parts of a file to read are selected."""
-    found = []
+    actual = []
     real = intarsia.scan.column_reader.select
     monkeypatch.setattr(
-        intarsia.scan.column_reader, "select", lambda *a: found.append(a) or real(*a)
+        intarsia.scan.column_reader, "select", lambda *a: actual.append(a) or real(*a)
     )
-    return found
+    return actual
 
 
 @pytest.mark.filterwarnings("ignore::intarsia.CorruptDataWarning")
@@ -212,12 +212,12 @@ def test_damaged_row_groups_are_left_out_at_once(tmp_path, selections, where, st
 
 def seconds(action):
     """Returns the processor time of the faster of two runs, in seconds."""
-    found = []
+    actual = []
     for _ in range(2):
         began = time.process_time()
         action()
-        found.append(time.process_time() - began)
-    return min(found)
+        actual.append(time.process_time() - began)
+    return min(actual)
 
 
 def test_reading_takes_time_in_proportion_to_columns(tmp_path):
@@ -349,7 +349,7 @@ def test_trying_pages_together_or_one_by_one_finds_the_same_row_groups(
     options = {"use_dictionary": ["b"], "max_rows_per_page": 10, "write_batch_size": 10}
     pq.write_table(table, path, row_group_size=100, data_page_version=version, **options)
     whole = path.read_bytes()
-    found = []
+    actual = []
     for most in (1, intarsia.recovery.row_group_rebuild._MAX_PAGES_AHEAD):
         monkeypatch.setattr(intarsia.recovery.row_group_rebuild, "_MAX_PAGES_AHEAD", most)
         for end in range(1_000, footer_of(whole).offset, 2_000):
@@ -357,13 +357,13 @@ def test_trying_pages_together_or_one_by_one_finds_the_same_row_groups(
             try:
                 told = ia.recover(path, tmp_path / "out.parquet", schema_from=table.schema)
             except ia.FormatError as error:
-                found.append((most, end, str(error)))
+                actual.append((most, end, str(error)))
             else:
                 rows = pq.read_table(tmp_path / "out.parquet").to_pydict()
-                found.append((most, end, str(told), rows))
-    half = len(found) // 2
-    assert [one[1:] for one in found[:half]] == [one[1:] for one in found[half:]]
-    assert any(len(one) == 4 for one in found)
+                actual.append((most, end, str(told), rows))
+    half = len(actual) // 2
+    assert [one[1:] for one in actual[:half]] == [one[1:] for one in actual[half:]]
+    assert any(len(one) == 4 for one in actual)
 
 
 # --- what is decoded -----------------------------------------------------------------------------

@@ -66,13 +66,13 @@ def limited(path):
         ia.dataset(path, page_size_limit=limit),
     )
     last = file.num_rows - 1
-    wanted = pc.field("a") >= 0
+    expected = pc.field("a") >= 0
     ways = {
         "file": file.read,
         "rows": lambda: file.read(rows=ia.RowRanges.of((last, last + 1))),
-        "filter": lambda: file.read(filter=wanted),
+        "filter": lambda: file.read(filter=expected),
         "to_table": data.to_table,
-        "filtered": lambda: data.to_table(filter=wanted),
+        "filtered": lambda: data.to_table(filter=expected),
         "batches": lambda: list(data.to_batches()),
         "take": lambda: data.take([last]),
         "raise": lambda: ia.dataset(path, page_size_limit=limit, on_corrupt="raise").to_table(),
@@ -166,14 +166,14 @@ def main():
             except BaseException:  # noqa: BLE001 # any other exception
                 value, outcome = traceback.format_exc(), "failed"
             warned = [str(each.message) for each in caught]
-        found = {
+        actual = {
             "outcome": outcome,
             "value": value if isinstance(value, int | str) else None,
             "warned": warned[:10],
             "seconds": time.perf_counter() - began,
             "megabytes": (peak_bytes() - before) / 1e6,
         }
-        print(json.dumps(found), flush=True)
+        print(json.dumps(actual), flush=True)
 
 
 if __name__ == "__main__":

@@ -401,12 +401,12 @@ def compare(name: str, lake: Path, variant: str) -> str:
         return ds.filter(FILTER) if variant == "filtered" else ds
 
     expected = outcome_of(REFERENCES.get(name, CALLS[name]), opened(pads.dataset))
-    found = outcome_of(CALLS[name], opened(ia.dataset))
-    if expected[0] == "error" and found[0] == "error" and isinstance(found[1], CLEAR):
+    actual = outcome_of(CALLS[name], opened(ia.dataset))
+    if expected[0] == "error" and actual[0] == "error" and isinstance(actual[1], CLEAR):
         return "refused by both"
-    if expected[0] == found[0] == "value" and expected[1] == found[1]:
+    if expected[0] == actual[0] == "value" and expected[1] == actual[1]:
         return "equal"
-    return f"pyarrow: {told(expected)}\nintarsia: {told(found)}"
+    return f"pyarrow: {told(expected)}\nintarsia: {told(actual)}"
 
 
 def work(folder: Path, variant: str, names: list[str]) -> None:
@@ -487,35 +487,35 @@ if __name__ == "__main__":
 def test_the_schemas_metadata_is_kept(tmp_path):
     frame = pa.table({"v": range(5), "key": list("abcde")}).to_pandas().set_index("key")
     frame.to_parquet(tmp_path / "a.parquet")
-    wanted = field("v") > 1
+    expected = field("v") > 1
     for ours, theirs in (
         (ia.dataset(tmp_path), pads.dataset(tmp_path)),
         (ia.dataset(tmp_path, on_corrupt="raise"), pads.dataset(tmp_path)),
     ):
-        for found in (
-            lambda data: data.to_table(filter=wanted),
-            lambda data: data.to_table(["v"], filter=wanted),
-            lambda data: data.to_table({"v": field("v") + 1}, filter=wanted),
+        for actual in (
+            lambda data: data.to_table(filter=expected),
+            lambda data: data.to_table(["v"], filter=expected),
+            lambda data: data.to_table({"v": field("v") + 1}, filter=expected),
             lambda data: data.head(2),
             lambda data: data.take([3]),
-            lambda data: data.scanner(filter=wanted).to_reader().read_all(),
-            lambda data: pa.table(next(data.to_batches(filter=wanted))),
+            lambda data: data.scanner(filter=expected).to_reader().read_all(),
+            lambda data: pa.table(next(data.to_batches(filter=expected))),
         ):
-            assert found(ours).schema.equals(found(theirs).schema, check_metadata=True)
-        assert ours.to_table(filter=wanted).to_pandas().index.tolist() == ["c", "d", "e"]
+            assert actual(ours).schema.equals(actual(theirs).schema, check_metadata=True)
+        assert ours.to_table(filter=expected).to_pandas().index.tolist() == ["c", "d", "e"]
     ours, theirs = ia.ParquetFile(tmp_path / "a.parquet"), pq.ParquetFile(tmp_path / "a.parquet")
     assert ours.schema_arrow.equals(theirs.schema_arrow, check_metadata=True)
-    assert ours.read(filter=wanted).to_pandas().index.tolist() == ["c", "d", "e"]
+    assert ours.read(filter=expected).to_pandas().index.tolist() == ["c", "d", "e"]
 
 
 def test_columns_are_computed_of_file_names(tmp_path):
     """pyarrow does not have that field here."""
     make_data(tmp_path)
     ds = ia.dataset(tmp_path / "lake", partitioning="hive")
-    found = ds.to_table({"at": field("__filename"), "k": field("k") + 1}, filter=OTHER)
+    actual = ds.to_table({"at": field("__filename"), "k": field("k") + 1}, filter=OTHER)
     expected = ds.to_table(["__filename", "k"], filter=OTHER)
-    assert found["at"].to_pylist() == expected["__filename"].to_pylist() != []
-    assert found["k"].to_pylist() == [k + 1 for k in expected["k"].to_pylist()]
+    assert actual["at"].to_pylist() == expected["__filename"].to_pylist() != []
+    assert actual["k"].to_pylist() == [k + 1 for k in expected["k"].to_pylist()]
 
 
 def test_rows_are_numbered_in_their_files(tmp_path):
@@ -524,11 +524,11 @@ def test_rows_are_numbered_in_their_files(tmp_path):
     columns = ["k", "__row_number", "__filename"]
     plain = pads.dataset(tmp_path / "lake", partitioning="hive")
     for condition in (None, FILTER, NOWHERE):
-        found = ds.to_table(columns, filter=condition)
+        actual = ds.to_table(columns, filter=condition)
         expected = plain.to_table(["k", "__filename"], filter=condition)
-        assert found.select(["k", "__filename"]).equals(expected)
-        for path in set(found["__filename"].to_pylist()):
-            own = found.filter(field("__filename") == path)
+        assert actual.select(["k", "__filename"]).equals(expected)
+        for path in set(actual["__filename"].to_pylist()):
+            own = actual.filter(field("__filename") == path)
             numbers = own["__row_number"]
             assert (
                 pq.read_table(path, columns=["k"], partitioning=None)["k"].take(numbers) == own["k"]
@@ -594,10 +594,10 @@ def test_row_and_batch_number_columns_change_no_rows(special, wanted, tmp_path):
     expected = data.to_table(["a"], filter=wanted)["a"].to_pylist()
     whole = data.to_table(["a", special])
     number = dict(zip(*whole.to_pydict().values(), strict=True))
-    found = data.to_table([special, "a"], filter=wanted).to_pydict()
-    assert found == {special: [number[a] for a in expected], "a": expected}
+    actual = data.to_table([special, "a"], filter=wanted).to_pydict()
+    assert actual == {special: [number[a] for a in expected], "a": expected}
     computed = {"a": field("a") + 1, "n": field(special)}
-    assert data.filter(wanted).to_table(computed)["n"].to_pylist() == found[special]
+    assert data.filter(wanted).to_table(computed)["n"].to_pylist() == actual[special]
     assert data.scanner(["a", special], wanted).to_table()["a"].to_pylist() == expected
     assert data.scanner(["a", special], wanted).count_rows() == len(expected)
     assert data.head(2, ["a", special], wanted)["a"].to_pylist() == expected[:2]
@@ -612,32 +612,32 @@ def test_checksums_are_compared_where_a_scan_asks_for_it(tmp_path):
     damaged = bytearray(path.read_bytes())
     damaged[page.offset + page.header_size + 50] ^= 0xFF
     path.write_bytes(damaged)
-    data, wanted = ia.dataset(path), field("a") >= 0
+    data, expected = ia.dataset(path), field("a") >= 0
     checked = {
         "fragment_scan_options": pads.ParquetFragmentScanOptions(page_checksum_verification=True)
     }
     for scan in (
-        lambda **options: data.to_table(filter=wanted, **options),
+        lambda **options: data.to_table(filter=expected, **options),
         lambda **options: data.head(1000, **options),
         lambda **options: data.take([998], **options),
-        lambda **options: list(data.to_batches(filter=wanted, **options)),
-        lambda **options: data.scanner(filter=wanted, **options).to_table(),
+        lambda **options: list(data.to_batches(filter=expected, **options)),
+        lambda **options: data.scanner(filter=expected, **options).to_table(),
         lambda **options: data.count_rows(field("b") > 5, **options),
     ):
         scan()
         with pytest.raises(ia.FormatError, match=r"column b, page 0.*checksum"):
             scan(**checked)
     with pytest.raises(TypeError, match="not int"):
-        data.to_table(filter=wanted, fragment_scan_options=5)
+        data.to_table(filter=expected, fragment_scan_options=5)
 
 
 def test_batches_without_rows_have_their_schema(tmp_path):
     pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
     data = ia.dataset(tmp_path)
     for columns in (["a"], [], {"z": field("a") + 1}):
-        found = pa.Table.from_batches(data.to_batches(columns, filter=field("a") < 0))
-        assert found.schema == pads.dataset(tmp_path).to_table(columns).schema
-        assert found.num_rows == 0
+        actual = pa.Table.from_batches(data.to_batches(columns, filter=field("a") < 0))
+        assert actual.schema == pads.dataset(tmp_path).to_table(columns).schema
+        assert actual.num_rows == 0
 
 
 def test_fragments_take_positional_arguments_as_pyarrows_do(tmp_path):
@@ -702,8 +702,8 @@ def test_datafusion_counts_rows_of_files_of_pandas(tmp_path: Path) -> None:
     context.register_dataset("t", ia.dataset(tmp_path / "a.parquet"))
     query = "SELECT count(*) AS n FROM t WHERE"
     for condition, count in (("n > 1", 1), ("n IS NULL", 1), ("s <> 'x'", 2), ("n > 9", 0)):
-        found = context.sql(f"{query} {condition}").to_arrow_table()
-        assert found.column("n").to_pylist() == [count]
+        actual = context.sql(f"{query} {condition}").to_arrow_table()
+        assert actual.column("n").to_pylist() == [count]
 
 
 def test_a_scan_is_closed_where_a_computed_column_fails(

@@ -90,8 +90,8 @@ def test_folders_have_any_name(name, tmp_path):
     source = ia.dataset(files, schema=schema_of(table))
     assert rows(source.to_table()) == data.to_pylist()
     for number, value in enumerate(VALUES[:4]):
-        found = source.to_table(filter=pc.field("c") == value)
-        assert found["id"].to_pylist() == [number]
+        actual = source.to_table(filter=pc.field("c") == value)
+        assert actual["id"].to_pylist() == [number]
     if name == "table":
         assert sorted(table.file_uris()) == sorted(files)
 
@@ -132,10 +132,10 @@ def test_mapped_columns_have_their_physical_names_in_files(tmp_path):
     }
     ia.add_indexes(paths(table), [ia.Lookup(physical["k"])])
     source = ia.dataset(table.file_uris())
-    found = source.to_table(filter=pc.field(physical["k"]) == "k00007")
+    actual = source.to_table(filter=pc.field(physical["k"]) == "k00007")
     names = {theirs: name for name, theirs in physical.items()}
-    found = found.rename_columns([names[name] for name in found.column_names])
-    assert rows(found) == rows(TABLE.filter(WANTED))
+    actual = actual.rename_columns([names[name] for name in actual.column_names])
+    assert rows(actual) == rows(TABLE.filter(WANTED))
 
 
 def deleted(table, numbers):
@@ -182,8 +182,8 @@ def test_rows_deleted_by_a_deletion_vector_are_still_in_the_file(tmp_path, docum
     assert len(vectors) == 1
     kept = ia.RowRanges.from_mask(pad(vectors[0]["selection_vector"], ROWS))
     file = ia.ParquetFile(vectors[0]["filepath"].removeprefix("file://"))
-    found = file.read(rows=kept, filter=pc.field("id") < 10)
-    assert found["id"].to_pylist() == [0, 1, 2, 5, 6, 7, 8, 9]
+    actual = file.read(rows=kept, filter=pc.field("id") < 10)
+    assert actual["id"].to_pylist() == [0, 1, 2, 5, 6, 7, 8, 9]
 
 
 def pad(selection, num_rows):
@@ -218,13 +218,13 @@ def by_polars(table, k):
 
 def by_length(table, k):
     """Opens a file like a reader that uses the recorded length as the length of the file."""
-    found = []
+    actual = []
     for path, length in zip(paths(table), lengths(table), strict=True):
         with open(path, "rb") as file:
             rows = pq.read_table(pa.BufferReader(file.read(length)))
         day = path.split("day=")[1][:10]
-        found.append(rows.append_column("day", pa.array([day] * len(rows))))
-    return pa.concat_tables(found).filter(pc.field("k") == k)
+        actual.append(rows.append_column("day", pa.array([day] * len(rows))))
+    return pa.concat_tables(actual).filter(pc.field("k") == k)
 
 
 def by_intarsia(table, k):
@@ -279,13 +279,13 @@ def test_the_table_remains_usable(indexed):
     ).when_matched_update_all().execute()
     now.create_checkpoint()
     assert again(now).count() == ROWS + 8
-    found = again(now).to_pyarrow_dataset().to_table()
-    assert found.filter(pc.field("k") == "new").num_rows == 5
+    actual = again(now).to_pyarrow_dataset().to_table()
+    assert actual.filter(pc.field("k") == "new").num_rows == 5
     now.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
     now = again(now)
     assert now.repair(dry_run=True)["files_removed"] == []
     source = ia.dataset(now.file_uris(), schema=schema_of(now))
-    assert rows(source.to_table()) == rows(found.select(TABLE.column_names))
+    assert rows(source.to_table()) == rows(actual.select(TABLE.column_names))
 
 
 def test_a_restored_version_has_its_indexes(indexed):

@@ -26,9 +26,9 @@ def test_an_unused_dictionary_value_is_no_bound_of_list_elements(tmp_path, value
     path, table = tmp_path / "a.parquet", pa.table({"c": values})
     ia.write_table(table, path)
     assert ia.verify(path) == []
-    found = pq.read_table(path)
-    assert found.schema.equals(table.schema)
-    assert found.to_pylist() == table.to_pylist()
+    actual = pq.read_table(path)
+    assert actual.schema.equals(table.schema)
+    assert actual.to_pylist() == table.to_pylist()
 
 
 def with_dictionaries(path: Path) -> set[str]:
@@ -56,8 +56,8 @@ def test_columns_get_dictionaries_of_at_most_a_page(tmp_path):
         }
     )
     ia.write_table(table, path)
-    found = {"few", "text", "none", "short", "list.list.element", "word"}
-    assert with_dictionaries(path) | {"none"} == found
+    actual = {"few", "text", "none", "short", "list.list.element", "word"}
+    assert with_dictionaries(path) | {"none"} == actual
     assert ia.dataset(path).to_table().equals(pq.read_table(path))
     assert pq.read_table(path).to_pylist() == table.to_pylist()
     assert ia.verify(path) == []
@@ -152,13 +152,13 @@ def test_a_writer_without_rows_or_with_unusual_settings(tmp_path):
         ia.ParquetWriter(path, schema, compression="nope")
     with pytest.raises(TypeError):
         ia.ParquetWriter(path, schema, what=1)
-    found = []
-    with ia.ParquetWriter(path, schema, metadata_collector=found) as writer:
+    actual = []
+    with ia.ParquetWriter(path, schema, metadata_collector=actual) as writer:
         writer.write_table(pa.table({"t": ["a"]}))
-    assert [metadata.num_rows for metadata in found] == [1]
+    assert [metadata.num_rows for metadata in actual] == [1]
     many = pa.table({"t": [f"{row}" for row in range(20_000)]})
-    ia.write_table(many, path, metadata_collector=found, indexes=["t:lookup"])
-    assert [metadata.num_rows for metadata in found] == [1, 20_000]
+    ia.write_table(many, path, metadata_collector=actual, indexes=["t:lookup"])
+    assert [metadata.num_rows for metadata in actual] == [1, 20_000]
 
 
 def test_a_chunk_that_lacks_a_value_leaves_the_others_their_dictionaries(tmp_path):
@@ -174,5 +174,5 @@ def test_a_chunk_that_lacks_a_value_leaves_the_others_their_dictionaries(tmp_pat
     assert Path(ours).stat().st_size < 1.1 * Path(arrows).stat().st_size
     assert ia.verify(ours) == []
     counted = "SELECT c, count(*) FROM '{}' GROUP BY c ORDER BY c"
-    found, expected = (duckdb.sql(counted.format(path)).fetchall() for path in (ours, arrows))
-    assert found == expected
+    actual, expected = (duckdb.sql(counted.format(path)).fetchall() for path in (ours, arrows))
+    assert actual == expected

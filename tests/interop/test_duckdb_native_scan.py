@@ -144,8 +144,8 @@ def test_answers_are_those_over_tables_in_memory(writer: str, lakes: dict[str, P
             except duckdb.BinderException:  # the writer cannot write this column
                 continue
             for reader in ("engine", "auto", "pages"):
-                found = ia.sql(query, t=data.with_options(reader=reader))
-                assert str(found.to_pylist()) == str(expected.to_pylist()), (query, reader)
+                actual = ia.sql(query, t=data.with_options(reader=reader))
+                assert str(actual.to_pylist()) == str(expected.to_pylist()), (query, reader)
 
 
 @pytest.mark.parametrize("writer", WRITERS)
@@ -200,11 +200,11 @@ def test_bounds_that_ignore_nan_are_not_used_as_answers(query: str, tmp_path: Pa
     x = [1.0, 2.0, NAN, 3.0, None, -5.0, 7.0, 7.0, NAN, NAN, NAN, NAN]
     rows = pa.table({"i": range(12), "x": x, "y": [n + 0.5 for n in range(12)]})
     pq.write_table(rows, tmp_path / "a.parquet", row_group_size=3)
-    found = ia.sql(query, t=ia.dataset(tmp_path, reader="engine"))
+    actual = ia.sql(query, t=ia.dataset(tmp_path, reader="engine"))
     with duckdb.connect() as connection:
         connection.register("t", rows)
         expected = connection.sql(query).to_arrow_table()
-    assert str(found.to_pylist()) == str(expected.to_pylist())
+    assert str(actual.to_pylist()) == str(expected.to_pylist())
 
 
 def test_duckdb_skips_row_groups_by_float_bounds_but_does_not_answer_by_them(
@@ -239,8 +239,8 @@ def test_a_file_that_is_replaced_meanwhile_is_read_as_it_is(
 
     monkeypatch.setattr(duckdb_sql, "with_files", replaced)
     value = table()["mixed"][3_456].as_py()
-    found = ia.sql(f"SELECT i FROM t WHERE mixed = {value}", t=data)
-    assert found.to_pylist() == [{"i": 3_456}]
+    actual = ia.sql(f"SELECT i FROM t WHERE mixed = {value}", t=data)
+    assert actual.to_pylist() == [{"i": 3_456}]
 
 
 HIVE = {
@@ -269,8 +269,8 @@ def test_folders_give_the_same_values(key: str, tmp_path: Path) -> None:
             expected = connection.sql(query).fetchall()
             for reader in ("engine", "pages"):
                 data = ia.dataset(tmp_path / "lake", reader=reader)
-                found = ia.sql(query, t=data)
-                assert [tuple(row.values()) for row in found.to_pylist()] == expected
+                actual = ia.sql(query, t=data)
+                assert [tuple(row.values()) for row in actual.to_pylist()] == expected
 
 
 REFUSED = {

@@ -111,8 +111,8 @@ def test_spans_compare_as_in_duckdb(unit, data, memory):
     comparisons = [f"{name} {how} {span}" for how, span in itertools.product(COMPARISONS, SPANS)]
     others = [other.format(name) for other in OTHERS if unit != "odd" or "l_{0}" not in other]
     for condition in [*comparisons, *others]:
-        found, expected = rows(memory, data, condition)
-        assert found == expected, condition
+        actual, expected = rows(memory, data, condition)
+        assert actual == expected, condition
 
 
 @pytest.mark.parametrize("condition", sorted(PUSHED))
@@ -125,8 +125,8 @@ def test_spans_reach_the_scan(condition, data, memory, monkeypatch):
         return register(connection, query, *others, **options)
 
     monkeypatch.setattr(duckdb_sql, "_register", registered)
-    found, expected = rows(memory, data, condition)
-    assert found == expected
+    actual, expected = rows(memory, data, condition)
+    assert actual == expected
     (filter_,) = filters
     assert data.to_table(["n"], filter_)["n"].to_pylist() == expected
     if "list" not in condition:  # of which only an index can exclude rows
@@ -134,8 +134,8 @@ def test_spans_reach_the_scan(condition, data, memory, monkeypatch):
 
 
 def test_nanoseconds_are_left_to_duckdb_which_truncates_them(data, memory):
-    found, expected = rows(memory, data, "d_odd = INTERVAL 0 SECOND")
-    assert found == expected
+    actual, expected = rows(memory, data, "d_odd = INTERVAL 0 SECOND")
+    assert actual == expected
     assert len(expected) > 1
     assert data.count_rows("d_odd = INTERVAL 0 SECOND") == 1
 
@@ -143,5 +143,5 @@ def test_nanoseconds_are_left_to_duckdb_which_truncates_them(data, memory):
 @pytest.mark.parametrize("value", [dt.timedelta(30), dt.timedelta(-2), dt.timedelta(0, 1, 1)])
 def test_a_timedelta_is_a_parameter(value, data, memory):
     for condition in ("d_us = ?", "d_ms >= ?", "d_odd < ?"):
-        found, expected = rows(memory, data, condition, [value])
-        assert found == expected
+        actual, expected = rows(memory, data, condition, [value])
+        assert actual == expected

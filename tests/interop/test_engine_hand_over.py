@@ -83,19 +83,19 @@ def check(query: str, path: Any, table: pa.Table | None = None, **options: Any) 
             with pytest.raises(error):
                 ia.sql(query, t=data)
             continue
-        found = ia.sql(query, t=data)
-        assert found.schema.types == expected.schema.types, (reader, query)
-        assert found.column_names == expected.column_names, (reader, query)
-        rows = rows_of(found, ordered=ordered)
+        actual = ia.sql(query, t=data)
+        assert actual.schema.types == expected.schema.types, (reader, query)
+        assert actual.column_names == expected.column_names, (reader, query)
+        rows = rows_of(actual, ordered=ordered)
         assert rows == rows_of(expected, ordered=ordered), (reader, query)
 
 
 def refusal(data: pads.Dataset, columns: Sequence[str] | None = None, **options: Any) -> str | None:
     """The reason why files are not handed over; None if they are."""
-    found = hand_over(
+    actual = hand_over(
         data.scan_source, data.schema.names if columns is None else columns, **options
     )
-    return None if isinstance(found, HandOver) else found
+    return None if isinstance(actual, HandOver) else actual
 
 
 # --- any table, file and query ------------------------------------------------------------------
@@ -119,14 +119,14 @@ WRITERS = [write_pyarrow, write_duckdb, write_polars, write_indexed]
 
 def literals_of(table: pa.Table) -> dict[str, list[str]]:
     """Values of each column that is not nested, as SQL, by its name."""
-    found = {}
+    actual = {}
     for name in table.column_names:
         if name not in NESTED:
             query = f"SELECT DISTINCT {name}::VARCHAR AS v, typeof({name}) AS k FROM t ORDER BY v"
             rows = [row for row in in_memory(query, t=table).to_pylist() if row["v"] is not None]
             texts = [(row["v"].replace("'", "''"), row["k"]) for row in rows]
-            found[name] = [f"'{text}'::{kind}" for text, kind in texts]
-    return found
+            actual[name] = [f"'{text}'::{kind}" for text, kind in texts]
+    return actual
 
 
 def queries_of(draw: st.DrawFn, table: pa.Table) -> list[str]:
@@ -520,8 +520,8 @@ def test_files_of_few_pages_are_handed_over(rows, is_handed, tmp_path):
     options = {"use_dictionary": False, "write_batch_size": 200, "max_rows_per_page": rows}
     pq.write_table(table, tmp_path / "f.parquet", **options, write_page_index=True)
     data = ia.dataset(tmp_path)
-    found = hand_over(data.scan_source, data.schema.names, pc.field("v") == 7)
-    assert isinstance(found, HandOver) == is_handed
+    actual = hand_over(data.scan_source, data.schema.names, pc.field("v") == 7)
+    assert isinstance(actual, HandOver) == is_handed
     check("SELECT * FROM t WHERE v = 7", tmp_path, table)
 
 
@@ -531,9 +531,9 @@ def test_sidecars_leave_out_row_groups_of_files_that_are_handed_over(tmp_path):
     needle = pc.field("v") == 7
     assert refusal(ia.dataset(tmp_path, reader="engine"), filter_=needle) is None
     ia.add_indexes(tmp_path, [ia.Lookup("v")], sidecar=True)
-    found = hand_over(ia.dataset(tmp_path).scan_source, ["v", "w"], needle)
-    assert isinstance(found, HandOver)
-    assert [rows.num_rows for rows in found.rows.values()] == [1000]
+    actual = hand_over(ia.dataset(tmp_path).scan_source, ["v", "w"], needle)
+    assert isinstance(actual, HandOver)
+    assert [rows.num_rows for rows in actual.rows.values()] == [1000]
     check("SELECT * FROM t WHERE v = 7", tmp_path)
 
 
@@ -655,9 +655,9 @@ def test_each_thread_has_its_own_views(lake, tmp_path_factory):
     def ask(path: Path) -> None:
         data = ia.dataset(path, reader="engine")
         for low in range(15):
-            found = ia.sql(f"SELECT count(v) AS n FROM t WHERE id >= {low} * 0", t=data)
-            if found["n"].to_pylist() != [expected[path]]:
-                wrong.append(found)
+            actual = ia.sql(f"SELECT count(v) AS n FROM t WHERE id >= {low} * 0", t=data)
+            if actual["n"].to_pylist() != [expected[path]]:
+                wrong.append(actual)
 
     threads = [threading.Thread(target=ask, args=[path]) for path in (lake, other) * 2]
     for thread in threads:

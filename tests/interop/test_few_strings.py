@@ -85,10 +85,10 @@ def test_answers_are_duckdbs_over_strings(query, reader, lake):
     with duckdb.connect() as connection:
         connection.register("t", whole)
         expected = connection.sql(query).to_arrow_table()
-    found = ia.sql(query, t=ds.with_options(reader=reader))
-    assert found.schema == expected.schema
-    assert found.num_rows > 0
-    assert found.equals(expected)
+    actual = ia.sql(query, t=ds.with_options(reader=reader))
+    assert actual.schema == expected.schema
+    assert actual.num_rows > 0
+    assert actual.equals(expected)
 
 
 def test_files_without_dictionary_encoding_give_the_same_answers(tmp_path):
@@ -102,8 +102,8 @@ def test_files_without_dictionary_encoding_give_the_same_answers(tmp_path):
         with duckdb.connect() as connection:
             connection.register("t", everything)
             expected = connection.sql(query, params=[least]).fetchall()
-        found = ia.sql(query, [least], t=ds).to_pylist()
-        assert {tuple(row.values()) for row in found} == set(expected)
+        actual = ia.sql(query, [least], t=ds).to_pylist()
+        assert {tuple(row.values()) for row in actual} == set(expected)
 
 
 def test_a_column_that_another_file_lacks_or_has_as_numbers(tmp_path):
@@ -120,9 +120,9 @@ def test_a_column_that_another_file_lacks_or_has_as_numbers(tmp_path):
     for text in (ds.to_table(["svc"], filter="svc IS NULL OR svc = 'api'"))["svc"].to_pylist():
         expected[text] += 1
     query = "SELECT svc, count(*) AS n FROM t GROUP BY svc"
-    found = {row["svc"]: row["n"] for row in ia.sql(query, t=ds).to_pylist()}
-    assert {text: found[text] for text in expected} == expected
-    assert found["7"] == pc.sum(pc.equal(whole["n"], 7)).as_py()
+    actual = {row["svc"]: row["n"] for row in ia.sql(query, t=ds).to_pylist()}
+    assert {text: actual[text] for text in expected} == expected
+    assert actual["7"] == pc.sum(pc.equal(whole["n"], 7)).as_py()
 
 
 def test_a_file_that_cannot_be_opened_is_an_error_when_it_is_read(tmp_path):
@@ -145,8 +145,8 @@ def test_partition_values_are_not_decoded_as_dictionaries(tmp_path):
         table = table.append_column("level", pa.array([f"x{number}"] * ROWS))
         pq.write_table(table, tmp_path / f"level=x{number}" / "a.parquet")
     ds = ia.dataset(tmp_path)
-    found = ia.sql("SELECT level, count(*) AS n FROM t GROUP BY level ORDER BY level", t=ds)
-    assert found.to_pylist() == [{"level": f"x{number}", "n": ROWS} for number in range(2)]
+    actual = ia.sql("SELECT level, count(*) AS n FROM t GROUP BY level ORDER BY level", t=ds)
+    assert actual.to_pylist() == [{"level": f"x{number}", "n": ROWS} for number in range(2)]
 
 
 @pytest.mark.parametrize("row_group_size", [ROWS, 1_000])
@@ -155,10 +155,10 @@ def test_few_strings_are_decoded_as_dictionary_indices(row_group_size, tmp_path,
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=row_group_size)
     ds = ia.dataset(tmp_path / "a.parquet", read_dictionary=["level"])
     schema = ds.schema.set(0, pa.field("svc", CODED))
-    found = Dataset.wrap(ds, schema).to_table(["svc", "level", "id"], filter=pc.field("n") < 50)
+    actual = Dataset.wrap(ds, schema).to_table(["svc", "level", "id"], filter=pc.field("n") < 50)
     expected = table.filter(pc.field("n") < 50)
-    assert found.schema.types == [CODED, CODED, pa.string()]
-    assert found["svc"].cast(pa.string()).equals(expected["svc"])
+    assert actual.schema.types == [CODED, CODED, pa.string()]
+    assert actual["svc"].cast(pa.string()).equals(expected["svc"])
     assert as_codes == {"svc", "level"}
 
 
@@ -177,8 +177,8 @@ def test_few_strings_are_decoded_as_dictionary_indices(row_group_size, tmp_path,
 )
 def test_answers_are_polars_over_strings(ask, lake):
     ds, whole = lake
-    found = ask(ia.polars.scan(ds.with_options(reader="pages"))).collect()
-    assert_frame_equal(found, ask(pl.from_arrow(whole).lazy()).collect())
+    actual = ask(ia.polars.scan(ds.with_options(reader="pages"))).collect()
+    assert_frame_equal(actual, ask(pl.from_arrow(whole).lazy()).collect())
 
 
 def test_polars_keeps_categories(lake, tmp_path):
@@ -230,5 +230,5 @@ def structs(request, tmp_path_factory):
 def test_answers_over_fields_of_structs_are_duckdbs(query, reader, structs):
     con = duckdb.connect()
     con.register("t", structs.to_table())
-    found = ia.sql(query, t=structs.with_options(reader=reader))
-    assert found.to_pylist() == con.sql(query).to_arrow_table().to_pylist()
+    actual = ia.sql(query, t=structs.with_options(reader=reader))
+    assert actual.to_pylist() == con.sql(query).to_arrow_table().to_pylist()

@@ -84,9 +84,9 @@ def test_comparisons_are_those_of_float32(comparison, one, ds):
     expected = rows(WIDE.filter(compare(field("h"), plain)))
     for column in (field("h"), field("s", "h")):
         condition = compare(column, one)
-        found = ds.to_table(filter=condition)
-        assert rows(found) == expected
-        assert found.schema.equals(TABLE.schema)
+        actual = ds.to_table(filter=condition)
+        assert rows(actual) == expected
+        assert actual.schema.equals(TABLE.schema)
         assert ds.count_rows(filter=condition) == len(expected)
 
 
@@ -141,8 +141,8 @@ def test_lists_of_half_floats_are_searched(ds):
 
 
 def test_the_type_remains_half_float(ds):
-    found = ds.to_table({"h": field("h"), "more": field("h") + 1}, filter=field("i") == 77)
-    assert found.schema.types == [pa.float16(), pa.float32()]
+    actual = ds.to_table({"h": field("h"), "more": field("h") + 1}, filter=field("i") == 77)
+    assert actual.schema.types == [pa.float16(), pa.float32()]
     assert ds.scanner(filter=field("h") == 19.25).to_table().equals(TABLE.slice(77, 1))
     least = [i for i in range(ROWS) if HALVES[i] == float("-inf")]
     # pyarrow does not preserve the order of equal values

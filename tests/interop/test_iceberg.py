@@ -100,8 +100,8 @@ def test_folders_have_any_name(catalog):
 def test_icebergs_plan_selects_the_files(table):
     files = files_of(table, row_filter="day = 1")
     assert len(files) == 1
-    found = ia.dataset(files, partitioning=None).to_table(filter=WANTED)
-    assert rows(found) == rows(TABLE.filter(WANTED & (pc.field("day") == 1)))
+    actual = ia.dataset(files, partitioning=None).to_table(filter=WANTED)
+    assert rows(actual) == rows(TABLE.filter(WANTED & (pc.field("day") == 1)))
 
 
 def test_an_older_snapshot_is_another_list_of_files(table):
@@ -121,10 +121,10 @@ def test_columns_have_the_names_they_had_when_the_file_was_written(table):
     numbers = {field.field_id: field.name for field in table.schema().fields}
     source = opened(table)
     theirs = [int(f.metadata[b"PARQUET:field_id"]) for f in source.schema]
-    found = source.to_table(filter=WANTED).rename_columns([numbers[n] for n in theirs])
-    assert rows(found) == rows(TABLE.filter(WANTED).rename_columns(["id", "key", "day"]))
+    actual = source.to_table(filter=WANTED).rename_columns([numbers[n] for n in theirs])
+    assert rows(actual) == rows(TABLE.filter(WANTED).rename_columns(["id", "key", "day"]))
     expected = table.scan(row_filter="key = 'k00007'", selected_fields=("id", "key", "day"))
-    assert rows(found) == rows(expected.to_arrow())
+    assert rows(actual) == rows(expected.to_arrow())
 
 
 def test_types_that_were_widened_are_read_by_the_tables_schema(catalog):
@@ -171,11 +171,11 @@ def by_polars_with_pyiceberg(table, k):
 
 def by_length(table, k):
     """Opens a file like a reader that uses the recorded length as the length of the file."""
-    found = []
+    actual = []
     for one in plan_of(table):
         with open(local(one.file_path), "rb") as file:
-            found.append(pq.read_table(pa.BufferReader(file.read(one.file_size_in_bytes))))
-    return pa.concat_tables(found).filter(pc.field("k") == k)
+            actual.append(pq.read_table(pa.BufferReader(file.read(one.file_size_in_bytes))))
+    return pa.concat_tables(actual).filter(pc.field("k") == k)
 
 
 def by_intarsia(table, k):

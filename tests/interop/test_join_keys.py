@@ -58,12 +58,12 @@ def filters(query: str, **tables: ia.Dataset | pa.Table) -> dict[str, str | None
     """The filter of the first scan of each data set."""
     scans = scans_of(query, {name: table.schema for name, table in tables.items()}).scans
     joined = join_keys.Joined(tables, {scan.name: scan for scan in scans})
-    found = {}
+    actual = {}
     for scan in scans:
         if isinstance(tables[scan.table], ia.Dataset):
-            wanted = joined.filter_of(scan)
-            found.setdefault(scan.table, None if wanted is None else str(wanted))
-    return found
+            expected = joined.filter_of(scan)
+            actual.setdefault(scan.table, None if expected is None else str(expected))
+    return actual
 
 
 SEEN = pa.table({"k": [7, 7, 1999, None], "kind": ["a", "b", "c", "d"]})
@@ -116,15 +116,15 @@ LEAVING = {
 
 @pytest.mark.parametrize("query", TAKING.values(), ids=TAKING)
 def test_keys_reach_the_scan(logs, query):
-    found = filters(query, logs=logs, seen=SEEN)["logs"]
-    assert found is not None
-    assert "is_in" in found
+    actual = filters(query, logs=logs, seen=SEEN)["logs"]
+    assert actual is not None
+    assert "is_in" in actual
 
 
 @pytest.mark.parametrize("query", LEAVING.values(), ids=LEAVING)
 def test_keys_do_not_filter_the_preserved_side_of_an_outer_join(logs, query):
-    found = filters(query, logs=logs, seen=SEEN)["logs"]
-    assert found is None
+    actual = filters(query, logs=logs, seen=SEEN)["logs"]
+    assert actual is None
 
 
 @pytest.mark.parametrize("query", [*TAKING.values(), *LEAVING.values()])
@@ -133,8 +133,8 @@ def test_a_join_gives_duckdbs_answer(logs, query):
         connection.register("logs", logs.to_table())
         connection.register("seen", SEEN)
         expected = connection.sql(query).to_arrow_table()
-    found = ia.sql(query, logs=logs, seen=SEEN)
-    assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected.to_pylist()))
+    actual = ia.sql(query, logs=logs, seen=SEEN)
+    assert sorted(map(str, actual.to_pylist())) == sorted(map(str, expected.to_pylist()))
 
 
 @pytest.mark.parametrize("column", ["n", "small", "u", "s", "d", "day", "ts", "bytes"])
@@ -187,12 +187,12 @@ def test_keys_of_the_smaller_side_reach_the_other(logs, tmp_path):
     ia.write_table(users, tmp_path / "users.parquet", max_rows_per_page=50, write_batch_size=50)
     query = "SELECT row, name FROM logs JOIN users ON n = id WHERE name LIKE 'name 77%'"
     tables = {"logs": logs, "users": ia.dataset(tmp_path / "users.parquet")}
-    found = filters(query, **tables)
-    assert "is_in" in found["logs"]
-    assert "is_in" not in found["users"]
+    actual = filters(query, **tables)
+    assert "is_in" in actual["logs"]
+    assert "is_in" not in actual["users"]
     assert set(ia.sql(query, **tables)["name"].to_pylist()) == {"name 77"}
-    found = filters(f"{query} AND row = 5", **tables)
-    assert "is_in" not in found["logs"]
+    actual = filters(f"{query} AND row = 5", **tables)
+    assert "is_in" not in actual["logs"]
 
 
 def test_keys_that_exclude_nothing_are_not_looked_up(logs):
@@ -240,9 +240,9 @@ def test_long_lists_do_not_count_as_exponential_growth(logs):
         b AS (SELECT * FROM a WHERE n > 3 UNION ALL SELECT * FROM a WHERE n < 3)
         SELECT * FROM b WHERE n IN ({one}) UNION ALL SELECT * FROM b WHERE n IN ({other})
     """
-    found = filters(query, logs=logs)["logs"]
-    assert found.count("is_in") == 4
-    assert "n > 3" in found
+    actual = filters(query, logs=logs)["logs"]
+    assert actual.count("is_in") == 4
+    assert "n > 3" in actual
 
 
 def test_an_unused_common_table_expression_is_ignored(logs):
@@ -353,5 +353,5 @@ def test_any_join_gives_duckdbs_answer(
             with pytest.raises(type(error)):
                 ia.sql(query, **tables)
             return
-    found = ia.sql(query, **tables)
-    assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected.to_pylist()))
+    actual = ia.sql(query, **tables)
+    assert sorted(map(str, actual.to_pylist())) == sorted(map(str, expected.to_pylist()))

@@ -178,11 +178,11 @@ PAGES = {
 @pytest.mark.parametrize(("query", "pages"), PAGES.items(), ids=PAGES)
 def test_few_pages_are_read(query, pages, logs, folder):
     data = ia.dataset(folder, reader="pages")
-    found = ia.sql(query, t=data)
+    actual = ia.sql(query, t=data)
     with duckdb.connect() as connection:
         connection.register("t", logs)
         expected = connection.sql(query).to_arrow_table()
-    assert found.equals(expected)
+    assert actual.equals(expected)
     read = sum(data.scan_source.cache.get(path).pages_read for path in data.files)
     least, most = pages
     assert least <= read <= most
@@ -191,10 +191,10 @@ def test_few_pages_are_read(query, pages, logs, folder):
 def test_duckdb_finds_bounds_in_footers(logs, folder):
     data = ia.dataset(folder)
     query = "SELECT min(ts), max(n) - min(n) AS d FROM t"
-    found = ia.sql(query, t=data)
+    actual = ia.sql(query, t=data)
     with duckdb.connect() as connection:
         connection.register("t", logs)
-        assert found.equals(connection.sql(query).to_arrow_table())
+        assert actual.equals(connection.sql(query).to_arrow_table())
     assert sum(data.scan_source.cache.get(path).pages_read for path in data.files) == 0
 
 
@@ -224,16 +224,16 @@ def test_other_spellings_of_offset_are_understood(logs, folder, tmp_path):
         ia.write_table(logs.slice(0, 70_000), tmp_path / f"{name}.parquet")
     data = ia.dataset(tmp_path)
     (tmp_path / "c.parquet").write_bytes(b"torn")
-    found = ia.sql("SELECT n FROM t LIMIT 2 OFFSET 70000", t=data)
-    assert found["n"].equals(logs["n"].slice(0, 2))
+    actual = ia.sql("SELECT n FROM t LIMIT 2 OFFSET 70000", t=data)
+    assert actual["n"].equals(logs["n"].slice(0, 2))
 
 
 def test_an_offset_skips_rows_that_pass_the_filter(logs, folder):
     data, query = ia.dataset(folder), "SELECT n FROM t LIMIT 2 OFFSET 70000"
     kept = logs.filter(pc.field("code") < 90)["n"]
     assert ia.sql(query, t=data.filter("code < 90"))["n"].equals(kept.slice(70_000, 2))
-    found = ia.sql(query.replace(" LIMIT", " WHERE code < 90 LIMIT"), t=data)
-    assert found["n"].equals(kept.slice(70_000, 2))
+    actual = ia.sql(query.replace(" LIMIT", " WHERE code < 90 LIMIT"), t=data)
+    assert actual["n"].equals(kept.slice(70_000, 2))
     assert ia.sql(query, t=data.to_table())["n"].equals(logs["n"].slice(70_000, 2))
     assert ia.sql(query, t=ia.dataset(folder, on_corrupt="skip")).num_rows == 2
 
@@ -267,8 +267,8 @@ def test_order_by_a_value_that_is_no_column_of_the_file(logs, tmp_path):
         "SELECT max(day) FROM t",
         "SELECT count(*) FROM t WHERE day = 2",
     ):
-        found = ia.sql(query, t=tmp_path)
-        assert list(found.to_pylist()[0].values()) in ([2, 0], [2], [ROWS])
+        actual = ia.sql(query, t=tmp_path)
+        assert list(actual.to_pylist()[0].values()) in ([2, 0], [2], [ROWS])
 
 
 def test_order_by_a_column_of_a_narrower_type_in_one_file(tmp_path):
@@ -302,8 +302,8 @@ def test_rows_of_damaged_pages_are_left_out_as_before(folder, tmp_path):
     (tmp_path / "a.parquet").write_bytes(damaged)
     data = ia.dataset(tmp_path / "a.parquet", on_corrupt="skip")
     with pytest.warns(ia.CorruptDataWarning):
-        found = ia.sql("SELECT count(*) AS n FROM t WHERE n >= 0", t=data)
-    assert found.to_pydict() == {"n": [49_000]}
+        actual = ia.sql("SELECT count(*) AS n FROM t WHERE n >= 0", t=data)
+    assert actual.to_pydict() == {"n": [49_000]}
     assert ia.sql("SELECT max(n) AS n FROM t", t=data)["n"][0].as_py() > 90_000
 
 
@@ -329,5 +329,5 @@ def test_columns_that_differ_by_case_take_no_filter_and_are_all_read(
 
 def test_an_alias_may_name_columns_anew(logs, folder):
     query = "SELECT max(ts) AS a, min(n) AS b FROM t AS o(n, ts)"
-    (found,) = ia.sql(query, t=folder).to_pylist()
-    assert found == {"a": ROWS - 1, "b": logs["ts"][0].as_py()}
+    (actual,) = ia.sql(query, t=folder).to_pylist()
+    assert actual == {"a": ROWS - 1, "b": logs["ts"][0].as_py()}

@@ -92,10 +92,10 @@ def ds(path):
 
 
 def matching(ds, condition):
-    found = ds.to_table(filter=condition)
-    assert found.schema.equals(ds.schema)
-    assert found.num_rows == ds.count_rows(filter=condition)
-    return found["i"].to_pylist()
+    actual = ds.to_table(filter=condition)
+    assert actual.schema.equals(ds.schema)
+    assert actual.num_rows == ds.count_rows(filter=condition)
+    return actual["i"].to_pylist()
 
 
 def test_the_schema_has_the_types_of_the_footer(path):
@@ -251,9 +251,9 @@ def test_computed_columns_have_logical_types(ds):
     expected = [{"is": True, "own": ID, "inner": ID, "lower": f'{{"k":{AT}}}'}]
     assert ds.to_table(columns, filter=field("i") == AT).to_pylist() == expected
     assert ds.to_table(columns).slice(AT, 1).to_pylist() == expected
-    found = ds.to_table(["s.u", "s.name"], filter=field("u") == ID)
-    assert found.to_pylist() == [{"u": ID, "name": f"n{AT}"}]
-    assert found.schema.field("u").type == pa.uuid()
+    actual = ds.to_table(["s.u", "s.name"], filter=field("u") == ID)
+    assert actual.to_pylist() == [{"u": ID, "name": f"n{AT}"}]
+    assert actual.schema.field("u").type == pa.uuid()
 
 
 def test_data_set_methods_keep_logical_types(ds):
@@ -296,15 +296,15 @@ def test_duckdb_over_the_data_set(condition, ds):
     table = TABLE
     expected = duckdb.sql(f'SELECT i, u FROM "table" WHERE {condition} ORDER BY i').fetchall()
     assert duckdb.sql(f"SELECT i, u FROM ds WHERE {condition} ORDER BY i").fetchall() == expected
-    found = ia.sql(f"SELECT i FROM t WHERE {condition} ORDER BY i", t=ds)
-    assert found["i"].to_pylist() == [i for i, _ in expected]
+    actual = ia.sql(f"SELECT i FROM t WHERE {condition} ORDER BY i", t=ds)
+    assert actual["i"].to_pylist() == [i for i, _ in expected]
     assert table.num_rows
 
 
 def test_joins_by_uuids(ds):
     few = ds.filter(field("i") < 5)
-    found = ia.sql("SELECT a.i FROM a JOIN b USING (u) ORDER BY a.i", a=ds, b=few)
-    assert found["i"].to_pylist() == [0, 1, 2, 3, 4]
+    actual = ia.sql("SELECT a.i FROM a JOIN b USING (u) ORDER BY a.i", a=ds, b=few)
+    assert actual["i"].to_pylist() == [0, 1, 2, 3, 4]
 
 
 def test_polars_has_its_own_types(path):
@@ -326,8 +326,8 @@ def test_the_command_prints_uuids_as_text(form, path):
     assert run.exit_code == 0, run.output
     assert TEXT in run.output
     if form == "json":
-        found = json.loads(run.output.splitlines()[0])
-        assert (found["u"], found["s"]["u"], found["l"][0]) == (TEXT, TEXT, TEXT)
+        actual = json.loads(run.output.splitlines()[0])
+        assert (actual["u"], actual["s"]["u"], actual["l"][0]) == (TEXT, TEXT, TEXT)
 
 
 @pytest.mark.parametrize(

@@ -126,22 +126,22 @@ def answers(data: ia.Dataset, matching: list[int | None]) -> list[int | None]:
 
 @pytest.mark.parametrize("name", FILTERS)
 def test_filters_answer_as_in_memory(data: ia.Dataset, name: str) -> None:
-    wanted = FILTERS[name]
-    matching = answers(data, ids(evaluate(wanted, TOGETHER)))
-    assert sorted(ids(data.to_table(filter=wanted)), key=str) == matching
-    assert data.count_rows(filter=wanted) == len(matching)
+    expected = FILTERS[name]
+    matching = answers(data, ids(evaluate(expected, TOGETHER)))
+    assert sorted(ids(data.to_table(filter=expected)), key=str) == matching
+    assert data.count_rows(filter=expected) == len(matching)
 
 
 @pytest.mark.parametrize("where", SQL)
 def test_sql_answers_as_in_memory(data: ia.Dataset, where: str) -> None:
     matching = MEMORY.sql(f"SELECT id FROM memory WHERE {where}").to_arrow_table()
-    found = ia.sql(f"SELECT id FROM data WHERE {where}", data=data)
-    assert sorted(ids(found), key=str) == answers(data, ids(matching))
+    actual = ia.sql(f"SELECT id FROM data WHERE {where}", data=data)
+    assert sorted(ids(actual), key=str) == answers(data, ids(matching))
 
 
 def test_polars_answers_as_in_memory(data: ia.Dataset) -> None:
     c = pl.col
-    wanted = [
+    expected = [
         pl.coalesce(c("n"), 5) == 5,
         c("n").fill_null(c("id")) == 3,
         c("text").fill_null("zz").str.starts_with("z"),
@@ -149,27 +149,27 @@ def test_polars_answers_as_in_memory(data: ia.Dataset) -> None:
         c("n").eq_missing(None),
     ]
     memory = pl.DataFrame(TOGETHER.drop_columns(["m"]))
-    for one in wanted:
+    for one in expected:
         matching = memory.filter(one)["id"].to_list()
-        found = ia.polars.scan(data).filter(one).select("id").collect()["id"].to_list()
-        assert sorted(found, key=str) == answers(data, matching), one
+        actual = ia.polars.scan(data).filter(one).select("id").collect()["id"].to_list()
+        assert sorted(actual, key=str) == answers(data, matching), one
 
 
 def test_union_by_name_answers_as_in_memory(tmp_path: Path) -> None:
     pq.write_table(LACKING, tmp_path / "a.parquet")
     pq.write_table(FULL, tmp_path / "b.parquet")
     data = ia.dataset(tmp_path, union_by_name=True)
-    for wanted in FILTERS.values():
-        matching = ids(evaluate(wanted, TOGETHER))
-        assert sorted(ids(data.to_table(filter=wanted)), key=str) == sorted(matching, key=str)
+    for expected in FILTERS.values():
+        matching = ids(evaluate(expected, TOGETHER))
+        assert sorted(ids(data.to_table(filter=expected)), key=str) == sorted(matching, key=str)
 
 
 def test_files_are_left_out_where_a_function_of_missing_columns_cannot_match(
     data: ia.Dataset,
 ) -> None:
-    for wanted in ("coalesce(n, 7) = 9", "lower(text) = 'q'", "n + id = 3", "coalesce(n, 5) > 5"):
-        names = [Path(file.path).name for file in data.plan(filter=wanted).files]
-        assert not any(name.startswith("b") for name in names), wanted
+    for expected in ("coalesce(n, 7) = 9", "lower(text) = 'q'", "n + id = 3", "coalesce(n, 5) > 5"):
+        names = [Path(file.path).name for file in data.plan(filter=expected).files]
+        assert not any(name.startswith("b") for name in names), expected
 
 
 def test_functions_of_partition_columns_exclude_folders(tmp_path: Path) -> None:

@@ -157,14 +157,14 @@ MIXES: dict[str, tuple[pa.Array, pa.Array, Any]] = {
 def filters_of(mix: str) -> dict[str, pads.Expression]:
     first, _, value = MIXES[mix]
     x = field("x")
-    found = {"key": field("k") >= 2, "valid": x.is_valid(), "null": x.is_null()}
+    actual = {"key": field("k") >= 2, "valid": x.is_valid(), "null": x.is_null()}
     if value is not None:
-        found |= {"equal": x == value, "above": x > value, "up_to": x <= value}
-        found |= {"not_above": ~(x > value), "in": x.isin([value])}
-        found |= {"or_key": (x == value) | (field("k") == 11)}
+        actual |= {"equal": x == value, "above": x > value, "up_to": x <= value}
+        actual |= {"not_above": ~(x > value), "in": x.isin([value])}
+        actual |= {"or_key": (x == value) | (field("k") == 11)}
     if pa.types.is_struct(first.type):
-        found |= {"field": field("x", "a") > 1}
-    return found
+        actual |= {"field": field("x", "a") > 1}
+    return actual
 
 
 QUERIES = {
@@ -180,15 +180,15 @@ FEW = ("to_table", "count_rows")
 def outcome(query: Any, *args: Any) -> Any:
     """Converts an answer so that NaN equals NaN; None for an error of pyarrow or Intarsia."""
     try:
-        found = query(*args)
+        actual = query(*args)
     except (pa.ArrowException, IndexError, ia.IntarsiaError):
         return None
-    return (found.schema, str(found.to_pylist())) if isinstance(found, pa.Table) else found
+    return (actual.schema, str(actual.to_pylist())) if isinstance(actual, pa.Table) else actual
 
 
 def row_by_row(data: pads.Dataset, wanted: pads.Expression) -> list[dict[str, Any]]:
     """Filters row by row, where pyarrow raises because of values that were not requested."""
-    found: list[dict[str, Any]] = []
+    actual: list[dict[str, Any]] = []
     for path in data.files:
         table = pq.ParquetFile(path).read()
         for f in data.schema:
@@ -197,8 +197,8 @@ def row_by_row(data: pads.Dataset, wanted: pads.Expression) -> list[dict[str, An
         for i in range(len(table)):
             with contextlib.suppress(pa.ArrowException):
                 row = table.select(data.schema.names)[i : i + 1].cast(data.schema)
-                found += pads.dataset(row).to_table(filter=wanted).to_pylist()
-    return found
+                actual += pads.dataset(row).to_table(filter=wanted).to_pylist()
+    return actual
 
 
 def same(
@@ -206,8 +206,8 @@ def same(
 ) -> None:
     expected = outcome(QUERIES["to_table"], theirs, wanted)
     if expected is None:
-        found = outcome(QUERIES["to_table"], ours, wanted)
-        assert found is None or found[1] == str(row_by_row(theirs, wanted))
+        actual = outcome(QUERIES["to_table"], ours, wanted)
+        assert actual is None or actual[1] == str(row_by_row(theirs, wanted))
         return
     for name in names:
         query = QUERIES[name]
@@ -365,9 +365,9 @@ def test_json_in_two_storage_types(count: int, tmp_path: Path) -> None:
         pq.write_table(pa.table({"x": large, "n": range(3)}), first)
         pq.write_table(pa.table({"x": small, "n": range(3)}), second, store_schema=False)
     condition = pads.field("n") >= 1
-    found = ia.dataset(tmp_path).to_table(filter=condition)
-    assert found.equals(pads.dataset(tmp_path).to_table(filter=condition))
-    assert found["x"].type == pa.json_(pa.large_string())
+    actual = ia.dataset(tmp_path).to_table(filter=condition)
+    assert actual.equals(pads.dataset(tmp_path).to_table(filter=condition))
+    assert actual["x"].type == pa.json_(pa.large_string())
 
 
 def test_extension_types_of_writers_that_store_no_arrow_schema(tmp_path: Path) -> None:
@@ -402,7 +402,7 @@ def test_extension_types_are_unified_with_bytes_of_other_writers(
     pq.write_table(own, at["pyarrow"])
     data = ia.dataset(tmp_path, union_by_name=True)
     assert data.schema.types == [pa.uuid(), pa.json_()]
-    found = data.to_table()
-    assert found.num_rows == 6
+    actual = data.to_table()
+    assert actual.num_rows == 6
     place = 0 if first == "pyarrow" else 5
-    assert found.slice(place, 1).to_pylist() == own.to_pylist()
+    assert actual.slice(place, 1).to_pylist() == own.to_pylist()

@@ -100,8 +100,8 @@ def test_engines_read_slices_of_nested_columns(ask, nested: Path) -> None:
 
 def test_nested_columns_equal_pyarrows(nested: Path) -> None:
     theirs, ours = pads.dataset(nested), ia.dataset(nested)
-    for wanted in (KEPT, pc.field("i").isin([3, 1500, 2999]), pc.field("i") == 1001):
-        assert ours.to_table(filter=wanted).equals(theirs.to_table(filter=wanted))
+    for expected in (KEPT, pc.field("i").isin([3, 1500, 2999]), pc.field("i") == 1001):
+        assert ours.to_table(filter=expected).equals(theirs.to_table(filter=expected))
     assert ours.take([2999, 0, 1500]).equals(theirs.take([2999, 0, 1500]))
     assert ia.ParquetFile(nested).read().equals(theirs.to_table())
 
@@ -137,9 +137,9 @@ def points(tmp_path: Path) -> Path:
 def test_dotted_paths_select_columns_as_in_pyarrow(columns, wanted, points: Path) -> None:
     theirs, ours = pads.dataset(points), ia.dataset(points)
     expected = theirs.to_table(columns, filter=wanted)
-    found = ours.to_table(columns, filter=wanted)
-    assert found.equals(expected)
-    assert found.schema.equals(expected.schema, check_metadata=True)
+    actual = ours.to_table(columns, filter=wanted)
+    assert actual.equals(expected)
+    assert actual.schema.equals(expected.schema, check_metadata=True)
     assert ours.head(7, columns, filter=wanted).equals(expected.slice(0, 7))
     assert ours.scanner(columns, filter=wanted).to_table().equals(expected)
 

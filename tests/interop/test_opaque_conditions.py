@@ -83,9 +83,9 @@ def test_answers_are_duckdbs(query, reader, logs, lake):
         connection.register("t", logs)
         connection.register("few", FEW)
         expected = connection.sql(query).to_arrow_table()
-    found = ia.sql(query, t=ia.dataset(lake, reader=reader), few=FEW)
-    assert found.schema.names == expected.schema.names
-    assert rows_of(found) == rows_of(expected)
+    actual = ia.sql(query, t=ia.dataset(lake, reader=reader), few=FEW)
+    assert actual.schema.names == expected.schema.names
+    assert rows_of(actual) == rows_of(expected)
 
 
 @pytest.mark.parametrize(

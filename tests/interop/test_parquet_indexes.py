@@ -46,15 +46,15 @@ def scan_datafusion(path: Path, condition: str, *, late: bool = False) -> Scan:
     frame = context.sql(f"SELECT * FROM t WHERE {condition}")
     plan, schema = frame.execution_plan(), frame.schema()
     table = pa.Table.from_batches([b.to_pyarrow() for b in context.execute(plan, 0)], schema)
-    scans = [found for name, found in plan.collect_metrics() if "DataSourceExec" in name]
+    scans = [actual for name, actual in plan.collect_metrics() if "DataSourceExec" in name]
     if not scans:  # a condition that is never true
         return Scan(table, 0, 0)
     metrics = scans[0]
 
     def counts(name: str) -> list[tuple[int, int]]:
         """Parses "391 total → 1 matched"; numbers of 1,000 or more would be abbreviated."""
-        found = [str(metric).split() for metric in metrics.metrics() if metric.name == name]
-        return [(int(words[0]), int(words[3])) for words in found]
+        actual = [str(metric).split() for metric in metrics.metrics() if metric.name == name]
+        return [(int(words[0]), int(words[3])) for words in actual]
 
     pages = counts("page_index_pages_pruned")
     return Scan(
@@ -76,8 +76,8 @@ def scan_duckdb(path: Path, condition: str) -> Scan:
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute("PRAGMA enable_profiling = 'json'")
         connection.execute(f"PRAGMA profiling_output = '{profile}'")
-        found = connection.sql(f"SELECT * FROM read_parquet('{path}') WHERE {condition}")
-        table = found.to_arrow_table()
+        actual = connection.sql(f"SELECT * FROM read_parquet('{path}') WHERE {condition}")
+        table = actual.to_arrow_table()
         connection.execute("PRAGMA disable_profiling")
     metrics = json.loads(profile.read_text())
     return Scan(
@@ -257,8 +257,9 @@ def nested_table() -> pa.Table:
     numbers = range(NESTED_ROWS)
     lists = [None if size < 0 else list(range(n, n + size)) for n, size in enumerate(sizes)]
     pairs = [
-        found and [None if i % 5 == 4 else {"a": i, "b": f"b{i}" if i % 3 else None} for i in found]
-        for found in lists
+        actual
+        and [None if i % 5 == 4 else {"a": i, "b": f"b{i}" if i % 3 else None} for i in actual]
+        for actual in lists
     ]
     maps = [
         None if size < 0 else [(f"k{i}", n + i) for i in range(size)]
@@ -272,7 +273,7 @@ def nested_table() -> pa.Table:
             "pairs": pa.array(pairs, pa.list_(pa.struct([("a", "int64"), ("b", "string")]))),
             "map": pa.array(maps, pa.map_("string", "int64")),
             "lists": pa.array(
-                [found and [found[:2], None, [], found[2:]] for found in lists],
+                [actual and [actual[:2], None, [], actual[2:]] for actual in lists],
                 pa.list_(pa.list_(pa.int32())),
             ),
             "struct": pa.array(
@@ -499,9 +500,9 @@ def test_row_groups_without_a_value_are_skipped_by_bloom_filters(name, engine, b
 @pytest.mark.parametrize("name", ["i32", "i64", "text"])
 def test_datafusion_skips_row_groups_that_hold_no_value_of_a_list(name, bloomed):
     kind = KINDS[name]
-    wanted = ", ".join(kind.literal(kind.value(n)) for n in (PRESENT[1], *ABSENT))
-    before = scan_datafusion(bloomed.before, f"{name} IN ({wanted})")
-    after = scan_datafusion(bloomed.after, f"{name} IN ({wanted})")
+    expected = ", ".join(kind.literal(kind.value(n)) for n in (PRESENT[1], *ABSENT))
+    before = scan_datafusion(bloomed.before, f"{name} IN ({expected})")
+    after = scan_datafusion(bloomed.after, f"{name} IN ({expected})")
     assert ids(before.table) == ids(after.table) == [PRESENT[1]]
     assert (before.groups, after.groups) == (GROUPS, 1)
 
@@ -514,11 +515,11 @@ def test_duckdb_probes_the_filters_of_all_row_groups(name, bloomed):
         for n in PRESENT + ABSENT:
             value = equals(name, n, "duckdb").split(" = ")[1]
             probe = f"parquet_bloom_probe('{bloomed.after}', '{name}', {value})"
-            found = connection.sql(
+            actual = connection.sql(
                 f"SELECT row_group_id FROM {probe} WHERE NOT bloom_filter_excludes"
             )
             expected = [] if n in ABSENT else [holding.index(n) // GROUP_ROWS]
-            assert [group for (group,) in found.fetchall()] == expected
+            assert [group for (group,) in actual.fetchall()] == expected
 
 
 # --- zeros and NaN -------------------------------------------------------------------------------
@@ -604,8 +605,8 @@ def test_a_bloom_filter_contains_both_zeros(floats):
     zeros = ids(pq.read_table(pair.before).filter(field("x") == 0))
     assert len(zeros) > 180
     for zero in ("0.0", "-0.0"):
-        found = scan_duckdb(pair.after, f"x = CAST('{zero}' AS {sql_type})")
-        assert ids(found.table) == zeros
+        actual = scan_duckdb(pair.after, f"x = CAST('{zero}' AS {sql_type})")
+        assert ids(actual.table) == zeros
 
 
 def test_nan_is_above_two_in_engines_where_it_is_the_greatest(floats):
@@ -633,7 +634,7 @@ def pairs(originals: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) 
 
 def test_files_by_other_writers_get_the_indexes(writer, pairs):
     (report,) = ia.list_indexes(pairs[writer].after)
-    names = {found.name for found in report.standard}  # DuckDB itself writes some filters
+    names = {actual.name for actual in report.standard}  # DuckDB itself writes some filters
     assert names >= {"page_index", *(f"{name}:bloom" for name in BLOOMED)}
     metadata = pq.read_metadata(pairs[writer].after)
     for group in range(metadata.num_row_groups):
@@ -644,8 +645,8 @@ def test_files_by_other_writers_get_the_indexes(writer, pairs):
 def test_a_file_by_another_writer_is_read_as_before(writer, reader, pairs):
     before, after = reader(pairs[writer].before), reader(pairs[writer].after)
     assert after.schema.equals(before.schema)
-    for found, expected in zip(after.columns, before.columns, strict=True):
-        assert found.equals(expected) or str(found.to_pylist()) == str(expected.to_pylist())
+    for actual, expected in zip(after.columns, before.columns, strict=True):
+        assert actual.equals(expected) or str(actual.to_pylist()) == str(expected.to_pylist())
 
 
 @pytest.mark.parametrize("condition", FLAT_CONDITIONS)

@@ -83,8 +83,8 @@ def test_dates_in_folders_are_filtered_as_dates(days: str) -> None:
     for where in late:
         assert data.to_table(filter=where).sort_by("id").column("d").to_pylist() == DAYS[1:], where
         assert data.count_rows(filter=where) == 2, where
-        found = ia.sql(f"SELECT d FROM t WHERE {where} ORDER BY d", t=days)
-        assert found.column("d").to_pylist() == DAYS[1:], where
+        actual = ia.sql(f"SELECT d FROM t WHERE {where} ORDER BY d", t=days)
+        assert actual.column("d").to_pylist() == DAYS[1:], where
     assert len(data.plan(filter="d >= DATE '2026-01-02'").files) == 2
     scanned = ia.polars.scan(days).filter(pl.col("d") >= DAYS[1]).collect()
     assert sorted(scanned["d"].to_list()) == DAYS[1:]
@@ -184,8 +184,8 @@ def test_partition_values_have_the_type_of_the_file(tmp_path: Path, name: str) -
     pq.write_table(table, path)
     data = ia.dataset(tmp_path)
     assert data.schema.field("key").type == kind
-    for wanted in (None, "id = 1", pc.field("key") == pa.scalar(value, kind)):
-        assert data.to_table(filter=wanted).column("key").to_pylist() == [value]
+    for expected in (None, "id = 1", pc.field("key") == pa.scalar(value, kind)):
+        assert data.to_table(filter=expected).column("key").to_pylist() == [value]
 
 
 def test_a_partition_value_that_the_file_type_cannot_hold_is_an_error(tmp_path: Path) -> None:

@@ -109,13 +109,13 @@ def predicate_of(draw: st.DrawFn, frame: pl.DataFrame) -> pl.Expr:
         kinds += [column.dt.year() > 1999]
     if kind == pl.Datetime and kind.time_zone is None:  # of microseconds
         kinds += [column > dt.datetime(1999, 1, 1), column == dt.datetime(2020, 3, 29, 1, 30)]
-    found = draw(st.sampled_from(kinds))
+    actual = draw(st.sampled_from(kinds))
     if draw(st.integers(0, 2)) == 0:
-        found = ~found
+        actual = ~actual
     if draw(st.integers(0, 3)) == 0:
         second = predicate_of(draw, frame)
-        found = draw(st.sampled_from([found & second, found | second]))
-    return found
+        actual = draw(st.sampled_from([actual & second, actual | second]))
+    return actual
 
 
 def questions_of(draw: st.DrawFn, frame: pl.DataFrame) -> list[Question]:
@@ -263,9 +263,9 @@ def test_our_reader_reads_what_polars_may_read_otherwise(name, tmp_path):
     for reader in ("auto", "engine"):
         scan = ia.polars.scan(path, **{"reader": reader, **options})
         assert not is_polars_own(scan)
-        found = scan.collect()
+        actual = scan.collect()
         expected = ia.polars.scan(path, **{**options, "reader": "pages"}).collect()
-        assert_frame_equal(found, expected)
+        assert_frame_equal(actual, expected)
 
 
 def test_a_data_set_with_a_filter_is_read_by_us(tmp_path):
@@ -344,20 +344,20 @@ def test_many_files_are_planned_for_each_query(tmp_path, monkeypatch):
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Records which reader reads, Polars or Intarsia, in order."""
-    found: list[str] = []
+    actual: list[str] = []
 
     def spy(name: str, who: str) -> None:
         call = getattr(engine, name)
 
         def noted(*args: Any, **options: Any) -> Any:
-            found.append(who)
+            actual.append(who)
             return call(*args, **options)
 
         monkeypatch.setattr(engine, name, noted)
 
     spy("frames_of", "Polars")
     spy("_frames", "ours")
-    return found
+    return actual
 
 
 @pytest.fixture
@@ -400,10 +400,10 @@ def test_row_groups_without_a_hit_are_not_read(tmp_path, reads):
                 if group != values.index(7) // 1000:
                     file.seek(meta.row_group(group).column(2).data_page_offset + 100)
                     file.write(b"\xff" * 400)
-    found = ia.polars.scan(tmp_path).filter(pl.col("v") == 7)
-    assert found.collect().rows() == [(values.index(7), 7, "7")] * 2
-    assert found.select(pl.len()).collect().item() == 2
-    assert found.select("w").collect()["w"].to_list() == ["7", "7"]
+    actual = ia.polars.scan(tmp_path).filter(pl.col("v") == 7)
+    assert actual.collect().rows() == [(values.index(7), 7, "7")] * 2
+    assert actual.select(pl.len()).collect().item() == 2
+    assert actual.select("w").collect()["w"].to_list() == ["7", "7"]
     assert "Polars" in reads
 
 
@@ -439,14 +439,14 @@ def test_only_the_columns_of_a_condition_are_read_to_count(tmp_path, monkeypatch
         return polars_hand_over(data, asked, *args)
 
     monkeypatch.setattr(engine, "polars_hand_over", noted)
-    for found, asked in (
+    for actual, asked in (
         (scan.filter(pl.col("rows") % 2 == 1), ["rows"]),
         (scan.filter(pl.col("rows") == 7), ["rows"]),
         (scan.filter((pl.col("w") == "x") & pl.col("rows_")), ["rows_", "w"]),
         (scan.head(50).filter(pl.col("w") == "x"), ["w"]),
     ):
         columns.clear()
-        assert found.select(pl.len()).collect().item() == found.collect().height > 0
+        assert actual.select(pl.len()).collect().item() == actual.collect().height > 0
         assert columns[0] == asked
     flags = pl.QueryOptFlags(projection_pushdown=False)
     assert scan.select(pl.len()).collect(optimizations=flags).item() == ROWS
@@ -468,8 +468,8 @@ def test_rows_are_counted_and_limited(indexed, engine):
 def test_several_scans_of_one_plan_are_read(indexed):
     scan = ia.polars.scan(indexed)
     parts = [scan.filter(pl.col("u") % 7 == number) for number in range(7)]
-    found = pl.concat([part.join(part, on="k") for part in parts]).select(pl.len()).collect()
-    assert found.item() == 2 * ROWS
+    actual = pl.concat([part.join(part, on="k") for part in parts]).select(pl.len()).collect()
+    assert actual.item() == 2 * ROWS
 
 
 # --- files that change or are damaged -----------------------------------------------------------

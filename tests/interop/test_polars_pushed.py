@@ -244,8 +244,8 @@ class Asked:
             with pytest.raises(type(error)):
                 self.lazy.select(columns).filter(predicate).collect()
             return True
-        found = self.lazy.select(columns).filter(predicate).collect()
-        assert_frame_equal(found, expected)
+        actual = self.lazy.select(columns).filter(predicate).collect()
+        assert_frame_equal(actual, expected)
         return expected.height > ROWS - 3 * PAGE_ROWS or self.rows < ROWS
 
 

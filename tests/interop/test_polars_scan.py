@@ -169,17 +169,17 @@ def frame(awkward):
 @pytest.fixture
 def asked(data, monkeypatch):
     """The columns, filter and rows of every scan."""
-    found = []
+    actual = []
     real = ia.Dataset.to_batches
 
     def spy(self, columns=None, filter=None, **options):  # noqa: A002
         rows = real(self, columns, filter, **options)
         for batch in rows:
-            found.append((columns, filter, batch.num_rows))
+            actual.append((columns, filter, batch.num_rows))
             yield batch
 
     monkeypatch.setattr(ia.Dataset, "to_batches", spy)
-    return found
+    return actual
 
 
 def test_membership_in_an_empty_list(data):
@@ -189,8 +189,8 @@ def test_membership_in_an_empty_list(data):
 @pytest.mark.parametrize("reader", ["auto", "engine", "pages"])
 @pytest.mark.parametrize("predicate", [*PUSHED.values(), *KEPT.values()], ids=[*PUSHED, *KEPT])
 def test_a_predicate_gives_polars_answer(data, frame, predicate, reader):
-    found = ia.polars.scan(data.with_options(reader=reader)).filter(predicate).collect()
-    assert_frame_equal(found, frame.filter(predicate))
+    actual = ia.polars.scan(data.with_options(reader=reader)).filter(predicate).collect()
+    assert_frame_equal(actual, frame.filter(predicate))
 
 
 @pytest.mark.parametrize("predicate", PUSHED.values(), ids=PUSHED)
@@ -240,8 +240,8 @@ def test_a_path_is_opened(data, frame):
 def test_a_path_is_opened_with_the_options_of_data_sets(data, tmp_path):
     pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"b": ["x"]}), tmp_path / "b.parquet")
-    found = ia.polars.scan(tmp_path, union_by_name=True).filter(c("b") == "x").collect()
-    assert found.rows() == [(None, "x")]
+    actual = ia.polars.scan(tmp_path, union_by_name=True).filter(c("b") == "x").collect()
+    assert actual.rows() == [(None, "x")]
     with pytest.raises(TypeError, match="takes no options: union_by_name"):
         ia.polars.scan(data, union_by_name=True)
 
@@ -273,8 +273,8 @@ def test_case_insensitive_search_finds_strings_of_all_characters(text):
     frame = pl.DataFrame({"s": pl.Series(table["s"].to_pylist())})
     for expr in (c("s").str.to_lowercase() == text, c("s").str.to_uppercase() == text.upper()):
         for predicate in (expr, ~expr):
-            found = table.filter(arrow_predicate(predicate, table.schema))["s"].to_pylist()
-            assert found == frame.filter(predicate)["s"].to_list()
+            actual = table.filter(arrow_predicate(predicate, table.schema))["s"].to_pylist()
+            assert actual == frame.filter(predicate)["s"].to_list()
 
 
 CHARACTERS = ["a", "b", "é", "Z", "7", "_", " ", "-", "#", "&", "~", "."]
@@ -402,8 +402,8 @@ NO_COLUMNS = {
 def test_rows_are_counted_without_columns(asked, engine, tmp_path):
     table = pa.table({"a": range(60)})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=25)
-    found = asked(ia.polars.scan(tmp_path)).collect(engine=engine)
-    assert found.equals(asked(pl.from_arrow(table).lazy()).collect())
+    actual = asked(ia.polars.scan(tmp_path)).collect(engine=engine)
+    assert actual.equals(asked(pl.from_arrow(table).lazy()).collect())
 
 
 def test_columns_have_any_name(tmp_path):
@@ -411,15 +411,15 @@ def test_columns_have_any_name(tmp_path):
     pq.write_table(table, tmp_path / "a.parquet")
     frame = ia.polars.scan(tmp_path)
     assert frame.collect().to_dict(as_series=False) == table.to_pydict()
-    found = frame.filter(pl.col("a") > 3).select(cs.by_name("*", "")).collect()
-    assert found.to_dicts() == [{"*": 2, "": 8}]
+    actual = frame.filter(pl.col("a") > 3).select(cs.by_name("*", "")).collect()
+    assert actual.to_dicts() == [{"*": 2, "": 8}]
 
 
 def test_one_of_thousands_of_floats(tmp_path):
     pq.write_table(pa.table({"x": [-0.0, 0.5, 7.0]}), tmp_path / "a.parquet")
     members = [float(number) for number in range(20_000)]
-    found = ia.polars.scan(tmp_path).filter(pl.col("x").is_in(members)).collect()
-    assert found["x"].to_list() == [0.0, 7.0]
+    actual = ia.polars.scan(tmp_path).filter(pl.col("x").is_in(members)).collect()
+    assert actual["x"].to_list() == [0.0, 7.0]
 
 
 def test_decimals_of_256_bits_become_polars_decimals(tmp_path):
@@ -459,7 +459,7 @@ def test_an_index_on_the_hour_serves_it(tmp_path):
     ia.write_table(table, path, max_rows_per_page=500, indexes=[index])
     asked = pl.col("ts").dt.hour() == 7
     source = ia.dataset(path)
-    found = ia.polars.scan(source).filter(asked).collect()
-    assert found["n"].to_list() == list(range(3500, 4000))
+    actual = ia.polars.scan(source).filter(asked).collect()
+    assert actual["n"].to_list() == list(range(3500, 4000))
     pushed = arrow_predicate(asked, source.schema)
     assert source.explain(filter=pushed).planned.rows.selected == 500

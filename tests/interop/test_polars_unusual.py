@@ -166,12 +166,12 @@ def answer(source, predicate):
 
 
 def assert_is_polars_answer(data, frame, predicate):
-    found, expected = (answer(source, predicate) for source in (ia.polars.scan(data), frame))
+    actual, expected = (answer(source, predicate) for source in (ia.polars.scan(data), frame))
     if isinstance(expected, pl.DataFrame):
-        assert isinstance(found, pl.DataFrame), repr(found)
-        assert_frame_equal(found, expected)
+        assert isinstance(actual, pl.DataFrame), repr(actual)
+        assert_frame_equal(actual, expected)
     else:
-        assert isinstance(found, FAILURES)  # the plan decides which one
+        assert isinstance(actual, FAILURES)  # the plan decides which one
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -149,9 +149,9 @@ def counter(monkeypatch: pytest.MonkeyPatch) -> Counter:
 
 @pytest.fixture
 def logs(lake: Path, counter: Counter) -> ia.Dataset:
-    found = ia.dataset(lake, filesystem=CountingFileSystem(counter))
+    actual = ia.dataset(lake, filesystem=CountingFileSystem(counter))
     counter.bytes = 0
-    return found
+    return actual
 
 
 def ask_duckdb(logs: ia.Dataset, case: Case) -> pa.Table:
@@ -225,8 +225,8 @@ def test_a_folder_that_cannot_match_is_not_opened(logs, counter, monkeypatch):
         return real(self, path, *args, **kwargs)
 
     monkeypatch.setattr(CountingFileSystem, "open", spy)
-    found = logs.to_table(filter=(on_day(2024, 1, 2)) & (field("trace") == A))
-    assert found.num_rows == 0
+    actual = logs.to_table(filter=(on_day(2024, 1, 2)) & (field("trace") == A))
+    assert actual.num_rows == 0
     assert {Path(path).parent.name for path in opened} == {"day=2024-01-02"}
 
 
@@ -234,8 +234,8 @@ def test_duckdb_joins_two_differently_filtered_uses_of_one_data_set(logs, plain,
     with duckdb.connect() as connection:
         connection.register("logs", logs)
         query = "SELECT a.seq, b.seq FROM {} a, {} b WHERE a.trace = '{}' AND b.trace = '{}'"
-        found = connection.sql(query.format("logs", "logs", A, B)).fetchall()
-    assert found == [(7, 60_007)]
+        actual = connection.sql(query.format("logs", "logs", A, B)).fetchall()
+    assert actual == [(7, 60_007)]
     assert counter.bytes < 0.2 * sum(file.stat().st_size for file in lake.rglob("*.parquet"))
 
 
@@ -245,10 +245,10 @@ def test_counting_matches_costs_few_bytes(engine, logs, counter, lake):
     if engine == "duckdb":
         with duckdb.connect() as connection:
             connection.register("logs", logs)
-            found = connection.sql(sql).to_arrow_table()
+            actual = connection.sql(sql).to_arrow_table()
     else:
         context = datafusion.SessionContext()
         context.register_dataset("logs", logs)
-        found = context.sql(sql).to_arrow_table()
-    assert found.to_pydict() == {"n": [11]}
+        actual = context.sql(sql).to_arrow_table()
+    assert actual.to_pydict() == {"n": [11]}
     assert counter.bytes < 0.12 * sum(file.stat().st_size for file in lake.rglob("*.parquet"))

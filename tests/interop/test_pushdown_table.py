@@ -36,33 +36,33 @@ def benchmark():
 
 def cells(table):
     """Predicate and engine → pushed down or not, rows, bytes."""
-    found = {}
+    actual = {}
     for part in table.strip().split("\n\n"):
-        found |= cells_of(part)
-    return found
+        actual |= cells_of(part)
+    return actual
 
 
 def cells_of(table):
     header, _, *lines = (line.strip("| ").split(" | ") for line in table.strip().splitlines())
-    found = {}
+    actual = {}
     for line in lines:
         for engine, cell in zip(header[1:], line[1:], strict=True):
             reached, rows, size = re.fullmatch(
                 r"(yes|no): ([\d,]+) rows, ([\d,]+) B", cell
             ).groups()
-            found[line[0], engine] = reached, rows, int(size.replace(",", ""))
-    return found
+            actual[line[0], engine] = reached, rows, int(size.replace(",", ""))
+    return actual
 
 
 def test_the_table_is_up_to_date(benchmark, tmp_path):
     text = (CHECKOUT / "docs/reference/pushdown.md").read_text()
     written = cells(text.split(benchmark.BEGIN)[1].split(benchmark.END)[0])
     benchmark.write(tmp_path / "t.parquet")
-    found = cells(benchmark.table(tmp_path / "t.parquet"))
-    assert {key: cell[:2] for key, cell in found.items()} == {
+    actual = cells(benchmark.table(tmp_path / "t.parquet"))
+    assert {key: cell[:2] for key, cell in actual.items()} == {
         key: cell[:2] for key, cell in written.items()
     }
-    for key, (_, _, size) in found.items():
+    for key, (_, _, size) in actual.items():
         assert size == pytest.approx(written[key][2], rel=0.2), key
 
 
@@ -123,14 +123,14 @@ def test_negative_zero(opened):
 def test_nan_in_lists(opened):
     data = opened(row=[0, 1], l=pa.array([[NAN], [1.0]]))
     assert data.to_table(filter=ia.list_contains("l", NAN)).num_rows == 0
-    found = by_sql(data, "list_contains(l, 'nan'::DOUBLE)")
-    assert found == by_polars(data, c("l").list.contains(NAN)) == [0]
+    actual = by_sql(data, "list_contains(l, 'nan'::DOUBLE)")
+    assert actual == by_polars(data, c("l").list.contains(NAN)) == [0]
 
 
 def test_nulls_in_lists(opened):
     data = opened(row=[0, 1, 2], l=pa.array([[1, None], [2], None]))
-    wanted = ia.list_contains("l", 2)
-    assert data.to_table(filter=~wanted)["row"].to_pylist() == [0]
+    expected = ia.list_contains("l", 2)
+    assert data.to_table(filter=~expected)["row"].to_pylist() == [0]
     assert by_sql(data, "NOT list_contains(l, 2)") == [0]
     assert by_polars(data, ~c("l").list.contains(2)) == [0]
     assert by_pyarrow(data, "2 = ANY(l)") == 1
@@ -237,9 +237,9 @@ def test_casts_to_integers_round(opened, kind):
     )
     data = opened(row=range(8), x=values.cast(kind))
     for condition in ("x::INTEGER = 3", "x::BIGINT <= 0", "CAST(x AS INTEGER) IN (2, -3)"):
-        found = data.to_table(filter=condition)["row"].to_pylist()
-        assert found == by_sql(data, condition)
-        assert found
+        actual = data.to_table(filter=condition)["row"].to_pylist()
+        assert actual == by_sql(data, condition)
+        assert actual
 
 
 def test_casts_of_constants(opened):

@@ -90,9 +90,9 @@ SELECT * FROM t WHERE a = (SELECT max(a) FROM
 
 @pytest.mark.parametrize(("query", "texts"), FOUND.items(), ids=FOUND)
 def test_scalar_subqueries_are_answered_first(query, texts):
-    found = scalar_subqueries(query, TABLES, "duckdb")
-    assert [subquery.text for subquery in found] == texts
-    assert [query[one.start : one.stop] for one in found] == [f"({text})" for text in texts]
+    actual = scalar_subqueries(query, TABLES, "duckdb")
+    assert [subquery.text for subquery in actual] == texts
+    assert [query[one.start : one.stop] for one in actual] == [f"({text})" for text in texts]
 
 
 @pytest.mark.parametrize("query", NOT_FOUND)
@@ -207,9 +207,9 @@ def test_answers_are_duckdbs(query, logs, path):
         connection.register("t", logs)
         connection.register("few", FEW)
         expected = connection.sql(query).to_arrow_table()
-    found = ia.sql(query, t=path, few=FEW)
-    assert found.schema.names == expected.schema.names
-    assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, expected.to_pylist()))
+    actual = ia.sql(query, t=path, few=FEW)
+    assert actual.schema.names == expected.schema.names
+    assert sorted(map(repr, actual.to_pylist())) == sorted(map(repr, expected.to_pylist()))
 
 
 PAGES = {
@@ -235,8 +235,8 @@ def test_a_subquery_is_answered_once(path, monkeypatch):
         return rewritten(query, *others)
 
     monkeypatch.setattr(duckdb_sql, "_rewritten", watched)
-    found = ia.sql("SELECT ts FROM t WHERE n = (SELECT max(n) FROM t)", t=path)
-    assert found.num_rows == 1
+    actual = ia.sql("SELECT ts FROM t WHERE n = (SELECT max(n) FROM t)", t=path)
+    assert actual.num_rows == 1
     assert asked == [
         "SELECT ts FROM t WHERE n = (SELECT max(n) FROM t)",
         "SELECT max(n) FROM t",

@@ -88,21 +88,21 @@ def test_rows_equal_duckdbs_union_by_name(files, tmp_path):
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         theirs = connection.read_parquet(paths, union_by_name=True)
-        found = data.to_table()
+        actual = data.to_table()
         assert set(data.schema.names) == set(theirs.columns)
         rows = connection.sql(f"SELECT {', '.join(theirs.columns)} FROM found").fetchall()
         assert sorted(map(repr, rows)) == sorted(map(repr, theirs.fetchall()))
     for name in set(data.schema.names) - {"nothing"}:
-        values = found[name].to_pylist()
+        values = actual[name].to_pylist()
         assert data.count_rows(pc.field(name).is_null()) == values.count(None)
         some = next((value for value in values if value is not None), None)
         if some is not None and not pa.types.is_nested(data.schema.field(name).type):
             assert data.count_rows(pc.field(name) == pa.scalar(some)) == values.count(some)
     if "lists" in data.schema.names:
-        lists = found["lists"].to_pylist()
+        lists = actual["lists"].to_pylist()
         assert data.count_rows("list_contains(lists, 'a')") == lists.count(["a", None])
     if "structs" in data.schema.names and "a" in data.schema.field("structs").type.names:
-        structs = [value or {} for value in found["structs"].to_pylist()]
+        structs = [value or {} for value in actual["structs"].to_pylist()]
         assert data.count_rows("structs.a = 1") == sum(value.get("a") == 1 for value in structs)
 
 
@@ -115,8 +115,8 @@ def test_files_of_several_writers(tmp_path):
     data = ia.dataset(tmp_path, union_by_name=True)
     assert data.count_rows("id = 2 AND msg = 'b' AND level IS NULL") == 3
     assert data.to_table(["id", "ts"], "level = 'x'").to_pylist() == [{"id": 3, "ts": None}]
-    found = ia.sql("SELECT count(level) AS n, max(ts) AS last FROM d", d=data).to_pydict()
-    assert found == {"n": [1], "last": [MOMENTS[1]]}
+    actual = ia.sql("SELECT count(level) AS n, max(ts) AS last FROM d", d=data).to_pydict()
+    assert actual == {"n": [1], "last": [MOMENTS[1]]}
 
 
 @pytest.mark.parametrize("is_far", [False, True])
@@ -147,9 +147,9 @@ def test_fields_of_structs_are_unified_and_nullable(tmp_path):
 def test_dictionaries_in_lists_become_strings_if_other_files_have_strings(tmp_path):
     words = pa.array([["a", None], None, []], pa.list_(pa.dictionary(pa.int8(), pa.string())))
     write(tmp_path, [pa.table({"w": words}), pa.table({"w": words.cast(pa.list_(pa.string()))})])
-    found = ia.dataset(tmp_path, union_by_name=True).to_table()
-    assert found.schema.field("w").type == pa.list_(pa.string())
-    assert found["w"].to_pylist() == words.to_pylist() * 2
+    actual = ia.dataset(tmp_path, union_by_name=True).to_table()
+    assert actual.schema.field("w").type == pa.list_(pa.string())
+    assert actual["w"].to_pylist() == words.to_pylist() * 2
 
 
 @pytest.mark.parametrize(

@@ -92,11 +92,11 @@ def test_any_rows_of_any_type_equal_pyarrows(name, wanted, tmp_path, decoded):
     path = write(table_of(name), tmp_path / "t.parquet")
     ours, peer = ia.dataset(path), pads.dataset(path)
     for columns in (None, ["x"], ["key", "x"], ["x", "at"]):
-        found = ours.to_table(columns, WANTED[wanted])
+        actual = ours.to_table(columns, WANTED[wanted])
         expected = peer.to_table(columns, WANTED[wanted])
-        found.validate(full=True)
-        assert found.schema == expected.schema
-        assert found.equals(expected)
+        actual.validate(full=True)
+        assert actual.schema == expected.schema
+        assert actual.equals(expected)
     if name != "struct_of_dictionary":  # pyarrow reads these one row group at a time only
         assert sum(decoded) >= ROWS // GROUP
 
@@ -106,8 +106,8 @@ def test_rows_of_one_file_are_read_by_their_numbers(tmp_path, decoded):
     path = write(table, tmp_path / "t.parquet")
     with ia.ParquetFile(path) as file:
         rows = ia.RowRanges.of((3, 4), (77, 900), (5000, ROWS))
-        found = file.read(rows=rows)
-        assert found.equals(table.take(pa.array(rows.rows())))
+        actual = file.read(rows=rows)
+        assert actual.equals(table.take(pa.array(rows.rows())))
         part = file.read(["x.b.c", "key"], rows=rows)
         expected = pq.ParquetFile(path).read(["x.b.c", "key"]).take(pa.array(rows.rows()))
         assert part.equals(expected)
@@ -117,8 +117,8 @@ def test_rows_of_one_file_are_read_by_their_numbers(tmp_path, decoded):
 def test_fields_of_structs_are_read_alone(tmp_path, decoded):
     path = write(table_of("struct"), tmp_path / "t.parquet")
     for columns in (["x.a"], ["x.b.c", "at"]):
-        found = ia.dataset(path).to_table(columns, pc.field("key") >= 5)
-        assert found.equals(pads.dataset(path).to_table(columns, pc.field("key") >= 5))
+        actual = ia.dataset(path).to_table(columns, pc.field("key") >= 5)
+        assert actual.equals(pads.dataset(path).to_table(columns, pc.field("key") >= 5))
     assert sum(decoded) > 100
 
 
@@ -126,9 +126,9 @@ def test_columns_are_read_as_dictionaries_on_request(tmp_path, decoded):
     path = write(table_of("text"), tmp_path / "t.parquet")
     form = pads.ParquetFileFormat(dictionary_columns={"x"})
     expected = pads.dataset(path, format=form).to_table(filter=pc.field("key") >= 5)
-    found = ia.dataset(path, read_dictionary=["x"]).to_table(filter=pc.field("key") >= 5)
-    assert found.schema == expected.schema
-    assert found.column("x").to_pylist() == expected.column("x").to_pylist()
+    actual = ia.dataset(path, read_dictionary=["x"]).to_table(filter=pc.field("key") >= 5)
+    assert actual.schema == expected.schema
+    assert actual.column("x").to_pylist() == expected.column("x").to_pylist()
     assert sum(decoded) > 100
 
 
@@ -145,8 +145,8 @@ def test_columns_that_share_a_name_are_told_apart(tmp_path, decoded):
 
 def test_a_few_rows_are_read_by_page(tmp_path, decoded):
     path = write(table_of("int"), tmp_path / "t.parquet")
-    found = ia.dataset(path).to_table(filter=pc.field("at").isin([3, 400, 7000]))
-    assert found.column("at").to_pylist() == [3, 400, 7000]
+    actual = ia.dataset(path).to_table(filter=pc.field("at").isin([3, 400, 7000]))
+    assert actual.column("at").to_pylist() == [3, 400, 7000]
     assert decoded == []
 
 
@@ -169,8 +169,8 @@ def test_a_failing_whole_read_is_tried_once(tmp_path, decoded):
     path = write(table_of("struct_of_dictionary"), tmp_path / "t.parquet")
     source = ia.dataset(path)
     for _ in range(3):
-        found = source.to_table(["x"], pc.field("key") >= 5)
-        assert found.equals(pads.dataset(path).to_table(["x"], pc.field("key") >= 5))
+        actual = source.to_table(["x"], pc.field("key") >= 5)
+        assert actual.equals(pads.dataset(path).to_table(["x"], pc.field("key") >= 5))
     tried = [count for count in decoded if count < ROWS // GROUP]
     assert len(tried) <= 2  # with as many threads; the others read the key
     assert len(decoded) - len(tried) <= 6
@@ -180,8 +180,8 @@ def test_a_few_of_many_columns_are_read_by_page(tmp_path, decoded):
     table = pa.table({f"c{i}": range(800) for i in range(100)})
     path = tmp_path / "t.parquet"
     pq.write_table(table, path, row_group_size=8)
-    found = ia.dataset(path).to_table(["c1", "c7"], pc.field("c1") >= 400)
-    assert found.equals(table.select(["c1", "c7"]).slice(400))
+    actual = ia.dataset(path).to_table(["c1", "c7"], pc.field("c1") >= 400)
+    assert actual.equals(table.select(["c1", "c7"]).slice(400))
     assert decoded == []
 
 
@@ -190,8 +190,8 @@ def test_remote_files_are_read_by_page(tmp_path, decoded):
     path = write(table_of("int"), tmp_path / "t.parquet")
     memory.pipe_file("/small_groups/t.parquet", path.read_bytes())
     source = ia.dataset("/small_groups/t.parquet", filesystem=memory)
-    found = source.to_table(filter=pc.field("at") >= 4000)
-    assert found.equals(pq.read_table(path).slice(4000))
+    actual = source.to_table(filter=pc.field("at") >= 4000)
+    assert actual.equals(pq.read_table(path).slice(4000))
     assert decoded == []
 
 
@@ -241,6 +241,6 @@ def test_all_columns_of_a_wide_file_are_read_at_once(tmp_path, decoded):
     numbers = np.arange(500)
     table = pa.table({f"c{i}": numbers * i for i in range(300)})
     ia.write_table(table, tmp_path / "t.parquet")
-    found = ia.dataset(tmp_path / "t.parquet").to_table(filter=pc.field("c1") >= 1)
-    assert found.equals(table.slice(1))
+    actual = ia.dataset(tmp_path / "t.parquet").to_table(filter=pc.field("c1") >= 1)
+    assert actual.equals(table.slice(1))
     assert decoded == [1, 1]

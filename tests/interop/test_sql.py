@@ -645,9 +645,9 @@ def agrees(data: ia.Dataset, memory: duckdb.DuckDBPyConnection, query: str) -> b
         with pytest.raises(type(error)):
             ia.sql(query, t=data)
         return False
-    found = ia.sql(query, t=data)
-    assert found.schema.names == expected.schema.names
-    assert canonical(found) == canonical(expected)
+    actual = ia.sql(query, t=data)
+    assert actual.schema.names == expected.schema.names
+    assert canonical(actual) == canonical(expected)
     return True
 
 
@@ -812,9 +812,9 @@ i = u
 
 @pytest.mark.parametrize(("condition", "what"), PUSHED.items(), ids=PUSHED)
 def test_a_condition_reaches_the_scan(data, condition, what):
-    (found,) = filters_of(f"SELECT row FROM t WHERE {condition}", data)
-    assert found is not None
-    assert what in found
+    (actual,) = filters_of(f"SELECT row FROM t WHERE {condition}", data)
+    assert actual is not None
+    assert what in actual
 
 
 def test_functions_with_a_schema_are_not_taken_for_columns(tmp_path):
@@ -831,8 +831,8 @@ def test_a_range_of_whole_numbers_with_a_fractional_bound(tmp_path):
     values = pa.array([1, 2, 2**63], pa.uint64())
     pq.write_table(pa.table({"row": range(3), "u": values}), path)
     for condition in ("u BETWEEN 1 AND 2e0", "u BETWEEN 5e-1 AND 2", "NOT (u BETWEEN 3 AND 4e0)"):
-        found = ia.sql(f"SELECT row FROM t WHERE {condition}", t=ia.dataset(path))
-        assert found.column("row").to_pylist() == [0, 1] + [2] * condition.startswith("NOT")
+        actual = ia.sql(f"SELECT row FROM t WHERE {condition}", t=ia.dataset(path))
+        assert actual.column("row").to_pylist() == [0, 1] + [2] * condition.startswith("NOT")
 
 
 @pytest.mark.parametrize("condition", KEPT)
@@ -865,11 +865,11 @@ def test_the_current_time_reaches_the_scan(data, monkeypatch):
     monkeypatch.setattr(duckdb_sql, "_register", registered)
     ia.sql("SELECT row FROM t WHERE ts > now() - INTERVAL 1 HOUR AND date < today()", t=data)
     (scan,) = queries[0].scans
-    found = re.fullmatch(r"\(\(ts > (.*)\) and \(date < (.*)\)\)", str(scan.filter))
+    actual = re.fullmatch(r"\(\(ts > (.*)\) and \(date < (.*)\)\)", str(scan.filter))
     now = datetime.datetime.now(datetime.UTC)
-    since = now - datetime.datetime.fromisoformat(f"{found[1]}Z")
+    since = now - datetime.datetime.fromisoformat(f"{actual[1]}Z")
     assert datetime.timedelta(0, 3600) <= since < datetime.timedelta(0, 3700)
-    assert abs(datetime.date.fromisoformat(found[2]) - now.date()).days <= 1
+    assert abs(datetime.date.fromisoformat(actual[2]) - now.date()).days <= 1
 
 
 def test_each_occurrence_has_its_own_filter(data):
@@ -886,9 +886,9 @@ def test_conditions_go_through_subqueries_and_common_table_expressions(data):
         WITH r AS (SELECT row, lower(s) AS m, st FROM t WHERE b)
         SELECT * FROM (SELECT *, m AS n FROM r) WHERE n = 'x' AND st.a = 1 AND row > 2
     """
-    (found,) = filters_of(query, data)
+    (actual,) = filters_of(query, data)
     for part in ("and b", "utf8_lower(s)", "FieldRef.Name(a)", "row > 2"):
-        assert part in found
+        assert part in actual
 
 
 THROUGH = {
@@ -996,9 +996,9 @@ def test_conditions_go_through_these_clauses(data, query, expected):
 
 def test_the_query_is_otherwise_as_it_was_written(data):
     query = 'SELECT \'FROM t\' AS é, "T".i -- t\nFROM "T", t AS u'
-    found = scans_of(query, {"t": data.schema})
-    one, two = (scan.name for scan in found.scans)
-    assert found.sql == query.replace('FROM "T"', f'FROM {one} AS "T"').replace(
+    actual = scans_of(query, {"t": data.schema})
+    one, two = (scan.name for scan in actual.scans)
+    assert actual.sql == query.replace('FROM "T"', f'FROM {one} AS "T"').replace(
         "t AS u", f"{two} AS u"
     )
 
@@ -1073,16 +1073,16 @@ def test_rounded_timestamps_find_duckdbs_rows(second, unit, tmp_path):
     for constant in (f"'1970-01-01 00:00:{second}'", f"TIMESTAMP '1970-01-01 00:00:{second}'"):
         for condition in (f"t <= {constant}", f"t >= {constant}", f"t IN ({constant})"):
             query = f"SELECT * FROM t WHERE {condition}"
-            found = ia.sql(query, t=tmp_path / "t.parquet")["t"].to_pylist()
+            actual = ia.sql(query, t=tmp_path / "t.parquet")["t"].to_pylist()
             with duckdb.connect() as connection:
                 connection.register("t", table)
                 expected = connection.execute(query).fetchall()
-            assert [(one,) for one in found] == expected
+            assert [(one,) for one in actual] == expected
 
 
 def test_tables_are_paths_or_data_sets_and_answers_outlive_the_connection(data):
-    found = ia.sql("SELECT a.row FROM a, b WHERE a.i = 2 AND b.i = 1", a=data.files[0], b=data)
-    assert found.to_pydict() == {"row": [1]}
+    actual = ia.sql("SELECT a.row FROM a, b WHERE a.i = 2 AND b.i = 1", a=data.files[0], b=data)
+    assert actual.to_pydict() == {"row": [1]}
 
 
 def test_tables_in_memory_are_joined_as_they_are(data):
@@ -1142,12 +1142,12 @@ def test_case_mappings_of_non_ascii_letters_are_not_ascii():
         characters = pa.table({"c": [chr(code) for code in codes], "code": codes})
         connection.register("characters", characters)
         query = "SELECT c, lower(c) AS lower, upper(c) AS upper FROM characters ORDER BY code"
-        found = connection.sql(query).to_arrow_table()
+        actual = connection.sql(query).to_arrow_table()
     for name, function in {"lower": pc.utf8_lower, "upper": pc.utf8_upper}.items():
-        ours = function(found["c"])
-        differing = pc.not_equal(ours, found[name])
+        ours = function(actual["c"])
+        differing = pc.not_equal(ours, actual[name])
         assert pc.sum(differing).as_py() < 200
-        for side in (ours, found[name]):
+        for side in (ours, actual[name]):
             texts = side.filter(differing)
             assert not pc.any(pc.string_is_ascii(texts)).as_py()
             assert pc.all(pc.equal(pc.utf8_length(texts), 1)).as_py()
@@ -1195,15 +1195,15 @@ FAILING = {
 def agrees_on_rows(data: ia.Dataset, memory: duckdb.DuckDBPyConnection, query: str) -> None:
     """Like ``agrees``, but a row that other conditions exclude need not raise DuckDB's error."""
     try:
-        found = ia.sql(query, t=data)
+        actual = ia.sql(query, t=data)
     except duckdb.Error:
         agrees(data, memory, query)
         return
     for failing, null in FAILING.items():
         query = query.replace(failing, null)
     expected = memory.sql(query).to_arrow_table()
-    assert found.schema.names == expected.schema.names
-    assert canonical(found) == canonical(expected)
+    assert actual.schema.names == expected.schema.names
+    assert canonical(actual) == canonical(expected)
 
 
 @settings(max_examples=100, deadline=None)
@@ -1317,8 +1317,8 @@ def lines(tmp_path_factory):
 )
 def test_words_are_those_of_contains_words(lines, condition, held):
     path, _ = lines
-    found = ia.sql(f"SELECT n FROM lines WHERE {condition} ORDER BY n", lines=path)
-    assert found["n"].to_pylist() == [n for n in range(5 * 4000) if n % 5 in held]
+    actual = ia.sql(f"SELECT n FROM lines WHERE {condition} ORDER BY n", lines=path)
+    assert actual["n"].to_pylist() == [n for n in range(5 * 4000) if n % 5 in held]
 
 
 def test_conditions_on_words_reach_the_scan(lines):
@@ -1341,9 +1341,9 @@ def test_changes_of_a_statement_do_not_persist(data):
     with pytest.raises(duckdb.CatalogException):
         ia.sql("SELECT * FROM t")
     asked = "SELECT current_setting('threads') AS n, current_setting('TimeZone') AS zone"
-    (found,) = ia.sql(asked).to_pylist()
-    assert found["n"] != 1 or os.cpu_count() == 1
-    assert found["zone"] == "UTC"
+    (actual,) = ia.sql(asked).to_pylist()
+    assert actual["n"] != 1 or os.cpu_count() == 1
+    assert actual["zone"] == "UTC"
 
 
 def test_global_settings_of_a_query_do_not_persist(data):
@@ -1360,8 +1360,8 @@ def test_a_separate_database_uses_the_same_current_time(tmp_path):
     query = (
         "SELECT (SELECT max(ts) FROM t WHERE ts <= now()) AS m, now() AS n FROM pragma_version()"
     )
-    (found,) = ia.sql(query, t=tmp_path / "a").to_pylist()
-    assert datetime.timedelta(0) <= found["n"] - found["m"] < datetime.timedelta(microseconds=50)
+    (actual,) = ia.sql(query, t=tmp_path / "a").to_pylist()
+    assert datetime.timedelta(0) <= actual["n"] - actual["m"] < datetime.timedelta(microseconds=50)
 
 
 @pytest.mark.parametrize("name", ["table", "tables", "pa", "nothing"])
@@ -1430,9 +1430,9 @@ def test_tables_are_released_after_the_query():
 def test_an_ambiguous_column_name_leaves_the_query_unchanged(query, is_rewritten):
     names = {"current_date": pa.date32(), "date": pa.date32(), "max": pa.int64(), "day": pa.int64()}
     schema = pa.schema({**names, "list": pa.list_(pa.int64())})
-    found = scans_of(query, {"t": schema})
-    assert bool(found.scans) == is_rewritten
-    assert found.others == (() if is_rewritten else ("t",))
+    actual = scans_of(query, {"t": schema})
+    assert bool(actual.scans) == is_rewritten
+    assert actual.others == (() if is_rewritten else ("t",))
 
 
 def test_a_table_that_sqlglot_drops_is_available(data):

@@ -51,8 +51,8 @@ def test_non_ascii_names_are_case_sensitive_as_in_duckdb(query, paths):
 
 def test_tables_whose_names_differ_in_non_ascii_case(paths):
     files, _ = paths
-    found = ia.sql('SELECT count(*) AS n FROM "É"', É=files["o"], é=files["t"])
-    assert found.to_pylist() == [{"n": 2}]
+    actual = ia.sql('SELECT count(*) AS n FROM "É"', É=files["o"], é=files["t"])
+    assert actual.to_pylist() == [{"n": 2}]
     with pytest.raises(ia.PredicateError, match="not told apart by case"):
         ia.sql("SELECT 1", a=files["o"], A=files["t"])
 
@@ -101,8 +101,8 @@ def test_columns_named_like_pyarrows_pseudo_columns(name, tmp_path):
     table = pa.table({name: [1, 2, 3], "z": [4, 5, 6]})
     ia.write_table(table, path)
     for condition, total in (("TRUE", 6), (f"{name} > 1", 5)):
-        found = ia.sql(f"SELECT sum({name})::INT AS s FROM t WHERE {condition}", t=path)
-        assert found.to_pylist() == [{"s": total}]
+        actual = ia.sql(f"SELECT sum({name})::INT AS s FROM t WHERE {condition}", t=path)
+        assert actual.to_pylist() == [{"s": total}]
     ds = ia.dataset(path)
     assert ds.to_table().equals(table)
     assert ds.to_table([name], filter=pc.field(name) > 1).to_pydict() == {name: [2, 3]}
@@ -113,9 +113,9 @@ def test_columns_named_like_pyarrows_pseudo_columns(name, tmp_path):
 
 def test_pseudo_columns_are_given_where_there_is_no_such_column(tmp_path):
     ia.write_table(pa.table({"z": [4, 5]}), tmp_path / "a.parquet")
-    found = ia.dataset(tmp_path / "a.parquet").to_table(["z", "__fragment_index", "__filename"])
-    assert found["__fragment_index"].to_pylist() == [0, 0]
-    assert found["__filename"].to_pylist() == [str(tmp_path / "a.parquet")] * 2
+    actual = ia.dataset(tmp_path / "a.parquet").to_table(["z", "__fragment_index", "__filename"])
+    assert actual["__fragment_index"].to_pylist() == [0, 0]
+    assert actual["__filename"].to_pylist() == [str(tmp_path / "a.parquet")] * 2
 
 
 def test_syntax_errors_are_duckdbs(tmp_path):

@@ -148,8 +148,8 @@ def test_values_come_in_the_order_of_the_text(data):
 
 def test_parameter_names_are_case_insensitive(data):
     query = "SELECT row FROM t WHERE i = $Low OR i = $high ORDER BY row"
-    found = ia.sql(query, {"low": 1, "HIGH": 300}, t=data)
-    assert found.to_pydict() == {"row": [1, 6]}
+    actual = ia.sql(query, {"low": 1, "HIGH": 300}, t=data)
+    assert actual.to_pydict() == {"row": [1, 6]}
     assert "300" in str(filter_of(query, {"low": 1, "HIGH": 300}))
 
 
@@ -160,9 +160,9 @@ def test_parameter_names_are_case_insensitive(data):
 def test_parameters_may_be_adjacent_to_other_tokens(condition, values, tmp_path):
     table = pa.table({"i": [1, 2, 3, 4], "s": ["a", "b", "ab", None]})
     ia.write_table(table, tmp_path / "a.parquet")
-    found = ia.sql(f"SELECT i FROM t WHERE {condition}", values, t=tmp_path)
+    actual = ia.sql(f"SELECT i FROM t WHERE {condition}", values, t=tmp_path)
     expected = duckdb.sql(f'SELECT i FROM "table" WHERE {condition}', params=values)
-    assert found.to_pylist() == expected.to_arrow_table().to_pylist()
+    assert actual.to_pylist() == expected.to_arrow_table().to_pylist()
     assert filter_of_table(condition, values, table) is not None
 
 
@@ -177,8 +177,8 @@ def test_string_values_are_not_parsed_as_sql(data):
 
 
 def test_an_explained_query_has_values_too(data):
-    found = ia.sql("EXPLAIN SELECT row FROM t WHERE i = ?", [2], t=data)
-    assert found.num_rows > 0
+    actual = ia.sql("EXPLAIN SELECT row FROM t WHERE i = ?", [2], t=data)
+    assert actual.num_rows > 0
 
 
 @pytest.mark.parametrize(
@@ -197,8 +197,8 @@ def test_invalid_parameters_raise_duckdbs_error(data, query, parameters):
 
 
 def test_tables_may_have_any_name(data):
-    found = ia.sql("SELECT count(*) AS n FROM query, parameters", query=data, parameters=data)
-    assert found.to_pydict() == {"n": [64]}
+    actual = ia.sql("SELECT count(*) AS n FROM query, parameters", query=data, parameters=data)
+    assert actual.to_pydict() == {"n": [64]}
 
 
 def test_lazy_frames_and_pyarrows_data_sets_are_tables(data, tmp_path):

@@ -71,15 +71,15 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def leaves(monkeypatch):
     """The paths of all leaves that are decoded."""
-    found = set()
+    actual = set()
     read = read_columns.read_rows
 
     def read_rows(file, roots, *args, **options):
-        found.update(file.schema.leaves[leaf].name for root in roots for leaf in root.leaves)
+        actual.update(file.schema.leaves[leaf].name for root in roots for leaf in root.leaves)
         return read(file, roots, *args, **options)
 
     monkeypatch.setattr(read_columns, "read_rows", read_rows)
-    return found
+    return actual
 
 
 ALL = [("i",), ("u",), ("l",)]
@@ -178,12 +178,12 @@ def test_no_others_are_read(query, folder, leaves):
     ds = ia.dataset(folder)
     whole = ds.to_table()
     leaves.clear()
-    found = ia.sql(query, t=ds)
+    actual = ia.sql(query, t=ds)
     needed = QUERIES[query]
     assert leaves <= needed | ({"u.more"} if "u.Name" in needed else set())  # b has no u.Name
     con = duckdb.connect()
     con.register("t", whole)
-    assert found.to_pylist() == con.sql(query).to_arrow_table().to_pylist()
+    assert actual.to_pylist() == con.sql(query).to_arrow_table().to_pylist()
 
 
 def test_errors_about_missing_fields_are_duckdbs(folder):
@@ -200,9 +200,9 @@ def test_a_filter_of_the_data_set_keeps_its_fields(folder, leaves):
     ds = ia.dataset(folder).filter(pc.field("u", "v", "x") == 5)
     whole = ds.to_table()
     leaves.clear()
-    found = ia.sql("SELECT u.id, i FROM t ORDER BY i", t=ds)
-    assert found["i"].to_pylist() == whole["i"].to_pylist()
-    assert found["id"].to_pylist() == pc.struct_field(whole["u"], "id").to_pylist()
+    actual = ia.sql("SELECT u.id, i FROM t ORDER BY i", t=ds)
+    assert actual["i"].to_pylist() == whole["i"].to_pylist()
+    assert actual["id"].to_pylist() == pc.struct_field(whole["u"], "id").to_pylist()
     assert leaves == {"i", "u.id", "u.v.x"}
 
 
@@ -211,13 +211,13 @@ def test_a_data_set_of_fewer_fields_reads_no_others(folder, leaves):
     schema = SCHEMA.set(1, pa.field("u", less))
     ds = ia.dataset(folder, schema=schema)
     assert [column.column for column in ds.plan(["u"]).files[0].columns] == ["u.id", "u.v.x"]
-    found = ds.to_table(["u", "i"], filter=pc.field("i") >= 50)
+    actual = ds.to_table(["u", "i"], filter=pc.field("i") >= 50)
     assert leaves == {"i", "u.id", "u.v.x"}
     expected = [
         None if one is None else {"v": one["v"] and {"x": one["v"]["x"]}, "id": one["id"]}
         for one in map(value, range(50, 2 * ROWS))
     ]
-    assert found["u"].to_pylist() == expected + [None] * ROWS
+    assert actual["u"].to_pylist() == expected + [None] * ROWS
 
 
 PATHS = ["u.id", "u.Name", "u.v", "u.v.x", "u.v.y", "u['v']['y']", "u", "i", "t.u.id", "l[1]"]
@@ -258,9 +258,9 @@ def test_structs_of_which_a_file_has_none_of_the_fields(tmp_path):
     ):
         schema = pa.schema({"k": pa.int64(), "s": pa.struct(wanted)})
         ds = ia.dataset(tmp_path / "a.parquet", schema=schema)
-        found = ds.to_table(["s"], filter=pc.field("k") > 0)["s"]
-        assert found.type == pa.struct(wanted)
-        assert found.to_pylist() == (expected or table["s"].cast(pa.struct(wanted)).to_pylist())
+        actual = ds.to_table(["s"], filter=pc.field("k") > 0)["s"]
+        assert actual.type == pa.struct(wanted)
+        assert actual.to_pylist() == (expected or table["s"].cast(pa.struct(wanted)).to_pylist())
 
 
 def test_fields_that_a_file_has_in_a_type_with_fewer_values(tmp_path):

@@ -78,11 +78,11 @@ def table(request, tmp_path_factory):
 
 
 def data_below(table):
-    found = []
+    actual = []
     for at, folders, names in os.walk(table):
         folders[:] = [name for name in folders if not name.startswith(("_", "."))]
-        found += [f"{at}/{name}" for name in names if name.endswith(".parquet")]
-    return sorted(found)
+        actual += [f"{at}/{name}" for name in names if name.endswith(".parquet")]
+    return sorted(actual)
 
 
 def places(table):
@@ -162,8 +162,8 @@ def test_tables_are_found_through_wrapping_file_systems(table):
     for path, filesystem in around.items():
         with pytest.raises(ia.PathError, match=REFUSED):
             ia.dataset(path, filesystem=filesystem)
-        found = ia.dataset(path, filesystem=filesystem, table_format="ignore")
-        assert found.count_rows() > 0
+        actual = ia.dataset(path, filesystem=filesystem, table_format="ignore")
+        assert actual.count_rows() > 0
 
 
 def test_other_spellings_of_a_path_into_a_table_are_refused(table, tmp_path, monkeypatch):
@@ -180,8 +180,8 @@ def test_other_spellings_of_a_path_into_a_table_are_refused(table, tmp_path, mon
         for path in paths:
             with pytest.raises(ia.PathError, match=REFUSED):
                 ia.dataset(path, filesystem=local)
-            found = ia.dataset(path, filesystem=local, table_format="ignore")
-            assert found.count_rows() > 0
+            actual = ia.dataset(path, filesystem=local, table_format="ignore")
+            assert actual.count_rows() > 0
 
 
 @pytest.mark.parametrize("above", ["metadata", "x/metadata/y"])
@@ -412,10 +412,10 @@ def test_icebergs_deletes_are_no_data(iceberg):
     for source in (every, [*every, f"{path}/data/day=a/x-deletes.puffin"]):
         assert ids(ia.dataset(source)) == ids(expected)
     for place in (path, f"{path}/data", f"{path}/**", f"{path}/data/*/*"):
-        found = ia.dataset(place, table_format="ignore")
-        assert found.schema.names == ["id", "k", "day"]
-        assert ids(found) == ids(expected)
-        assert found.count_rows(pc.field("id") == 7) == expected.count_rows(
+        actual = ia.dataset(place, table_format="ignore")
+        assert actual.schema.names == ["id", "k", "day"]
+        assert ids(actual) == ids(expected)
+        assert actual.count_rows(pc.field("id") == 7) == expected.count_rows(
             filter=pc.field("id") == 7
         )
     reports = ia.add_indexes(path, ["k:lookup"], sidecar=True, table_format="ignore")
@@ -444,9 +444,9 @@ def test_icebergs_deletes_are_no_data_without_its_metadata(iceberg, tmp_path):
     place = str(tmp_path / "moved")
     os.rename(f"{path}/data", place)
     for source in (place, f"{place}/*/*"):
-        found = ia.dataset(source, table_format="ignore")
-        assert found.count_rows() == len(ids(found)) == expected
-        assert "file_path" not in found.schema.names
+        actual = ia.dataset(source, table_format="ignore")
+        assert actual.count_rows() == len(ids(actual)) == expected
+        assert "file_path" not in actual.schema.names
 
 
 def test_a_list_of_nothing_but_deletes_has_no_data(iceberg):
@@ -493,8 +493,8 @@ def test_tables_on_remote_storage_are_found_as_well(name, table, remote):
     for spelled in (path, path.lstrip("/") if isinstance(path, str) else path):
         with pytest.raises(ia.PathError, match=REFUSED):
             ia.dataset(spelled, filesystem=memory)
-    found = ia.dataset(path, filesystem=memory, table_format="ignore")
-    assert found.count_rows() > 0
+    actual = ia.dataset(path, filesystem=memory, table_format="ignore")
+    assert actual.count_rows() > 0
 
 
 def test_files_that_are_listed_are_read_from_remote_storage(table, remote):
@@ -531,8 +531,8 @@ def test_tables_are_found_through_wrappers_of_remote_file_systems(table, remote)
         for path in (part, f"{part}/*.parquet", "/"):
             with pytest.raises(ia.PathError, match=REFUSED):
                 ia.dataset(path, filesystem=filesystem)
-            found = ia.dataset(path, filesystem=filesystem, table_format="ignore")
-            assert found.count_rows() > 0
+            actual = ia.dataset(path, filesystem=filesystem, table_format="ignore")
+            assert actual.count_rows() > 0
 
 
 def test_tables_at_the_root_of_storage_are_found(table, tmp_path):

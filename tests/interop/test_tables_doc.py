@@ -40,8 +40,8 @@ def check_rows(dataset, expected):
     assert rows(dataset.to_table(names)) == rows(expected)
     for where in (pc.field("id") > 3, pc.field("k").isin(["k03", "k07"])):
         wanted = set(plain.filter(where)["id"].to_pylist())
-        found = dataset.to_table(names, filter=where)
-        assert rows(found) == [row for row in rows(expected) if row["id"] in wanted]
+        actual = dataset.to_table(names, filter=where)
+        assert rows(actual) == [row for row in rows(expected) if row["id"] in wanted]
 
 
 # --- Delta ---------------------------------------------------------------------------------------
@@ -65,8 +65,8 @@ def test_a_delta_table_has_its_rows(documented, delta):
     deltalake.write_deltalake(delta, wider, mode="append", schema_mode="merge")
     DeltaTable(delta).optimize.compact()
     for version in range(DeltaTable(delta).version() + 1):
-        found = documented.delta_dataset(delta, version=version)
-        check_rows(found, by_delta(delta, version=version))
+        actual = documented.delta_dataset(delta, version=version)
+        check_rows(actual, by_delta(delta, version=version))
     assert documented.delta_dataset(delta).count_rows(pc.field("note") == "x") == 3
 
 
@@ -213,6 +213,6 @@ def test_files_that_lack_a_partition_column_are_refused(documented, iceberg):
 
 
 def test_indexes_are_added_to_the_files_of_a_list(documented, delta, iceberg):
-    for found in (documented.delta_dataset(delta), documented.iceberg_dataset(iceberg)):
-        reports = ia.add_indexes(found.files, ["k:lookup"])
+    for actual in (documented.delta_dataset(delta), documented.iceberg_dataset(iceberg)):
+        reports = ia.add_indexes(actual.files, ["k:lookup"])
         assert all(report.added == ("k:lookup",) for report in reports)

@@ -60,8 +60,8 @@ def test_engines_may_pass_long_alternatives(path: Path) -> None:
     query, data = f"SELECT count(*) AS n FROM data WHERE {conditions}", ia.dataset(path)
     assert ia.sql(query, data=data).to_pydict() == {"n": [400]}
     assert duckdb.sql(query).fetchall() == [(400,)]
-    wanted = functools.reduce(operator.or_, (pl.col("a") == i for i in range(400)))
-    assert ia.polars.scan(path).filter(wanted).collect().height == 400
+    expected = functools.reduce(operator.or_, (pl.col("a") == i for i in range(400)))
+    assert ia.polars.scan(path).filter(expected).collect().height == 400
 
 
 # --- bytes that are not UTF-8 -------------------------------------------------------------------
@@ -81,12 +81,12 @@ def test_patterns_may_be_bytes(function: str, kind: pa.DataType, tmp_path: Path)
     path = tmp_path / "bytes.parquet"
     pq.write_table(pa.table({"b": pa.array(BYTES * 40, kind)}), path)
     ia.add_indexes(path, [ia.NGram("b"), ia.Words("b")])
-    found = getattr(pc, function)(pc.field("b"), SEARCHES[function])
+    actual = getattr(pc, function)(pc.field("b"), SEARCHES[function])
     for wanted in (
-        found,
-        ~found,
-        found & (pc.field("b") != b"ab"),
-        found | pc.field("b").is_null(),
+        actual,
+        ~actual,
+        actual & (pc.field("b") != b"ab"),
+        actual | pc.field("b").is_null(),
     ):
         expected = pads.dataset(path).to_table(filter=wanted)
         assert ia.dataset(path).to_table(filter=wanted).equals(expected)
@@ -116,9 +116,9 @@ def test_sets_of_views_may_hold_a_null(kind: pa.DataType, tmp_path: Path) -> Non
     path = tmp_path / "v.parquet"
     pq.write_table(pa.table({"v": pa.array([b"a", None, b"b"])}), path)
     condition = pc.is_in(pc.field("v"), value_set=pa.array([b"a", None]).cast(kind))
-    found = ia.dataset(path).to_table(filter=condition)
-    assert found.equals(pads.dataset(path).to_table(filter=condition))
-    assert found.num_rows == 2
+    actual = ia.dataset(path).to_table(filter=condition)
+    assert actual.equals(pads.dataset(path).to_table(filter=condition))
+    assert actual.num_rows == 2
 
 
 class Marked(pa.ExtensionType):
@@ -146,8 +146,8 @@ def test_a_type_without_a_hash_does_not_disable_indexes(tmp_path: Path) -> None:
         ia.add_indexes(path, [ia.Lookup(pc.utf8_lower(pc.field("s")))])
         assert ia.verify(path) == []
         assert len(ia.advise(path, "lower(s) = 'a'").filters) == 1
-        wanted = pc.utf8_lower(pc.field("s")) == "a"
-        assert ia.dataset(path).to_table(filter=wanted).column("s").to_pylist() == ["A"]
+        expected = pc.utf8_lower(pc.field("s")) == "a"
+        assert ia.dataset(path).to_table(filter=expected).column("s").to_pylist() == ["A"]
         for kind in (ia.MinMax, ia.Distinct):
             with pytest.raises(ia.IndexSpecError, match="extension"):
                 ia.add_indexes(path, [kind("m")])
@@ -163,9 +163,9 @@ def test_columns_may_have_names_used_internally(name: str, tmp_path: Path) -> No
         table = pa.table({name: [100, 200, 300], "n": [number, 7, 8], "tags": [["a"], [], None]})
         pq.write_table(table, tmp_path / f"{number}.parquet")
     ds = ia.dataset(tmp_path)
-    for wanted in (pc.field(name) == 200, pc.field(name) + pc.field("n") == 207):
-        assert ds.count_rows(filter=wanted) == 5
-        assert ds.to_table(filter=wanted).column(name).to_pylist() == [200] * 5
-        assert ds.take([0, 3], filter=wanted).column(name).to_pylist() == [200] * 2
+    for expected in (pc.field(name) == 200, pc.field(name) + pc.field("n") == 207):
+        assert ds.count_rows(filter=expected) == 5
+        assert ds.to_table(filter=expected).column(name).to_pylist() == [200] * 5
+        assert ds.take([0, 3], filter=expected).column(name).to_pylist() == [200] * 2
     tagged = f"SELECT n FROM t WHERE list_contains(tags, 'a') AND {name} = 100"
     assert sorted(ia.sql(tagged, t=ds).column("n").to_pylist()) == [0, 1, 2, 3, 4]

@@ -75,8 +75,8 @@ def test_sql_gives_uuids(path):
 def test_sql_gives_uuids_within_structs(path):
     query = f"SELECT i, s.id AS id FROM t WHERE s.id = '{SOME}'"
     assert ia.sql(query, t=path).to_pylist() == of_duckdb(query, path)
-    found = ia.dataset(path).to_table(["i"], filter=f"s.id = '{SOME}'")
-    assert found.to_pylist() == [{"i": 77}]
+    actual = ia.dataset(path).to_table(["i"], filter=f"s.id = '{SOME}'")
+    assert actual.to_pylist() == [{"i": 77}]
 
 
 @pytest.mark.parametrize(
@@ -92,10 +92,10 @@ def test_sql_gives_uuids_within_structs(path):
     ],
 )
 def test_conditions_in_text(condition, expected, path):
-    found = ia.dataset(path).to_table(["i"], filter=condition)["i"].to_pylist()
+    actual = ia.dataset(path).to_table(["i"], filter=condition)["i"].to_pylist()
     if "<" in condition:  # the leading bytes grow, then start again
         expected = [i for i, one in enumerate(IDS[:100]) if i % 10 != 5 and one < IDS[3]]
-    assert found == expected
+    assert actual == expected
 
 
 @pytest.mark.parametrize("kind", ["lookup", "distinct", "minmax", "bloom"])
@@ -158,8 +158,8 @@ def test_sixteen_bytes_without_the_uuid_type_are_bytes(tmp_path):
     pq.write_table(table, tmp_path / "a.parquet")
     ds = ia.dataset(tmp_path / "a.parquet")
     assert ds.to_table(["i"], filter="b = 'abcdefghijklmnop'")["i"].to_pylist() == [0]
-    found = ia.sql("SELECT typeof(b) AS t FROM t LIMIT 1", t=ds)
-    assert found.to_pylist() == [{"t": "BLOB"}]
+    actual = ia.sql("SELECT typeof(b) AS t FROM t LIMIT 1", t=ds)
+    assert actual.to_pylist() == [{"t": "BLOB"}]
 
 
 def test_few_files_are_opened_to_find_uuid_columns(tmp_path):
@@ -192,10 +192,10 @@ def test_uuids_within_lists_and_maps(tmp_path, stores_schema):
     for condition in (f"list_contains(l, '{SOME}')", f"m['b'] = '{SOME}'", f"l[2] = '{SOME}'"):
         query = f"SELECT i FROM t WHERE {condition}"
         assert ia.sql(query, t=path).to_pylist() == of_duckdb(query, path) == [{"i": 38}]
-    found = ia.dataset(path)
+    actual = ia.dataset(path)
     condition = f"list_contains(l, '{SOME}')"
-    assert found.to_table(["i"], filter=condition).to_pylist() == [{"i": 38}]
-    assert found.plan(["i"], condition).figures.rows.selected == 100
+    assert actual.to_table(["i"], filter=condition).to_pylist() == [{"i": 38}]
+    assert actual.plan(["i"], condition).figures.rows.selected == 100
 
 
 @pytest.mark.parametrize(

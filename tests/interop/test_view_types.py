@@ -52,9 +52,9 @@ def test_filtered_rows_remain_views(name: str, path: Path) -> None:
     wanted, rows = FILTERS[name]
     expected = [TABLE.slice(row, 1).to_pylist()[0] for row in rows]
     data = ia.dataset(path)
-    for found in (data.to_table(filter=wanted), ia.ParquetFile(path).read(filter=wanted)):
-        assert found.schema.types == TABLE.schema.types
-        assert found.to_pylist() == expected
+    for actual in (data.to_table(filter=wanted), ia.ParquetFile(path).read(filter=wanted)):
+        assert actual.schema.types == TABLE.schema.types
+        assert actual.to_pylist() == expected
     assert data.count_rows(filter=wanted) == len(rows)
     assert data.head(1, filter=wanted).to_pylist() == expected[:1]
 
@@ -68,9 +68,9 @@ def test_comparing_with_a_null_view_does_not_crash(tmp_path: Path) -> None:
 
 def test_rows_are_taken_by_number(path: Path) -> None:
     for data in (ia.dataset(path), ia.dataset(path, on_corrupt="skip")):
-        found = data.take([999, 3, 3])
-        assert found.schema.types == TABLE.schema.types
-        assert found["s"].to_pylist() == ["s999", "s3", "s3"]
+        actual = data.take([999, 3, 3])
+        assert actual.schema.types == TABLE.schema.types
+        assert actual["s"].to_pylist() == ["s999", "s3", "s3"]
 
 
 @pytest.mark.parametrize("column", ["s", "b", "st.x"])
@@ -79,5 +79,5 @@ def test_comparing_with_null_is_null(column: str, form: str, path: Path) -> None
     condition = form.format(column)
     assert ia.dataset(path).count_rows(filter=condition) == 0
     for asked, rows in ((condition, 0), (f"({condition}) IS NULL", 1 if "AND" in form else ROWS)):
-        found = ia.sql(f"SELECT count(*) AS n FROM t WHERE {asked}", t=path)
-        assert found.to_pylist() == [{"n": rows}]
+        actual = ia.sql(f"SELECT count(*) AS n FROM t WHERE {asked}", t=path)
+        assert actual.to_pylist() == [{"n": rows}]

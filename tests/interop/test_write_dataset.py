@@ -174,9 +174,9 @@ def test_rows_come_back_with_their_indexes(tmp_path):
 def test_all_inputs_of_pyarrow_are_written(tmp_path, data):
     rows = data[1]()
     ia.write_dataset(rows, tmp_path / "lake", partitioning=["day"])
-    found = ia.dataset(tmp_path / "lake", partitioning=["day"]).to_table(["id", "name"])
-    wanted = TABLE.select(["id", "name"])
-    assert found.cast(wanted.schema).sort_by("id").equals(wanted)
+    actual = ia.dataset(tmp_path / "lake", partitioning=["day"]).to_table(["id", "name"])
+    expected = TABLE.select(["id", "name"])
+    assert actual.cast(expected.schema).sort_by("id").equals(expected)
 
 
 def test_an_iterable_takes_its_schema(tmp_path):
@@ -191,8 +191,8 @@ def test_our_data_sets_are_rewritten(tmp_path):
     ia.write_dataset(TABLE, tmp_path / "a", partitioning=["day"], partitioning_flavor="hive")
     data = ia.dataset(tmp_path / "a").filter(pc.field("id") < 500)
     ia.write_dataset(data, tmp_path / "b", partitioning=["region"], partitioning_flavor="hive")
-    found = ia.dataset(tmp_path / "b").to_table(["id", "region"]).sort_by("id")
-    assert found.equals(TABLE.select(["id", "region"]).slice(0, 500))
+    actual = ia.dataset(tmp_path / "b").to_table(["id", "region"]).sort_by("id")
+    assert actual.equals(TABLE.select(["id", "region"]).slice(0, 500))
     with pytest.raises(PathError, match="rows are read from files of this folder"):
         ia.write_dataset(
             ia.dataset(tmp_path / "a"), tmp_path / "a", existing_data_behavior="delete_matching"
@@ -202,11 +202,11 @@ def test_our_data_sets_are_rewritten(tmp_path):
 
 def groups_of(folder):
     """The rows of each row group of each file."""
-    found = {}
+    actual = {}
     for path, _ in sorted(tree(folder).items()):
         metadata = pq.read_metadata(folder / path)
-        found[path] = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-    return found
+        actual[path] = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+    return actual
 
 
 def test_files_and_row_groups_have_as_many_rows_as_is_asked(tmp_path):
@@ -243,9 +243,9 @@ def test_few_files_are_open_and_few_rows_are_held(tmp_path, monkeypatch):
     )
     assert most[0] == 3
     assert opened[0] == 0
-    found = ia.dataset(tmp_path / "a", partitioning=["k"])
-    assert len(found.files) > 40
-    assert found.to_table(["k", "id"]).sort_by("id").cast(table.schema).equals(table)
+    actual = ia.dataset(tmp_path / "a", partitioning=["k"])
+    assert len(actual.files) > 40
+    assert actual.to_table(["k", "id"]).sort_by("id").cast(table.schema).equals(table)
 
 
 def test_existing_data_behavior_is_pyarrows(tmp_path):
@@ -268,10 +268,10 @@ def test_existing_data_behavior_is_pyarrows(tmp_path):
     assert ia.dataset(lake).count_rows() == 17
     first = TABLE.filter(pc.field("day") == datetime.date(2026, 1, 1))
     ia.write_dataset(first, lake, existing_data_behavior="delete_matching", **by_day)
-    found = ia.dataset(lake)
-    assert found.count_rows(filter=pc.field("day") == datetime.date(2026, 1, 1)) == 1000
-    assert found.count_rows() == 1000 + 3 + 3 + 2 + 2
-    assert not [file for file in found.files if "more" in file and "day=2026-01-01" in file]
+    actual = ia.dataset(lake)
+    assert actual.count_rows(filter=pc.field("day") == datetime.date(2026, 1, 1)) == 1000
+    assert actual.count_rows() == 1000 + 3 + 3 + 2 + 2
+    assert not [file for file in actual.files if "more" in file and "day=2026-01-01" in file]
 
 
 def test_the_file_visitor_is_called_as_by_pyarrow(tmp_path):

@@ -152,8 +152,8 @@ def test_small_files_are_decoded_together(folder, monkeypatch):
     all_of_many = pc.field("n") >= ROWS * (FILES // 2)
     for some in (pc.field("id") < 1 << 39, all_of_many, FILTERS["every other row"]):
         calls.clear()
-        found = data.to_table(filter=some)
-        assert found == pads.dataset(folder, partitioning="hive").to_table(filter=some)
+        actual = data.to_table(filter=some)
+        assert actual == pads.dataset(folder, partitioning="hive").to_table(filter=some)
         assert len(calls) <= 120, "once for the filter's columns, once for those of all matches"
         assert sum(calls) <= 2 * FILES
     calls.clear()
@@ -169,16 +169,16 @@ def test_a_file_overwritten_after_the_small_file_filter_is_read_in_its_new_versi
         pq.write_table(pa.table({"s": texts, "k": keys}), tmp_path / f"{number}.parquet")
 
     def sifted(*arguments):
-        found = original(*arguments)
+        actual = original(*arguments)
         write(3, "new", [7, 8, 7])
-        return found
+        return actual
 
     for number in range(8):
         write(number, "old", list(range(10)))
     data, original = ia.dataset(tmp_path), file_pruning.matching_rows
     monkeypatch.setattr(file_pruning, "matching_rows", sifted)
-    found = data.to_table(["s"], filter=pc.field("k") == 7)["s"]
-    assert sorted(text[:3] for text in found.to_pylist()) == ["new"] * 2 + ["old"] * 7
+    actual = data.to_table(["s"], filter=pc.field("k") == 7)["s"]
+    assert sorted(text[:3] for text in actual.to_pylist()) == ["new"] * 2 + ["old"] * 7
 
 
 def test_small_files_are_decoded_together_instead_of_using_their_indexes(tmp_path, monkeypatch):
@@ -227,8 +227,8 @@ def test_the_small_file_filter_handles_files_with_different_columns(tmp_path):
     for expression in filters:
         expected = everything.filter(expression)
         for options in ({}, {"use_threads": False}):
-            found = data.to_table(filter=expression, **options)
-            assert found.equals(expected) or str(found.to_pylist()) == str(expected.to_pylist())
+            actual = data.to_table(filter=expression, **options)
+            assert actual.equals(expected) or str(actual.to_pylist()) == str(expected.to_pylist())
             assert data.count_rows(expression, **options) == expected.num_rows, expression
 
 
@@ -283,10 +283,10 @@ def test_all_columns_of_matches_equal_those_of_single_files(tmp_path, wanted, mo
             expected = data.to_table(COLUMNS[wanted], filter=expression)
         assert expected.num_rows > 20
         for options in ({}, {"use_threads": False}):
-            found = data.to_table(COLUMNS[wanted], filter=expression, **options)
-            found.validate(full=True)
-            assert found.schema == expected.schema
-            assert found.equals(expected)
+            actual = data.to_table(COLUMNS[wanted], filter=expression, **options)
+            actual.validate(full=True)
+            assert actual.schema == expected.schema
+            assert actual.equals(expected)
 
 
 def test_the_damaged_one_of_files_decoded_together_is_named(tmp_path):
@@ -315,8 +315,8 @@ def test_head_opens_few_files(folder, asked):
 
 def test_take_opens_no_file_after_the_last_row(folder, asked):
     data = ia.dataset(folder)
-    found = data.take([7, 801, 7], ["n"])
-    assert found.column("n").to_pylist() == [7, 801, 7]
+    actual = data.take([7, 801, 7], ["n"])
+    assert actual.column("n").to_pylist() == [7, 801, 7]
     assert len(asked.opens) == 41
     with pytest.raises(IndexError, match="row 40,000 of 40,000"):
         data.take([FILES * ROWS])
@@ -370,8 +370,8 @@ def test_small_files_of_long_strings_are_decoded_few_at_a_time(tmp_path, monkeyp
         if without_sizes:
             monkeypatch.setattr(batch_decode, "decoded_bytes", lambda *_: 30_000)
         assert data.count_rows(pc.ends_with(text, "a")) % 200 == 0
-        found = data.to_table(filter=pc.bit_wise_and(pc.field("n"), 1) == 0)
-        assert found.num_rows == 40 * 100
+        actual = data.to_table(filter=pc.bit_wise_and(pc.field("n"), 1) == 0)
+        assert actual.num_rows == 40 * 100
         assert max(sizes, default=0) <= 3 * batch_decode.PORTION_BYTES
 
 
@@ -416,10 +416,10 @@ def test_a_damaged_file_does_not_affect_those_before_it(tmp_path, monkeypatch):
     monkeypatch.setattr(OpenedFile, "outlines", outlines)
     data, some = ia.dataset(tmp_path), FILTERS["every other row"]
     assert data.head(3, filter=some).num_rows == 3
-    found = data.to_batches(filter=some)
-    assert [next(found).num_rows for _ in range(7)] == [ROWS // 2] * 7
+    actual = data.to_batches(filter=some)
+    assert [next(actual).num_rows for _ in range(7)] == [ROWS // 2] * 7
     with pytest.raises(ia.FormatError, match=r"07\.parquet"):
-        next(found)
+        next(actual)
 
 
 def test_memory_of_a_cache_is_bounded(folder):

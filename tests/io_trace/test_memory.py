@@ -66,8 +66,8 @@ def test_indexes_are_built_of_a_file_larger_than_the_memory(tmp_path):
     assert (at, total) == (ENTRIES // size, ENTRIES // size)
     assert steps >= ENTRIES // size
     key = pa.scalar(np.array([77 * 0x9E3779B97F4A7C15 % 2**64, 0, 0, 0, 0], np.uint64).tobytes())
-    found = ia.ParquetFile(path).read(filter=pc.field("k") == key.cast(pa.binary(40)))
-    assert found["v"].to_pylist() == [77]
+    actual = ia.ParquetFile(path).read(filter=pc.field("k") == key.cast(pa.binary(40)))
+    assert actual["v"].to_pylist() == [77]
 
 
 @pytest.mark.parametrize(

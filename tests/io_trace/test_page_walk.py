@@ -93,12 +93,12 @@ def test_damage_raises_an_error_without_endless_retries(tmp_path, at):
         (lambda: ia.dataset(path).head(5), table.slice(0, 5)),
     ):
         try:
-            found = ask()
+            actual = ask()
         except ia.FormatError as error:
             told = str(error)
             assert "st.s" in told or "column st" in told, told
         else:
-            assert found.equals(expected)
+            assert actual.equals(expected)
 
 
 def test_an_unknown_page_type_causes_no_endless_loop(tmp_path):

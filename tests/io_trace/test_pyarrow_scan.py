@@ -41,14 +41,14 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def counts(monkeypatch):
     """The row counts that pyarrow's own scans returned."""
-    found, original = [], pyarrow_scan.count_by_pyarrow
+    actual, original = [], pyarrow_scan.count_by_pyarrow
 
     def counting(*args):
-        found.append(original(*args))
-        return found[-1]
+        actual.append(original(*args))
+        return actual[-1]
 
     monkeypatch.setattr(pyarrow_scan, "count_by_pyarrow", counting)
-    return found
+    return actual
 
 
 def opened(folder, **options):
@@ -156,14 +156,14 @@ def test_a_replaced_file_is_read_again(tmp_path, folder):
 @pytest.fixture
 def tables(monkeypatch):
     """The tables requested from pyarrow's own scans; None where our reader was faster."""
-    found, original = [], pyarrow_scan.table_by_pyarrow
+    actual, original = [], pyarrow_scan.table_by_pyarrow
 
     def reading(*args):
-        found.append(original(*args))
-        return found[-1]
+        actual.append(original(*args))
+        return actual[-1]
 
     monkeypatch.setattr(pyarrow_scan, "table_by_pyarrow", reading)
-    return found
+    return actual
 
 
 def test_many_small_files_that_match_are_read_by_pyarrow(tmp_path, tables):

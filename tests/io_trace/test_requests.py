@@ -38,8 +38,8 @@ class Log:
     def _name(self, offset, length):
         if offset + length == self.size:
             return "tail"
-        found = [name for start, stop, name in self._names if start <= offset < stop]
-        return found[0] if found else f"[{offset}, {offset + length})"
+        actual = [name for start, stop, name in self._names if start <= offset < stop]
+        return actual[0] if actual else f"[{offset}, {offset + length})"
 
 
 def names_of(data):
@@ -159,8 +159,8 @@ def test_an_absent_value_reads_no_data_page(stored):
 
 def test_a_range_on_the_sorted_column_reads_its_page_index_and_the_pages_it_names(stored):
     file, log = opened(stored, tail_bytes=2048)
-    found = file.read(["msg"], filter=(pc.field("ts") >= 21_500) & (pc.field("ts") < 21_503))
-    assert found.num_rows == 3
+    actual = file.read(["msg"], filter=(pc.field("ts") >= 21_500) & (pc.field("ts") < 21_503))
+    assert actual.num_rows == 3
     assert log.calls == [
         ["offset index ts/1", "column index ts/1"],
         ["offset index msg/1"],
@@ -259,8 +259,8 @@ def nested():
 def test_a_nested_column_reads_the_pages_of_each_leaf_that_hold_the_rows(nested):
     file, log = opened(nested, tail_bytes=512)
     rows = RowRanges.of((10_000, 10_010))
-    found = file.read(["s"], rows)
-    assert found.column("s").to_pylist() == [
+    actual = file.read(["s"], rows)
+    assert actual.column("s").to_pylist() == [
         {"a": i, "b": ["x" * 50, f"{i:050d}"]} for i in range(10_000, 10_010)
     ]
     assert log.calls == [
@@ -278,15 +278,15 @@ def test_a_path_reads_only_its_leaves(nested):
 
 def test_a_filter_on_a_field_reads_that_leaf_then_the_others_where_it_matches(nested):
     file, log = opened(nested, tail_bytes=512)
-    found = file.read(["s.b", "n"], filter=pc.field("s", "a") == 31_000)
-    assert found.column("n").to_pylist() == [31_000]
+    actual = file.read(["s.b", "n"], filter=pc.field("s", "a") == 31_000)
+    assert actual.column("n").to_pylist() == [31_000]
     pages = [[name for name in call if "/" in name and " " not in name] for call in log.calls]
     assert [names for names in pages if names] == [["s.a/0"], ["s.b.list.element/0", "n/0"]]
 
 
 def test_a_filter_on_a_field_of_a_selected_column_reads_its_pages_once(nested):
     file, log = opened(nested, tail_bytes=512)
-    found = file.read(["s", "n"], filter=pc.field("s", "a") == 31_000)
-    assert found.column("s").to_pylist() == [{"a": 31_000, "b": ["x" * 50, f"{31_000:050d}"]}]
+    actual = file.read(["s", "n"], filter=pc.field("s", "a") == 31_000)
+    assert actual.column("s").to_pylist() == [{"a": 31_000, "b": ["x" * 50, f"{31_000:050d}"]}]
     pages = [[name for name in call if "/" in name and " " not in name] for call in log.calls]
     assert [names for names in pages if names] == [["s.a/0"], ["s.b.list.element/0", "n/0"]]

@@ -109,19 +109,19 @@ def lookup(row):
 
 
 def test_a_cold_lookup_in_a_file_takes_four_round_trips_after_the_clients_own(lake, far):
-    found = lake.asking(
+    actual = lake.asking(
         lambda: ia.ParquetFile(far, filesystem=lake.filesystem).read(filter=lookup(40_000))
     )
-    assert found.column("seq").to_pylist() == [40_000]
+    assert actual.column("seq").to_pylist() == [40_000]
     assert lake.heads == HEAD
     assert lake.round_trips == 4 + HEAD
 
 
 def test_a_section_within_the_tail_saves_two_round_trips(lake, near):
-    found = lake.asking(
+    actual = lake.asking(
         lambda: ia.ParquetFile(near, filesystem=lake.filesystem).read(filter=lookup(40_000))
     )
-    assert found.column("seq").to_pylist() == [40_000]
+    assert actual.column("seq").to_pylist() == [40_000]
     assert lake.round_trips == 2 + HEAD
 
 
@@ -311,8 +311,8 @@ def test_a_known_file_costs_one_request_and_all_are_sent_at_once(lake, folder, a
         assert lake.round_trips <= -(-FILES // at_once) + 1
     rows = [i * FILE_ROWS for i in range(FILES)]
     data.take(rows, ["seq"])
-    found = lake.asking(lambda: data.take(rows, ["seq"]))
-    assert found.column("seq").to_pylist() == [0] * FILES
+    actual = lake.asking(lambda: data.take(rows, ["seq"]))
+    assert actual.column("seq").to_pylist() == [0] * FILES
     assert lake.round_trips <= 2 * -(-FILES // at_once) + 2
 
 
@@ -344,8 +344,8 @@ def test_a_given_schema_and_partitioning_cost_no_request_per_file(lake, folder):
         asked = pc.field("seq") == 1
         assert data.to_table(filter=asked) == peer.to_table(filter=asked), options
     days = ia.dataset(folder, filesystem=lake.filesystem, partitioning=["day"])
-    found = lake.asking(lambda: days.to_table(["day", "seq"], pc.field("day") == 1))
-    assert found.column("day").to_pylist() == [1] * FILE_ROWS * 12
+    actual = lake.asking(lambda: days.to_table(["day", "seq"], pc.field("day") == 1))
+    assert actual.column("day").to_pylist() == [1] * FILE_ROWS * 12
     assert lake.heads == 12  # files of other folders are not even requested
 
 

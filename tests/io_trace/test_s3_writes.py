@@ -49,8 +49,8 @@ def read(s3, name):
 
 def bytes_of(s3, method, start):
     """Bytes sent and received by requests of a method whose path begins with ``start``."""
-    found = [r for r in s3.requests if r.method == method and r.path.startswith(start)]
-    return sum(r.sent for r in found), sum(r.received for r in found)
+    actual = [r for r in s3.requests if r.method == method and r.path.startswith(start)]
+    return sum(r.sent for r in actual), sum(r.received for r in actual)
 
 
 def lookup(row):

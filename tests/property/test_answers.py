@@ -153,8 +153,8 @@ def test_a_filtered_read_equals_the_whole_read_filtered(data):
     filter_ = data.draw(filters(table))
     stored = written(table, data.draw(layouts()))
     expected = brute_force(pq.read_table(pa.BufferReader(stored)), filter_)
-    found = ia.ParquetFile(BufferSource(memoryview(stored))).read(filter=filter_)
-    assert same(found, expected)
+    actual = ia.ParquetFile(BufferSource(memoryview(stored))).read(filter=filter_)
+    assert same(actual, expected)
 
 
 @SETTINGS
@@ -164,8 +164,8 @@ def test_any_rows_equal_the_same_rows_of_the_whole_read(data):
     stored = written(table, data.draw(layouts()))
     mask = data.draw(st.lists(st.booleans(), min_size=len(table), max_size=len(table)))
     rows = ia.RowRanges.from_mask(pa.array(mask, pa.bool_()).to_numpy(zero_copy_only=False))
-    found = ia.ParquetFile(BufferSource(memoryview(stored))).read(rows=rows)
-    assert same(found, pq.read_table(pa.BufferReader(stored)).take(pa.array(rows.rows())))
+    actual = ia.ParquetFile(BufferSource(memoryview(stored))).read(rows=rows)
+    assert same(actual, pq.read_table(pa.BufferReader(stored)).take(pa.array(rows.rows())))
 
 
 @SETTINGS
@@ -178,8 +178,8 @@ def test_rows_and_a_filter_together_keep_rows_that_pass_both(data):
     whole = pq.read_table(pa.BufferReader(stored))
     expected = brute_force(whole.take(pa.array(rows.rows())), filter_)
     brute_force(whole, filter_)
-    found = ia.ParquetFile(BufferSource(memoryview(stored))).read(rows=rows, filter=filter_)
-    assert same(found, expected)
+    actual = ia.ParquetFile(BufferSource(memoryview(stored))).read(rows=rows, filter=filter_)
+    assert same(actual, expected)
 
 
 @settings(SETTINGS, max_examples=80)

@@ -71,9 +71,9 @@ def test_arithmetic_keeps_the_rows_that_duckdb_keeps(condition):
     except duckdb.OutOfRangeException:
         return  # integers, for which pyarrow sometimes uses more bits
     try:
-        found = evaluate(parse_where(condition, TABLE.schema), TABLE)["row"].to_pylist()
+        actual = evaluate(parse_where(condition, TABLE.schema), TABLE)["row"].to_pylist()
     except PredicateError as error:
         if "overflow" in str(error) or "digits" in str(error):
             return
         raise
-    assert found == [row for (row,) in rows]
+    assert actual == [row for (row,) in rows]

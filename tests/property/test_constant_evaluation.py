@@ -36,9 +36,9 @@ def engine():
 def worked_out(text: str) -> str | None:
     """The constant that SQL is evaluated to, as SQL; None if it is not evaluated."""
     tree = sqlglot.parse_one(f"x = {text}", dialect="duckdb", into=exp.Condition)
-    found = fold_constants(tree, lambda: NOW).expression
-    is_one = is_constant(found) and len(list(found.find_all(exp.Cast))) <= 1
-    return found.sql("duckdb") if is_one and found != tree.expression else None
+    actual = fold_constants(tree, lambda: NOW).expression
+    is_one = is_constant(actual) and len(list(actual.find_all(exp.Cast))) <= 1
+    return actual.sql("duckdb") if is_one and actual != tree.expression else None
 
 
 def joined(operators: list[str], one: st.SearchStrategy, other: st.SearchStrategy):
@@ -118,9 +118,9 @@ TEXTS = st.recursive(
 @example("TIMESTAMP '2024-05-31 00:00:00' - INTERVAL 3 months")
 @example("((make_date(2024, 2, 29) AT TIME ZONE 'UTC') - INTERVAL '1 microsecond 1 year')")
 def test_constants_equal_duckdbs(engine, text):
-    found = worked_out(text)
-    if found is not None:
-        assert engine.execute(f"SELECT {text} = {found}").fetchall() == [(True,)], found
+    actual = worked_out(text)
+    if actual is not None:
+        assert engine.execute(f"SELECT {text} = {actual}").fetchall() == [(True,)], actual
 
 
 @pytest.mark.parametrize(

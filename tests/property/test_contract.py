@@ -61,8 +61,8 @@ class Lossy(Inverted):
     serves = frozenset({Op.EQ, How.SUBSTRING})
 
     def keys_of_values(self, values):
-        found = np.flatnonzero(pc.utf8_length(values).to_numpy() <= 2)
-        return fingerprints(values.take(pa.array(found))), found
+        actual = np.flatnonzero(pc.utf8_length(values).to_numpy() <= 2)
+        return fingerprints(values.take(pa.array(actual))), actual
 
     def keys_for(self, predicate, of):
         if isinstance(predicate, Match):
@@ -79,8 +79,8 @@ class Longest(Summary):
 
     def summarize(self, values, starts):
         lengths = pc.fill_null(pc.binary_length(values), 0).to_numpy()
-        found = np.maximum.reduceat(lengths, starts[:-1]) if len(starts) > 1 else lengths
-        return pa.RecordBatch.from_pydict({"most": pa.array(found, pa.int32())})
+        actual = np.maximum.reduceat(lengths, starts[:-1]) if len(starts) > 1 else lengths
+        return pa.RecordBatch.from_pydict({"most": pa.array(actual, pa.int32())})
 
     def might_match(self, predicate, summaries, of):
         most = summaries.column("most").to_numpy()
@@ -95,8 +95,8 @@ class Longer(Longest):
     kind = "longer"
 
     def might_match(self, predicate, summaries, of):
-        found = super().might_match(predicate, summaries, of)
-        return found | predicate.nulls
+        actual = super().might_match(predicate, summaries, of)
+        return actual | predicate.nulls
 
 
 @pytest.fixture

@@ -123,5 +123,5 @@ def test_the_answer_is_that_of_the_undamaged_rows(data):
                 assert source.head(7, wanted, filter_).equals(expected.select(wanted)[:7])
                 if set(columns) <= set(used) and filter_ is not None:
                     assert source.count_rows(filter=filter_) == expected.num_rows
-        named = {(found.where.column.split(".")[0]) for found in source.corrupt}
+        named = {(actual.where.column.split(".")[0]) for actual in source.corrupt}
         assert named <= {column for column, _, _, _ in hit}

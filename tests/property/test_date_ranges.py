@@ -47,13 +47,13 @@ SOME = st.lists(st.none() | MOMENTS | NEAR, min_size=1, max_size=40)
 def columns(moments: list[dt.datetime | None]) -> pa.Table:
     """The same timestamps in several types, and within a struct."""
     us = pa.array(moments, pa.timestamp("us"))
-    found = {unit: us.cast(pa.timestamp(unit), safe=False) for unit in ("s", "ms", "us", "ns")}
-    found["z"] = us.cast(pa.timestamp("us", "UTC"))
-    found["b"] = us.cast(pa.timestamp("ms", "Europe/Berlin"), safe=False)
-    found["d"] = us.cast(pa.date32())
+    actual = {unit: us.cast(pa.timestamp(unit), safe=False) for unit in ("s", "ms", "us", "ns")}
+    actual["z"] = us.cast(pa.timestamp("us", "UTC"))
+    actual["b"] = us.cast(pa.timestamp("ms", "Europe/Berlin"), safe=False)
+    actual["d"] = us.cast(pa.date32())
     mask = pc.is_null(us)
-    found["st"] = pa.StructArray.from_arrays([us], ["a"], mask=mask)
-    return pa.table(found)
+    actual["st"] = pa.StructArray.from_arrays([us], ["a"], mask=mask)
+    return pa.table(actual)
 
 
 @st.composite
@@ -82,13 +82,13 @@ def asked(draw) -> tuple[pc.Expression, bool]:
         is_sure = is_sure and name not in ("ms", "s", "b")  # has members of another type
         members = pa.array([constant, constant], constant.type)
         assume(members.type == {"cast": pa.date32(), "year": pa.int64()}.get(kind, members.type))
-        found = subject.isin(members)
+        actual = subject.isin(members)
     else:
         sides = [subject, pc.scalar(constant)]
         compare = draw(st.sampled_from(["equal", "not_equal", "less", "less_equal"]))
         compare = draw(st.sampled_from([compare, "greater", "greater_equal"]))
-        found = pc.Expression._call(compare, sides[:: draw(st.sampled_from([1, -1]))])
-    return found, is_sure
+        actual = pc.Expression._call(compare, sides[:: draw(st.sampled_from([1, -1]))])
+    return actual, is_sure
 
 
 def values(expression: pc.Expression, table: pa.Table) -> list[bool | None]:
@@ -116,8 +116,8 @@ def test_parts_of_a_filter_are_replaced_and_others_are_kept():
     table = columns([dt.datetime(2024, 5, 6), None, dt.datetime(2023, 1, 1)])
     day = pc.floor_temporal(pc.field("us"), unit="day") == pa.scalar(dt.datetime(2024, 5, 6))
     other = (pc.hour(pc.field("us")) == 0) & pc.field("st", "a").is_valid()
-    found = ia.contains_words("t", "x") | (other & ~day & (pc.field("s") == pc.field("ms")))
-    plain, tree = periods_as_ranges(found, read_expression(found), table.schema)
+    actual = ia.contains_words("t", "x") | (other & ~day & (pc.field("s") == pc.field("ms")))
+    plain, tree = periods_as_ranges(actual, read_expression(actual), table.schema)
     assert tree == read_expression(plain)
     expected = (pc.field("us") >= dt.datetime(2024, 5, 6)) & (
         pc.field("us") < dt.datetime(2024, 5, 7)
@@ -147,9 +147,9 @@ def test_parts_of_a_filter_are_replaced_and_others_are_kept():
 def test_conditions_that_are_no_ranges_do_not_change(left):
     table = columns([dt.datetime(2024, 5, 6)]).append_column("i", pa.array([2024]))
     node = read_expression(left)
-    found = periods_as_ranges(left, node, table.schema)
-    assert found[0] is left
-    assert found[1] is node
+    actual = periods_as_ranges(left, node, table.schema)
+    assert actual[0] is left
+    assert actual[1] is node
 
 
 # --- SQL ----------------------------------------------------------------------------------------
@@ -178,11 +178,11 @@ def conditions(draw, names=("s", "ms", "us", "z", "b", "d", "st.a")) -> str:
         subject = draw(st.sampled_from(forms)).format(part, name)
         numbers = [str(draw(st.integers(0, 60) | st.integers(1969, 2025))) for _ in range(3)]
     form = draw(st.sampled_from(["{} {} {}", "{} {} {}", "NOT ({} {} {})", "{2} {1} {0}"]))
-    found = form.format(subject, draw(st.sampled_from(COMPARISONS)), numbers[0])
+    actual = form.format(subject, draw(st.sampled_from(COMPARISONS)), numbers[0])
     others = [f"{subject} BETWEEN {numbers[0]} AND {numbers[1]}"]
     others += [f"{subject} IN ({', '.join(numbers)})", f"{subject} IS NOT NULL"]
     others += [f"{subject} IS DISTINCT FROM {numbers[0]}"]
-    return draw(st.sampled_from([found, found, *others, f"NOT ({others[1]})"]))
+    return draw(st.sampled_from([actual, actual, *others, f"NOT ({others[1]})"]))
 
 
 @pytest.fixture(scope="module")
@@ -205,8 +205,8 @@ def test_sql_conditions_read_timestamps_as_duckdb_does(
     expected = [row for (row,) in engine.sql(asked).fetchall()]
     path = tmp_path_factory.mktemp("moments") / "a.parquet"
     pq.write_table(table, path, row_group_size=7, data_page_size=1, write_page_index=True)
-    found = ia.dataset(path).to_table(columns=["row"], filter=condition)
-    assert found.column("row").to_pylist() == expected
+    actual = ia.dataset(path).to_table(columns=["row"], filter=condition)
+    assert actual.column("row").to_pylist() == expected
 
 
 @given(SOME, conditions(["s", "ms", "us", "ns", "ns", "z", "d", "st.a"]), st.data())
@@ -236,8 +236,8 @@ def test_infinite_timestamps_have_no_year(engine, tmp_path):
         for form in ("{}", "NOT ({})", "({}) IS NOT TRUE", "({}) IS NULL"):
             query = f"SELECT row FROM t WHERE {form.format(f'year(ts) {asked}')} ORDER BY row"
             expected = [row for (row,) in engine.sql(query).fetchall()]
-            found = ia.sql(query, t=tmp_path / "a.parquet")
-            assert found.column("row").to_pylist() == expected, query
+            actual = ia.sql(query, t=tmp_path / "a.parquet")
+            assert actual.column("row").to_pylist() == expected, query
 
 
 def test_nanoseconds_which_duckdb_rounds_are_answered_as_it_does(engine, tmp_path):

@@ -176,8 +176,8 @@ def test_dictionaries_that_repeat_a_string_are_read_as_strings(tmp_path):
     for condition in (T == "a", T != "c", pc.match_like(T, "%a%")):
         assert ds.to_table(filter=condition).equals(table.filter(condition))
         assert ds.count_rows(condition) == table.filter(condition).num_rows
-    found = ia.sql("SELECT t, count(*) AS n FROM t GROUP BY t ORDER BY t", t=ds)
-    assert found.to_pylist() == [
+    actual = ia.sql("SELECT t, count(*) AS n FROM t GROUP BY t ORDER BY t", t=ds)
+    assert actual.to_pylist() == [
         {"t": "a", "n": 40_000},
         {"t": "b", "n": 40_000},
         {"t": "c", "n": 20_000},
@@ -236,11 +236,11 @@ def test_strings_that_exceed_one_array_become_several(monkeypatch):
 
     texts = pa.array(["a", None, "b"] * 5)
     monkeypatch.setattr(dictionary_codes, "_CAST_ROWS", 4)
-    found = dictionary_codes.cast_to_strings(
+    actual = dictionary_codes.cast_to_strings(
         Values([texts.dictionary_encode(), texts[:2].dictionary_encode()]), pa.string()
     )
-    assert found.to_pylist() == [*texts.to_pylist(), "a", None]
-    assert found.num_chunks == 5
+    assert actual.to_pylist() == [*texts.to_pylist(), "a", None]
+    assert actual.num_chunks == 5
 
 
 @pytest.mark.parametrize("has_page_index", [True, False])
@@ -268,8 +268,8 @@ def test_a_partition_column_is_not_read_as_dictionary_indices(always_coded, tmp_
         inner = pa.table({"t": [name] * 100, "i": range(100)})
         pq.write_table(inner, tmp_path / f"t={name}" / "0.parquet")
     ds = ia.dataset(tmp_path, partitioning="hive")
-    found = ds.to_table(filter=(T == "b") & (row < 3))
-    assert found.to_pydict() == {"t": ["b"] * 3, "i": [0, 1, 2]}
+    actual = ds.to_table(filter=(T == "b") & (row < 3))
+    assert actual.to_pydict() == {"t": ["b"] * 3, "i": [0, 1, 2]}
 
 
 def test_fields_with_pages_of_different_rows_are_read_as_strings(always_coded, tmp_path):
@@ -295,6 +295,6 @@ def test_a_field_of_another_type_in_a_second_file(always_coded, tmp_path):
     pq.write_table(first, tmp_path / "0.parquet")
     pq.write_table(second, tmp_path / "1.parquet")
     ds = ia.dataset(tmp_path)
-    found = ds.to_table(filter=(pc.field("s", "t") == "7") & (row >= 98))
-    assert found["i"].to_pylist() == [98, *range(100, 200, 2)]
-    assert set(found["s"].to_pylist()[0]) == {"t"}
+    actual = ds.to_table(filter=(pc.field("s", "t") == "7") & (row >= 98))
+    assert actual["i"].to_pylist() == [98, *range(100, 200, 2)]
+    assert set(actual["s"].to_pylist()[0]) == {"t"}

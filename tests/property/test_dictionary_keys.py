@@ -26,16 +26,16 @@ def value(key, *path):
 def filters(draw):
     def one():
         of = draw(st.sampled_from([("m",), ("s", "m")]))
-        found, constant = value(draw(st.sampled_from(KEYS)), *of), draw(st.sampled_from(VALUES))
+        actual, constant = value(draw(st.sampled_from(KEYS)), *of), draw(st.sampled_from(VALUES))
         return draw(
             st.sampled_from(
                 [
-                    found == constant,
-                    found != constant,
-                    found.isin([constant, "a"]),
-                    ~(found < constant),
-                    found.is_null(),
-                    pc.match_like(found, "%a%"),
+                    actual == constant,
+                    actual != constant,
+                    actual.isin([constant, "a"]),
+                    ~(actual < constant),
+                    actual.is_null(),
+                    pc.match_like(actual, "%a%"),
                     ia.map_contains("m", "host"),
                 ]
             )
@@ -81,12 +81,12 @@ def test_answers_equal_those_of_string_keys(always_coded, tmp_path, cells, write
     source = ia.dataset(tmp_path / "a.parquet")
     expected = source.to_table(filter=ROW >= 0).to_pylist()
     assert expected == table.to_pylist()
-    found = source.to_table(filter=condition)
-    assert found.schema == table.schema
+    actual = source.to_table(filter=condition)
+    assert actual.schema == table.schema
     if "ia." not in str(condition):
-        assert found.to_pylist() == table.filter(condition).to_pylist()
-    assert source.to_table(["i"], filter=condition)["i"].equals(found["i"])
-    assert source.count_rows(condition) == found.num_rows
+        assert actual.to_pylist() == table.filter(condition).to_pylist()
+    assert source.to_table(["i"], filter=condition)["i"].equals(actual["i"])
+    assert source.count_rows(condition) == actual.num_rows
 
 
 @pytest.mark.parametrize("writer", ["pages of different rows", "whole"])
@@ -108,10 +108,10 @@ def test_keys_are_read_as_dictionary_indices_if_values_are_compared(
     cells = [[("host", "ab"[i % 2]), ("user", "cb"[i % 3 == 0] * (i % 9))] for i in range(60)]
     table = written(tmp_path / "a.parquet", cells, writer)
     source = ia.dataset(tmp_path / "a.parquet")
-    found = source.to_table(filter=condition)
+    actual = source.to_table(filter=condition)
     if "ia." not in str(condition):
-        assert found.equals(table.filter(condition))
-    assert 0 < found.num_rows < 60
+        assert actual.equals(table.filter(condition))
+    assert 0 < actual.num_rows < 60
     assert always_coded == coded
 
 
@@ -165,5 +165,5 @@ def test_out_of_range_dictionary_indices_are_damage(tmp_path, column):
         with pytest.raises(ia.FormatError, match=f"column {column}.*dictionary bounds"):
             ia.dataset(path).to_table(columns, filter=asked)
     with pytest.warns(ia.CorruptDataWarning, match="dictionary bounds.* rows lost"):
-        found = ia.dataset(path, on_corrupt="skip").to_table(filter=asked)
-    assert found.num_rows < table.filter(asked).num_rows
+        actual = ia.dataset(path, on_corrupt="skip").to_table(filter=asked)
+    assert actual.num_rows < table.filter(asked).num_rows

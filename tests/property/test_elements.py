@@ -148,10 +148,10 @@ def test_an_index_of_elements_changes_no_answer(data, tmp_path_factory):
     bare = stored(data.draw, table)
     path = tmp_path_factory.mktemp("elements") / "t.parquet"
     path.write_bytes(bare)
-    found = ia.verify(path)  # pyarrow takes bounds of whole dictionaries for those of a slice
+    actual = ia.verify(path)  # pyarrow takes bounds of whole dictionaries for those of a slice
     on = ["l", *(["s.t.l"] if "s" in table.column_names else [])]
     ia.add_indexes(path, [ia.Elements(name, data.draw(st.integers(1, 20))) for name in on])
-    assert ia.verify(path) == found
+    assert ia.verify(path) == actual
     indexed = path.read_bytes()
     damaged = bytearray(indexed)
     for entry in ia.list_indexes(path)[0].indexes:
@@ -177,8 +177,8 @@ def python_says(condition, cell):
     if cell is None:
         return False
     held = [v for v in cell if v is not None and v == v]
-    found = [any(v == w for w in held) for v in values]
-    return {"one": all, "any": any, "all": all}[how](found)
+    actual = [any(v == w for w in held) for v in values]
+    return {"one": all, "any": any, "all": all}[how](actual)
 
 
 @settings(SETTINGS, max_examples=60)

@@ -110,10 +110,10 @@ def test_an_index_of_entries_changes_no_answer(data, tmp_path_factory):
     bare = stored(data.draw, table)
     path = tmp_path_factory.mktemp("entries") / "t.parquet"
     path.write_bytes(bare)
-    found = ia.verify(path)
+    actual = ia.verify(path)
     on = ["m", *(["s.m"] if "s" in table.column_names else [])]
     ia.add_indexes(path, [ia.Entries(name, data.draw(st.integers(1, 20))) for name in on])
-    assert ia.verify(path) == found
+    assert ia.verify(path) == actual
     indexed = path.read_bytes()
     damaged = bytearray(indexed)
     for entry in ia.list_indexes(path)[0].indexes:

@@ -40,10 +40,10 @@ def rows_by_keys(values, required, positions=None):
 
 
 def check(values, matches, required):
-    found = set(pc.indices_nonzero(pc.fill_null(matches, False)).to_pylist())
-    assert found <= rows_by_keys(values, required)
+    actual = set(pc.indices_nonzero(pc.fill_null(matches, False)).to_pylist())
+    assert actual <= rows_by_keys(values, required)
     granules = np.arange(len(values)) // 3
-    assert {row // 3 for row in found} <= rows_by_keys(values, required, granules)
+    assert {row // 3 for row in actual} <= rows_by_keys(values, required, granules)
 
 
 LITERALS = [pc.match_substring, pc.starts_with, pc.ends_with]

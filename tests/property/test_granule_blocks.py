@@ -33,25 +33,25 @@ def cases(draw):
     blocks = Blocks(draw(st.integers(2, granules - 1)), granules)
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
     keys = draw(st.lists(st.integers(0, 2**32 - 1), max_size=8, unique=True))
-    found = []
+    actual = []
     for key in keys:
         held = random.random(granules) < draw(st.sampled_from([0.01, 0.05, 0.3, 1.0]))
         at = np.flatnonzero(held).astype(np.uint32)
-        found.append((np.full(len(at), key, np.uint32), at))
-    return blocks, packed(found)
+        actual.append((np.full(len(at), key, np.uint32), at))
+    return blocks, packed(actual)
 
 
 def expected(blocks, entries):
     """The granules that an index says each key is in, one by one."""
-    found = {}
+    actual = {}
     keys, granules = (part.tolist() for part in halves(entries))
     for key in set(keys):
         own = {granule for other, granule in zip(keys, granules, strict=True) if other == key}
         of = {granule // blocks.size for granule in own}
         if len(of) > max(1, -(-blocks.granules // blocks.size) // 16):
             own = {g for g in range(blocks.granules) if g // blocks.size in of}
-        found[key] = own
-    return found
+        actual[key] = own
+    return actual
 
 
 @given(cases())
@@ -61,10 +61,10 @@ def test_rare_keys_have_granules_and_frequent_keys_have_blocks(case):
     assert np.array_equal(cells, np.unique(cells))
     assert len(cells) <= len(entries)
     keys, granules = (part.tolist() for part in halves(blocks.entries_of(cells)))
-    found = {}
+    actual = {}
     for key, granule in zip(keys, granules, strict=True):
-        found.setdefault(key, set()).add(granule)
-    assert found == expected(blocks, entries)
+        actual.setdefault(key, set()).add(granule)
+    assert actual == expected(blocks, entries)
     assert not len(np.setdiff1d(entries, blocks.entries_of(cells)))
 
 

@@ -159,18 +159,18 @@ def filters(draw, table, depth=2):
 
 @st.composite
 def indexes(draw, table):
-    found = []
+    actual = []
     for kind in (ia.Lookup, ia.Distinct, ia.MinMax):
         rows = st.integers(1, 30)
         fit = [called for _, called, name in fields_of(table) if name not in UNFIT[kind]]
-        found += [kind(on, draw(rows)) for on in fit if draw(st.booleans())]
+        actual += [kind(on, draw(rows)) for on in fit if draw(st.booleans())]
         functions = [(term, name) for term, name in terms_of(table) if "(" in str(term)]
         functions = [term for term, _ in functions if not str(term).startswith("FieldRef")]
-        found += [kind(term, draw(rows)) for term in functions if draw(st.booleans())]
+        actual += [kind(term, draw(rows)) for term in functions if draw(st.booleans())]
     if "map" in table.column_names and draw(st.booleans()):
         kind = draw(st.sampled_from([ia.Elements, ia.Entries]))
-        found.append(kind("map", draw(rows)))
-    return found
+        actual.append(kind("map", draw(rows)))
+    return actual
 
 
 def brute_force(table, filter_):
@@ -248,12 +248,12 @@ def test_distinct_lists_the_values_of_its_column(data, tmp_path_factory):
         for name in on.split(".")[1:]:
             values = pc.struct_field(values, name)
         due = {repr(v + 0.0 if isinstance(v, float) else v) for v in values.to_pylist()}
-        found = file.distinct(on)
-        assert {repr(value) for value in found.to_pylist()} == due
-        assert len(found) == len(due)
-        kept = [v for v in found.drop_null().to_pylist() if v == v]
+        actual = file.distinct(on)
+        assert {repr(value) for value in actual.to_pylist()} == due
+        assert len(actual) == len(due)
+        kept = [v for v in actual.drop_null().to_pylist() if v == v]
         assert kept == sorted(kept)
-        assert repr(file.distinct(term).to_pylist()) == repr(found.to_pylist())
+        assert repr(file.distinct(term).to_pylist()) == repr(actual.to_pylist())
 
 
 @settings(SETTINGS, max_examples=40)

@@ -53,9 +53,9 @@ def test_the_first_value_of_a_key_is_the_one_that_pyarrow_finds(data):
     cut = held.slice(start, data.draw(st.integers(0, len(held))))
     due = pc.map_lookup(cut, key, "first")
     for form in (cut, with_coded_keys(held).slice(start, len(cut))):
-        found = first_values(pa.chunked_array([form]), pa.scalar(key))
-        assert repr(found.to_pylist()) == repr(due.to_pylist())
-        assert found.type == due.type
+        actual = first_values(pa.chunked_array([form]), pa.scalar(key))
+        assert repr(actual.to_pylist()) == repr(due.to_pylist())
+        assert actual.type == due.type
 
 
 @settings(SETTINGS, max_examples=60)
@@ -83,8 +83,8 @@ def test_filters_on_map_values_find_what_pyarrow_finds(data, tmp_path_factory):
     condition = data.draw(st.sampled_from(conditions))
     other = data.draw(st.sampled_from(conditions))
     for asked in (condition, ~condition, condition & other, condition | ~other):
-        found = ia.dataset(path).to_table(["n"], filter=asked)
-        assert found.equals(table.filter(asked).select(["n"])), str(asked)
+        actual = ia.dataset(path).to_table(["n"], filter=asked)
+        assert actual.equals(table.filter(asked).select(["n"])), str(asked)
 
 
 @pytest.mark.parametrize("within", ["itself", "a struct"])
@@ -107,12 +107,12 @@ def test_keys_keep_their_values_when_maps_are_cast(tmp_path, within, occurrence,
     some = (pc.field("id") > 3) & (pc.field("id") < 38)
     assert source.explain(filter=some).planned.rows.selected == 34
     due = [6, 11, 16, 21, 26, 31, 36]
-    found = source.to_table(["id", "m"], filter=some & (value > 0))
-    assert found["id"].to_pylist() == due
+    actual = source.to_table(["id", "m"], filter=some & (value > 0))
+    assert actual["id"].to_pylist() == due
     assert source.count_rows(some & (value >= 16)) == 5
     computed = source.to_table({"v": value}, filter=some)["v"]
     assert computed.drop_null().to_pylist() == due
-    maps = found["m"] if within == "itself" else pc.struct_field(found["m"], "m")
+    maps = actual["m"] if within == "itself" else pc.struct_field(actual["m"], "m")
     assert pc.map_lookup(maps, pa.scalar(key), occurrence).to_pylist() == due
 
 
@@ -120,13 +120,13 @@ def test_null_maps_have_no_value_even_with_entries():
     keys, items = pa.array(["k", "k", "k"]), pa.array([1, 2, 3])
     mask = pa.array([True, False, True])
     maps = pa.MapArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), keys, items, mask=mask)
-    found = first_values(pa.chunked_array([maps]), pa.scalar("k"))
-    assert found.to_pylist() == [None, 2, None]
+    actual = first_values(pa.chunked_array([maps]), pa.scalar("k"))
+    assert actual.to_pylist() == [None, 2, None]
 
 
 def test_a_dictionary_may_have_a_key_twice():
     keys = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 1]), pa.array(["k", "x", "k"]))
     items = pa.array([1, 2, 3, 4])
     maps = pa.MapArray.from_arrays(pa.array([0, 1, 2, 3, 4], pa.int32()), keys, items)
-    found = first_values(pa.chunked_array([maps]), pa.scalar("k"))
-    assert found.to_pylist() == [1, None, 3, None]
+    actual = first_values(pa.chunked_array([maps]), pa.scalar("k"))
+    assert actual.to_pylist() == [1, None, 3, None]

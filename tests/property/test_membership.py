@@ -59,8 +59,8 @@ def test_numbers_at_the_edges_of_their_type():
     edges = [-(2**63), -1, 0, 2**63 - 1]
     values = pa.chunked_array([pa.array(edges * 2000)])
     for constants in ([-1], [2**63 - 1, -(2**63)], [5]):
-        found = is_among(values, pa.array(constants, pa.int64()))
-        assert found.equals(pc.is_in(values, value_set=pa.array(constants, pa.int64())))
+        actual = is_among(values, pa.array(constants, pa.int64()))
+        assert actual.equals(pc.is_in(values, value_set=pa.array(constants, pa.int64())))
 
 
 @given(
@@ -84,5 +84,5 @@ def test_a_filter_with_many_values(tmp_path, count):
     table = pa.table({"f": rows, "n": range(len(rows))})
     condition = pc.field("f").isin(pa.array(np.arange(count) * 3))
     pq.write_table(table, tmp_path / "a.parquet", write_page_index=True)
-    found = ia.dataset(tmp_path / "a.parquet").to_table(filter=condition)
-    assert found.equals(table.filter(condition))
+    actual = ia.dataset(tmp_path / "a.parquet").to_table(filter=condition)
+    assert actual.equals(table.filter(condition))

@@ -96,8 +96,8 @@ def array_of(kind, length, r, nullable=True):
     if kind in LEAVES:
         values = [None if no else LEAVES[kind](r) for no in absent]
         is_extension = isinstance(kind, pa.BaseExtensionType)
-        found = pa.array(values, kind.storage_type if is_extension else kind)
-        return pa.ExtensionArray.from_storage(kind, found) if is_extension else found
+        actual = pa.array(values, kind.storage_type if is_extension else kind)
+        return pa.ExtensionArray.from_storage(kind, actual) if is_extension else actual
     mask = pa.array(absent, pa.bool_())
     if pa.types.is_struct(kind):
         children = [array_of(field.type, length, r) for field in kind]
@@ -212,9 +212,9 @@ def test_any_rows_of_any_leaves_equal_pyarrows(data):
     expected = whole.reader.read_all(column_indices=sorted(some))
     roots = pruned(file, some)
     arrays = read_rows(file, roots, rows)
-    found = pa.Table.from_arrays(arrays, [root.name for root in roots])
+    actual = pa.Table.from_arrays(arrays, [root.name for root in roots])
     if some:
-        values_equal(found, at_rows(expected, rows))
+        values_equal(actual, at_rows(expected, rows))
 
 
 @pytest.mark.filterwarnings("ignore::intarsia.IntarsiaWarning")  # pyarrow's indexes of split rows
@@ -236,8 +236,8 @@ def test_pages_located_by_headers_only_give_the_same_rows(data):
         make_offset_indexes(file, group, range(len(file.schema.leaves)))
     rows = data.draw(rows_of(file.num_rows))
     arrays = read_rows(file, file.schema.roots, rows)
-    found = pa.Table.from_arrays(arrays, [root.name for root in file.schema.roots])
-    values_equal(found, at_rows(whole.read(), rows))
+    actual = pa.Table.from_arrays(arrays, [root.name for root in file.schema.roots])
+    values_equal(actual, at_rows(whole.read(), rows))
 
 
 def test_children_of_the_same_name_are_told_apart():
@@ -247,9 +247,9 @@ def test_children_of_the_same_name_are_told_apart():
     options = {"data_page_size": 100, "write_batch_size": 10, "use_dictionary": False}
     pq.write_table(pa.table({"r": twins}), sink, write_page_index=True, **options)
     file = ia.ParquetFile(BufferSource(sink.getvalue().to_pybytes()))
-    found = file.read(rows=RowRanges.of((7, 9))).column("r").combine_chunks()
-    assert found.field(0).to_pylist() == [7, 8]
-    assert found.field(1).to_pylist() == ["text 7" * 9, "text 8" * 9]
+    actual = file.read(rows=RowRanges.of((7, 9))).column("r").combine_chunks()
+    assert actual.field(0).to_pylist() == [7, 8]
+    assert actual.field(1).to_pylist() == ["text 7" * 9, "text 8" * 9]
 
 
 def test_many_chunks_are_merged_piece_by_piece(monkeypatch):

@@ -74,10 +74,10 @@ NAMES = [
 )
 def test_names_select_the_columns_that_pyarrow_selects(path, columns):
     expected = pq.ParquetFile(path).read(columns=columns)
-    found = ia.ParquetFile(path).read(columns, ROW_RANGES)
-    assert found.schema == expected.schema
-    assert found.equals(at_rows(expected, ROW_RANGES))
-    found.validate(full=True)
+    actual = ia.ParquetFile(path).read(columns, ROW_RANGES)
+    assert actual.schema == expected.schema
+    assert actual.equals(at_rows(expected, ROW_RANGES))
+    actual.validate(full=True)
     assert ia.ParquetFile(path).read(columns).equals(expected)
     filter_ = (pc.field("n") > 700) & (pc.field("s", "a") < 801)
     whole = pq.ParquetFile(path).read()
@@ -107,23 +107,23 @@ FILTERS = [
 @pytest.mark.parametrize("filter_", FILTERS, ids=str)
 @pytest.mark.parametrize("columns", [["s"], ["s", "n"], ["l"], None, []], ids=str)
 def test_filters_on_fields_within_columns(path, table, filter_, columns):
-    found = ia.dataset(path).to_table(columns=columns, filter=filter_)
+    actual = ia.dataset(path).to_table(columns=columns, filter=filter_)
     expected = table.filter(filter_)
-    assert found.equals(expected if columns is None else expected.select(columns))
+    assert actual.equals(expected if columns is None else expected.select(columns))
 
 
 def test_computed_columns_read_the_leaves_they_need(path, table):
     columns = {"x": pc.field("s", "b", "x"), "total": pc.field("s", "a") + pc.field("n")}
     filter_ = pc.field("s", "a") == 801
-    found = ia.dataset(path).to_table(columns=columns, filter=filter_)
-    assert found.to_pylist() == [{"x": 801 % 7, "total": 1602}]
+    actual = ia.dataset(path).to_table(columns=columns, filter=filter_)
+    assert actual.to_pylist() == [{"x": 801 % 7, "total": 1602}]
 
 
 def test_files_that_lack_a_field_give_nulls(tmp_path):
     for name, row in (("a", {"x": 1, "y": 2}), ("b", {"x": 3})):
         pq.write_table(pa.table({"s": [row]}), tmp_path / f"{name}.parquet")
-    found = ia.dataset(tmp_path).to_table(filter=pc.field("s", "y").is_null())
-    assert found.to_pylist() == [{"s": {"x": 3, "y": None}}]
+    actual = ia.dataset(tmp_path).to_table(filter=pc.field("s", "y").is_null())
+    assert actual.to_pylist() == [{"s": {"x": 3, "y": None}}]
 
 
 def test_a_file_that_lacks_a_required_field_is_named(tmp_path):

@@ -110,10 +110,10 @@ def folder(tmp_path_factory):
 def read_or_reject(path, table):
     """Reads a file with pyarrow; rejects files that pyarrow wrote unreadably (tiny batches)."""
     try:
-        found = pq.read_table(path)
+        actual = pq.read_table(path)
     except pa.ArrowInvalid:
         return reject()
-    return found if same(found, table) else reject()
+    return actual if same(actual, table) else reject()
 
 
 def both(folder, table, layout, **options):
@@ -145,15 +145,15 @@ def values_by_page(file, group, leaf):
     chunk = Chunk(file, group, leaf)
     pages = list(chunk.pages())
     values = decoded(chunk)
-    found = []
+    actual = []
     at = 0
     for page in pages:
         if page.is_data:
             count = chunk.levels(page).num_present(chunk.leaf.max_definition_level)
-            found.append(values.slice(at, count))
+            actual.append(values.slice(at, count))
             at += count
     assert at == len(values)
-    return found
+    return actual
 
 
 def encoded(values, order):
@@ -199,15 +199,15 @@ def test_a_page_index_built_afterwards_equals_the_one_pyarrow_writes(folder, tab
     theirs, ours = both(folder, table, layout)
     assert same(pq.read_table(ours), table)
     assert same(pq.ParquetFile(ours, page_checksum_verification=True).read(), table)
-    found, expected = ia.ParquetFile(ours), ia.ParquetFile(theirs)
+    actual, expected = ia.ParquetFile(ours), ia.ParquetFile(theirs)
     plain = open_file(ours)
-    for group in range(len(found.metadata.row_groups)):
-        for leaf in range(len(found.schema.leaves)):
+    for group in range(len(actual.metadata.row_groups)):
+        for leaf in range(len(actual.schema.leaves)):
             with warnings.catch_warnings():
                 # pyarrow sometimes writes pages without a row, and an index that must not be used.
                 warnings.simplefilter("ignore", ia.IntarsiaWarning)
                 other = expected.page_index(group, leaf)
-            compare(plain, found.page_index(group, leaf), other, group, leaf)
+            compare(plain, actual.page_index(group, leaf), other, group, leaf)
 
 
 def compare(file, mine, other, group, leaf):

@@ -72,8 +72,8 @@ def test_answers_are_those_of_pyarrow(tmp_path_factory, data):
         mock.patch.object(unit_reader, "STAGED_ROWS", 0),
         mock.patch.object(page_text_filter, "_MIN_TRIED_PAGES", 1000),
     ):
-        found = ds.to_table(filter=condition)
-    assert found.equals(pads.dataset(path).to_table().filter(condition))
+        actual = ds.to_table(filter=condition)
+    assert actual.equals(pads.dataset(path).to_table().filter(condition))
 
 
 ROWS, PAGE = 200_000, 1000
@@ -164,9 +164,9 @@ def test_a_string_frequent_in_other_files_is_searched_in_few_pages(tmp_path):
         mock.patch.object(page_text_filter.PageTextFilter, "_holds", counting),
     ):
         assert data.to_table(filter=condition, use_threads=False).num_rows == 4 * count
-    found = [looked.count(f"{number}.parquet") for number in range(6)]
-    assert found[:4] == [page_text_filter._MIN_TRIED_PAGES, 2, 2, 2]
-    assert found[4:] == [count // PAGE] * 2, "where the text is not, it is looked for all the same"
+    actual = [looked.count(f"{number}.parquet") for number in range(6)]
+    assert actual[:4] == [page_text_filter._MIN_TRIED_PAGES, 2, 2, 2]
+    assert actual[4:] == [count // PAGE] * 2, "where the text is not, it is looked for all the same"
 
 
 @pytest.mark.parametrize(
@@ -196,8 +196,8 @@ def test_a_string_frequent_in_other_files_is_searched_in_few_pages(tmp_path):
 )
 def test_the_required_string_of_a_condition(condition, text):
     schema = pa.schema([("f", pa.string())])
-    found = required_text_of(read_expression(condition), schema)
+    actual = required_text_of(read_expression(condition), schema)
     any_case = isinstance(text, AnyCase)
-    assert found == (None if text is None else SubstringSearch("f", bytes(text), any_case))
+    assert actual == (None if text is None else SubstringSearch("f", bytes(text), any_case))
     other = pa.schema([("f", pa.dictionary(pa.int32(), pa.string()))])
     assert required_text_of(read_expression(condition), other) is None

@@ -30,16 +30,16 @@ def comparisons():
         kind, values = VALUES[name]
         field = pc.field(name)
         known = [value for value in values if value is not None]
-        value = st.sampled_from(known).map(lambda found: pa.scalar(found, kind))
+        value = st.sampled_from(known).map(lambda actual: pa.scalar(actual, kind))
         ordered = st.builds(
-            lambda operator, found: getattr(field, operator)(found),
+            lambda operator, actual: getattr(field, operator)(actual),
             st.sampled_from(["__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"]),
             value,
         )
         members = st.lists(st.sampled_from(known), min_size=1, max_size=3)
-        return ordered | members.map(lambda found: field.isin(pa.array(found, kind)))
+        return ordered | members.map(lambda actual: field.isin(pa.array(actual, kind)))
 
-    part = st.integers(0, 2).map(lambda found: pc.field("part") == found)
+    part = st.integers(0, 2).map(lambda actual: pc.field("part") == actual)
     return st.one_of(part, *map(of, VALUES))
 
 
@@ -125,6 +125,6 @@ def test_tables_equal_those_of_our_reader_and_of_memory(tmp_path_factory, lake, 
             names = draw.draw(st.lists(st.sampled_from(SCHEMA.names), min_size=1, unique=True))
             expected = rows.filter(filter_).select(names)
             for data in (pages, opened, opened):
-                found = data.to_table(names, filter_)
-                assert found.schema.equals(expected.schema, check_metadata=True), filter_
-                assert repr(found.to_pydict()) == repr(expected.to_pydict()), filter_
+                actual = data.to_table(names, filter_)
+                assert actual.schema.equals(expected.schema, check_metadata=True), filter_
+                assert repr(actual.to_pydict()) == repr(expected.to_pydict()), filter_

@@ -72,9 +72,9 @@ def test_equality_and_hash(one, other):
 def test_rows_at_positions(kept, chosen):
     ranges = RowRanges.from_mask(kept)
     positions = np.flatnonzero(chosen[: kept.sum()])
-    found = ranges.at(positions)
-    assert is_canonical(found)
-    assert found.rows().tolist() == np.flatnonzero(kept)[positions].tolist()
+    actual = ranges.at(positions)
+    assert is_canonical(actual)
+    assert actual.rows().tolist() == np.flatnonzero(kept)[positions].tolist()
 
 
 @given(vectors, st.integers(0, ROWS))
@@ -116,8 +116,8 @@ def test_covers(vector, pairs):
 @given(vectors, vectors)
 def test_positions(kept, wanted):
     inner = kept & wanted
-    found = RowRanges.from_mask(kept).positions(RowRanges.from_mask(inner))
-    assert found.rows().tolist() == np.flatnonzero(inner[kept]).tolist()
+    actual = RowRanges.from_mask(kept).positions(RowRanges.from_mask(inner))
+    assert actual.rows().tolist() == np.flatnonzero(inner[kept]).tolist()
 
 
 @given(vectors)

@@ -74,8 +74,8 @@ def questions(draw):
     search = draw(st.sampled_from(sorted(SEARCHES)))
     pattern = draw(st.sampled_from(PATTERNS))
     piece = SEARCHES[search](field, pattern, ignore_case=draw(st.booleans()))
-    found = draw(st.sampled_from([words, piece, words & piece, words | piece]))
-    return ~found if draw(st.booleans()) else found
+    actual = draw(st.sampled_from([words, piece, words & piece, words | piece]))
+    return ~actual if draw(st.booleans()) else actual
 
 
 @SETTINGS

@@ -44,11 +44,11 @@ def pages_of(groups):
 @given(groups_of_pages, st.integers(1, 5), st.booleans())
 def test_parts_have_all_pages_in_order_and_about_equal_rows(page_rows, count, are_known):
     groups = [group_of(number, counts) for number, counts in enumerate(page_rows)]
-    found = shares(groups, page_rows if are_known else [()] * len(groups), count)
-    assert 1 <= len(found) <= count
-    assert [page for share in found for page in pages_of(share)] == pages_of(groups)
+    actual = shares(groups, page_rows if are_known else [()] * len(groups), count)
+    assert 1 <= len(actual) <= count
+    assert [page for share in actual for page in pages_of(share)] == pages_of(groups)
     total, longest = sum(map(sum, page_rows)), max([0, *(n for own in page_rows for n in own)])
-    for share in found:
+    for share in actual:
         assert share or not groups
         for group in share:
             (chunk,) = group.chunks
@@ -66,11 +66,11 @@ def path(tmp_path_factory):
     numbers = random.integers(0, 1 << 20, 6000)
     texts = [None if n % 11 == 0 else f"{n % 1000 if at % 1000 < 300 else n}" for at, n in
              enumerate(numbers.tolist())]  # fmt: skip
-    found = tmp_path_factory.mktemp("shares") / "a.parquet"
+    actual = tmp_path_factory.mktemp("shares") / "a.parquet"
     options = {"dictionary_pagesize_limit": 1500, "write_batch_size": 10, "data_page_size": 300}
     table = pa.table({"s": texts, "n": range(6000)})
-    pq.write_table(table, found, row_group_size=1000, write_page_index=True, **options)
-    return found
+    pq.write_table(table, actual, row_group_size=1000, write_page_index=True, **options)
+    return actual
 
 
 @settings(max_examples=60, deadline=None)
@@ -100,6 +100,6 @@ def test_only_a_single_column_is_divided_among_cores(path, monkeypatch):
     assert len(threads) == pa.cpu_count()
     assert threading.current_thread().name not in threads or pa.cpu_count() == 1
     threads.clear()
-    found = data.to_table(["s"], filter=wanted, use_threads=False)
-    assert found == expected.to_table(["s"], filter=wanted)
+    actual = data.to_table(["s"], filter=wanted, use_threads=False)
+    assert actual == expected.to_table(["s"], filter=wanted)
     assert threads == [threading.current_thread().name]

@@ -52,8 +52,8 @@ def test_a_long_string_has_the_keys_of_its_pieces(text, size, longest):
         patch.setattr("intarsia.strings.tokenizer.LONGEST", longest)
         expected = keys_of_strings(values, np.arange(3))
         patch.setattr("intarsia.strings.code_points.SLICE_BYTES", size)
-        found = keys_of_strings(values, np.arange(3))
-    assert _set(*found) == _set(*expected)
+        actual = keys_of_strings(values, np.arange(3))
+    assert _set(*actual) == _set(*expected)
 
 
 def _set(keys, at):
@@ -66,10 +66,10 @@ def test_strings_that_contain_words_have_their_keys(texts, words):
     keys, at = keys_of_strings(values, np.arange(len(values)))
     assert keys.dtype == np.uint32
     assert len(keys) == sum(len(slow_words(text)) for text in texts if text is not None)
-    wanted = keys_of_words(words).tolist()
-    for row, found in enumerate(contains_words(values, words).to_pylist()):
-        if found:
-            assert set(wanted) <= set(keys[at == row].tolist())
+    expected = keys_of_words(words).tolist()
+    for row, actual in enumerate(contains_words(values, words).to_pylist()):
+        if actual:
+            assert set(expected) <= set(keys[at == row].tolist())
     keys, at = keys_of_strings(values, np.arange(len(values)) // 2)
     assert len(set(zip(keys.tolist(), at.tolist(), strict=True))) == len(keys)
 

@@ -88,10 +88,10 @@ def test_first_rows_are_kept(table, count, descending, nulls_first, where, sizes
             ia.write_table(part, path, max_rows_per_page=2, write_batch_size=1, row_group_size=5)
         data = ia.dataset(folder)
         assert str(ia.sql(query, t=data).to_pylist()) == duckdbs(query, table)
-        wanted = None if where is None else pc.field("keep")
+        expected = None if where is None else pc.field("keep")
         if where != "row > 3":
-            condition = first_rows(data, First("v", count, descending, nulls_first), wanted)
-            kept = table if wanted is None else table.filter(wanted)
+            condition = first_rows(data, First("v", count, descending, nulls_first), expected)
+            kept = table if expected is None else table.filter(expected)
             values = kept["v"].drop_null()
             if pa.types.is_floating(values.type):
                 values = values.filter(pc.invert(pc.is_nan(values)))
@@ -108,6 +108,6 @@ def test_least_and_greatest_values(table, where):
     ):
         path = Path(folder, "a.parquet")
         ia.write_table(table, path, max_rows_per_page=2, write_batch_size=1, row_group_size=5)
-        found = str(ia.sql(query, t=path).to_pylist())
+        actual = str(ia.sql(query, t=path).to_pylist())
         # DuckDB gives either of the two zeros.
-        assert found.replace("-0.0", "0.0") == duckdbs(query, table).replace("-0.0", "0.0")
+        assert actual.replace("-0.0", "0.0") == duckdbs(query, table).replace("-0.0", "0.0")

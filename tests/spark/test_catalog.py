@@ -73,7 +73,7 @@ def contents(folder: Path) -> list:
     readers = open_segments(
         filesystem, str(folder), read_pointer(filesystem, str(folder)), DEFAULTS
     )
-    found = []
+    actual = []
     for reader in readers:
         listed, segment = reader.listed, reader.segment
         bounds = {path: reader.bounds_of(at).to_pylist() for at, path in enumerate(segment.leaves)}
@@ -85,8 +85,8 @@ def contents(folder: Path) -> list:
             ]
             keys[index.on, index.kind] = covered.files.tolist(), [*itertools.chain(*entries)]
         tails = [reader.tail(n) for n in range(reader.num_files)]
-        found.append((listed.paths, listed.rows.tolist(), listed.stamps, bounds, keys, tails))
-    return found
+        actual.append((listed.paths, listed.rows.tolist(), listed.stamps, bounds, keys, tails))
+    return actual
 
 
 def test_the_catalog_equals_that_of_one_machine(spark, lake, monkeypatch):
@@ -114,8 +114,8 @@ def test_a_read_plans_from_it(spark, lake, opened):
     opened.clear()
     assert ias.read(spark, lake, where="key = 'nowhere'").count() == 0
     assert not opened
-    found = ias.read(spark, lake, where="day = DATE '2024-01-02' AND n < 60", columns=["n"])
-    assert sorted(row.n for row in found.collect()) == [*range(25, 50)]
+    actual = ias.read(spark, lake, where="day = DATE '2024-01-02' AND n < 60", columns=["n"])
+    assert sorted(row.n for row in actual.collect()) == [*range(25, 50)]
     with pytest.raises(ia.PathError, match="no catalog"):
         ias.read(spark, lake / "day=2024-01-01", catalog=True)
 
@@ -144,9 +144,9 @@ def test_refresh_adds_new_files(spark, lake, opened):
     assert (report.files, report.read, report.gone, report.segments) == (FILES - 1, 1, 2, 2)
     opened.clear()
     where = f"key IN ('{key_of(50)}', '{key_of(1)}', '{key_of(9)}')"
-    found = ias.read(spark, lake, where=where, columns=["n"]).collect()
+    actual = ias.read(spark, lake, where=where, columns=["n"]).collect()
     assert {*opened} == {"001.parquet", "009.parquet"}
-    assert sorted(row.n for row in found) == [9 * ROWS + 3, 50 * ROWS + 3]
+    assert sorted(row.n for row in actual) == [9 * ROWS + 3, 50 * ROWS + 3]
     assert ias.build_catalog(spark, lake, refresh=True).read == 0
 
 

@@ -120,17 +120,17 @@ def every_death(tmp_path, **arguments):
 def test_a_driver_that_dies_while_it_overwrites_leaves_old_rows_or_new_ones(old, tmp_path):
     seen = []
     for folder in every_death(tmp_path, old=old, remove=list(old)):
-        found = values(folder)
-        assert found in (sorted(old.values()), [3, 4, 5])
-        assert by_dataset(folder) == found
-        seen.append(found)
+        actual = values(folder)
+        assert actual in (sorted(old.values()), [3, 4, 5])
+        assert by_dataset(folder) == actual
+        seen.append(actual)
         recover(folder)
-        assert values(folder) == found
+        assert values(folder) == actual
         assert values(folder) == sorted(ia.dataset(folder).to_table(["v"])["v"].to_pylist())
         names = {path.name for path in folder.iterdir()}
         assert not [n for n in names if n.startswith(("_temporary", "_commit", "."))]
     assert len(seen) > 8
-    assert seen == sorted(seen, key=lambda found: found == [3, 4, 5])
+    assert seen == sorted(seen, key=lambda actual: actual == [3, 4, 5])
     assert seen[0] == sorted(old.values())
     assert seen[-1] == [3, 4, 5]
 
@@ -147,10 +147,10 @@ class ToldTooLatePlace(LocalPlace):
                 number = next(done)
                 if number > step + then:
                     raise error
-                found = getattr(LocalPlace, name)(self, *arguments)
+                actual = getattr(LocalPlace, name)(self, *arguments)
                 if number == step:
                     raise error
-                return found
+                return actual
 
             return take
 
@@ -172,13 +172,13 @@ def test_a_step_that_raises_after_success_leaves_old_rows_or_new_ones(error, the
             publish(place, "job", list(NEW), list(OLD))
         except (ia.PathError, KeyboardInterrupt) as raised:
             failure = raised
-        found = values(folder)
-        assert found in ([1, 2], [3, 4, 5])
+        actual = values(folder)
+        assert actual in ([1, 2], [3, 4, 5])
         recover(folder)
-        assert values(folder) == found
+        assert values(folder) == actual
         if failure is None:
             break
-        seen.append(found)
+        seen.append(actual)
     assert len(seen) > 8
     assert [1, 2] in seen
     assert seen[-1] == [3, 4, 5]
@@ -187,12 +187,12 @@ def test_a_step_that_raises_after_success_leaves_old_rows_or_new_ones(error, the
 def test_a_driver_that_dies_while_it_appends_leaves_all_files_or_none(tmp_path):
     seen = []
     for folder in every_death(tmp_path, old=OLD):
-        found = values(folder)
-        assert found in ([1, 2], [1, 2, 3, 4, 5])
-        assert by_dataset(folder) == found
-        seen.append(found)
+        actual = values(folder)
+        assert actual in ([1, 2], [1, 2, 3, 4, 5])
+        assert by_dataset(folder) == actual
+        seen.append(actual)
         recover(folder)
-        assert values(folder) == found
+        assert values(folder) == actual
         assert values(folder) == sorted(ia.dataset(folder).to_table(["v"])["v"].to_pylist())
     assert seen[0] != seen[-1]
 
@@ -286,9 +286,9 @@ def test_a_living_driver_finishes_its_commit(tmp_path):
         Writer(job, overwrites=True, only_new_folders=False, made=()).abort([])
         assert journals(Place.of(folder)) == []
         files = [file for file in folder.rglob("*.parquet") if "_temporary" not in str(file)]
-        found = sorted(pq.read_table(file, partitioning=None)["v"][0].as_py() for file in files)
-        assert found == before
-        seen.append(found)
+        actual = sorted(pq.read_table(file, partitioning=None)["v"][0].as_py() for file in files)
+        assert actual == before
+        seen.append(actual)
     assert seen[0] == [1, 2]
     assert seen[-1] == [3, 4, 5]
 
@@ -353,10 +353,10 @@ class TurnTakingPlace(LocalPlace):
         def patient(step):
             def take(*arguments):
                 wait()
-                found = getattr(LocalPlace, step)(self, *arguments)
+                actual = getattr(LocalPlace, step)(self, *arguments)
                 if step == "data_files":
                     wait()
-                return found
+                return actual
 
             return take
 
@@ -422,14 +422,14 @@ def check_append_beside_overwrite(lake, folders, runs):
         publish(place, "overwrite", list(replacing), overwrites=folders)
 
     def look():
-        found = {str(Path(file).relative_to(lake)) for file in visible(lake)[1]}
-        assert found in [{*OLD}, {*OLD, *appended}, *overwritten, after]
+        actual = {str(Path(file).relative_to(lake)) for file in visible(lake)[1]}
+        assert actual in [{*OLD}, {*OLD, *appended}, *overwritten, after]
 
     failed, overwrite_failed = taking_turns(runs, [append, overwrite], look)
     assert overwrite_failed is None
     files = {str(path.relative_to(lake)) for path in lake.rglob("*.parquet")}
-    found = {name for name in files if not name.startswith("_temporary")}
-    assert found in ([overwritten[0]] if failed else [overwritten[1], after])
+    actual = {name for name in files if not name.startswith("_temporary")}
+    assert actual in ([overwritten[0]] if failed else [overwritten[1], after])
     assert journals(Place.of(lake)) == []
 
 
@@ -467,8 +467,8 @@ def check_rewrite_beside_overwrite(lake, runs):
         publish(TurnTakingPlace(Place.of(lake), wait), "overwrite", list(NEW), overwrites=[""])
 
     def look():
-        found = {str(Path(file).relative_to(lake)) for file in visible(lake)[1]}
-        assert found in [{*OLD}, {"m.parquet"}, {*NEW}]
+        actual = {str(Path(file).relative_to(lake)) for file in visible(lake)[1]}
+        assert actual in [{*OLD}, {"m.parquet"}, {*NEW}]
 
     _, overwrite_failed = taking_turns(runs, [rewrite, overwrite], look)
     assert overwrite_failed is None
@@ -562,12 +562,12 @@ def test_readers_of_any_folder_use_its_own_commit_log(name, look, tmp_path):
             paths = where(folder)
             if look == "list":
                 paths = [path for path in paths if list(path.glob("*.parquet"))]
-            found = sorted(set(ia.dataset(paths).to_table(["v"])["v"].to_pylist()))
-            assert found in ([1, 2], [3, 4])
+            actual = sorted(set(ia.dataset(paths).to_table(["v"])["v"].to_pylist()))
+            assert actual in ([1, 2], [3, 4])
             _, prune_files = visible(paths)
             assert len(set(prune_files)) == 2
             recover(folder.parents[name.count("/")])
-            assert by_dataset(folder) == found
+            assert by_dataset(folder) == actual
             assert not list(folder.glob("_commit-*"))
     assert steps > 5
 
@@ -681,11 +681,11 @@ def test_a_listing_is_repeated_if_a_commit_overtakes_it(tmp_path, monkeypatch):
     done = []
 
     def listed(*arguments, list_files=commit_journal.list_files, **options):
-        found = list_files(*arguments, **options)
+        actual = list_files(*arguments, **options)
         if not done:  # the listed file is deleted before it is opened
             done.append(True)
             publish(Place.of(tmp_path), "job", list(NEW), list(OLD))
-        return found
+        return actual
 
     monkeypatch.setattr(commit_journal, "list_files", listed)
     assert values(tmp_path) == [3, 4, 5]
@@ -888,9 +888,9 @@ def test_an_empty_folder_is_not_kept(tmp_path):
     ],
 )
 def test_errors_of_tasks_are_reported_unchanged(said, kind, text):
-    found = original_error(RuntimeError(said))
-    assert type(found) is (kind or ia.IndexSpecError)
-    assert str(found) == text
+    actual = original_error(RuntimeError(said))
+    assert type(actual) is (kind or ia.IndexSpecError)
+    assert str(actual) == text
 
 
 def test_overwriting_files_removes_their_sidecars(tmp_path):

@@ -25,7 +25,7 @@ def server():
 
 @pytest.fixture(scope="module")
 def s3(server):
-    found = pafs.S3FileSystem(
+    actual = pafs.S3FileSystem(
         access_key="a",
         secret_key="b",
         region="us-east-1",
@@ -33,14 +33,14 @@ def s3(server):
         scheme="http",
         allow_bucket_creation=True,
     )
-    found.create_dir("lake")
-    return found
+    actual.create_dir("lake")
+    return actual
 
 
 def keys(s3, folder):
     """Keys below a folder, without the empty objects that represent folders."""
-    found = s3.get_file_info(pafs.FileSelector(folder, recursive=True, allow_not_found=True))
-    files = [info for info in found if info.type == pafs.FileType.File]
+    actual = s3.get_file_info(pafs.FileSelector(folder, recursive=True, allow_not_found=True))
+    files = [info for info in actual if info.type == pafs.FileType.File]
     return sorted(info.path.removeprefix(f"{folder}/") for info in files)
 
 
@@ -76,8 +76,8 @@ def test_overwrite_replaces_and_append_adds(spark, s3):
     options = {"mode": "overwrite", "partition_overwrite": "dynamic", "partition_by": "p"}
     ias.write(data(spark, 0, 10), "lake/three", partition_by="p", filesystem=s3)
     ias.write(data(spark, 10, 20).where("p = 1"), "lake/three", filesystem=s3, **options)
-    found = ids(ias.read(spark, "lake/three", filesystem=s3))
-    assert found == [0, 2, 4, 6, 8, 11, 13, 15, 17, 19]
+    actual = ids(ias.read(spark, "lake/three", filesystem=s3))
+    assert actual == [0, 2, 4, 6, 8, 11, 13, 15, 17, 19]
 
 
 def test_a_failed_job_leaves_nothing(spark, s3):
@@ -100,8 +100,8 @@ def test_the_format_writes_and_reads_by_uri(spark, s3, server):
     uri = f"s3://a:b@lake/five?endpoint_override={server}&scheme=http&region=us-east-1"
     writer = data(spark, 0, 50).write.format("intarsia").mode("append")
     writer.option("indexes", "hash:lookup").save(uri)
-    found = spark.read.format("intarsia").option("where", "id < 20").load(uri)
-    assert ids(found) == list(range(20))
+    actual = spark.read.format("intarsia").option("where", "id < 20").load(uri)
+    assert ids(actual) == list(range(20))
     assert len([key for key in keys(s3, "lake/five") if key.endswith(".parquet")]) == 2
 
 
@@ -133,9 +133,9 @@ def test_optimize_leaves_a_folder_in_which_an_object_was_replaced(spark, s3, mon
     real = module.collect_written_files
 
     def collect_written_files(tasks):
-        found = real(tasks)
+        actual = real(tasks)
         ia.add_indexes(f"lake/seven/{before[0]}", ["id:lookup"], filesystem=s3)
-        return found
+        return actual
 
     monkeypatch.setattr(module, "collect_written_files", collect_written_files)
     with pytest.raises(ia.PathError, match=f"{before[0]} was changed meanwhile"):
@@ -152,9 +152,9 @@ def test_a_catalog_is_built_and_used(spark, s3):
     where = "hash = 'c4ca4238a0b923820dcc509a6f75849b'"
     frame = ias.read(spark, "lake/known", where=where, filesystem=s3)
     assert ids(frame) == [1]
-    found = ia.dataset("lake/known", filesystem=s3).explain(filter=where)
-    assert "catalog" in str(found)
-    assert found.plan.figures.files.selected == 1
+    actual = ia.dataset("lake/known", filesystem=s3).explain(filter=where)
+    assert "catalog" in str(actual)
+    assert actual.plan.figures.files.selected == 1
     ias.write(data(spark, 60, 70).coalesce(1), "lake/known", **options)
     assert ias.build_catalog(spark, "lake/known", refresh=True, filesystem=s3).read == 1
     assert ids(ias.read(spark, "lake/known", filesystem=s3)) == list(range(70))

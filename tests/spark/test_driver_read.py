@@ -60,21 +60,21 @@ def is_local(frame):
     ids=["one_row", "rows_of_several_files_in_their_order", "no_row_left", "no_file_left"],
 )
 def test_few_rows_are_read_by_the_driver(where, expected, spark, numbers):
-    found = ias.read(spark, numbers, where=where)
-    assert is_local(found)
-    assert [row.n for row in found.collect()] == expected
-    assert found.groupBy().count().first()[0] == len(expected)
+    actual = ias.read(spark, numbers, where=where)
+    assert is_local(actual)
+    assert [row.n for row in actual.collect()] == expected
+    assert actual.groupBy().count().first()[0] == len(expected)
     by_tasks = ias.read(spark, numbers, where=where, reader="intarsia")
-    assert found.schema == by_tasks.schema
-    assert found.collect() == by_tasks.collect()
+    assert actual.schema == by_tasks.schema
+    assert actual.collect() == by_tasks.collect()
 
 
 @pytest.mark.parametrize("columns", [["noise", "n"], []], ids=str)
 def test_columns_are_those_asked_for(columns, spark, numbers):
-    found = ias.read(spark, numbers, columns=columns, where="n IN (5, 6)")
+    actual = ias.read(spark, numbers, columns=columns, where="n IN (5, 6)")
     by_tasks = ias.read(spark, numbers, columns=columns, where="n IN (5, 6)", reader="intarsia")
-    assert found.columns == columns
-    assert found.collect() == by_tasks.collect()
+    assert actual.columns == columns
+    assert actual.collect() == by_tasks.collect()
 
 
 @pytest.mark.parametrize(
@@ -93,9 +93,9 @@ def test_many_rows_are_left_to_tasks(limit, most, spark, numbers, monkeypatch):
 
 
 def test_the_rows_are_those_at_planning_time(spark, numbers):
-    found = ias.read(spark, numbers, where="n = 7")
+    actual = ias.read(spark, numbers, where="n = 7")
     (numbers / "0.parquet").unlink()
-    assert [row.n for row in found.collect()] == [7]
+    assert [row.n for row in actual.collect()] == [7]
 
 
 def test_a_file_replaced_since_it_was_planned_is_planned_again(numbers):
@@ -132,13 +132,13 @@ def test_types_are_converted_as_in_tasks(spark, tmp_path):
     try:
         for zone in ("UTC", "America/New_York"):
             spark.conf.set("spark.sql.session.timeZone", zone)
-            found = ias.read(spark, tmp_path, where="k < 2")
+            actual = ias.read(spark, tmp_path, where="k < 2")
             by_tasks = ias.read(spark, tmp_path, where="k < 2", reader="intarsia")
-            assert is_local(found)
-            assert found.schema == by_tasks.schema
-            assert found.collect() == by_tasks.collect()
+            assert is_local(actual)
+            assert actual.schema == by_tasks.schema
+            assert actual.collect() == by_tasks.collect()
             assert (
-                found.selectExpr("unix_micros(ns)").first()[0]
+                actual.selectExpr("unix_micros(ns)").first()[0]
                 == int(instant.timestamp()) * 10**6 + 700
             )
     finally:
@@ -154,7 +154,7 @@ def test_lists_and_maps_with_nulls_are_read_by_the_driver(where, spark, tmp_path
     data = spark.range(100).selectExpr("id", kind, moment)
     data.selectExpr("id", "k", *nested).coalesce(1).write.parquet(f"{tmp_path}/lake")
     columns = ["id", *(f"c{number}" for number in range(len(lists)))]
-    found = ias.read(spark, tmp_path / "lake", columns=columns, where=where)
+    actual = ias.read(spark, tmp_path / "lake", columns=columns, where=where)
     expected = spark.read.parquet(f"{tmp_path}/lake").where(where).select(*columns)
-    assert is_local(found)
-    assert found.sort("id").collect() == expected.sort("id").collect()
+    assert is_local(actual)
+    assert actual.sort("id").collect() == expected.sort("id").collect()

@@ -114,12 +114,12 @@ def test_files_of_all_writers_are_indexed_and_answer_as_they_should(spark, tmp_p
     files = sorted(folder.glob("*.parquet"))
     before = {file.name: file.stat().st_size for file in files}
 
-    found = report(ias.add_indexes(spark, folder, [*ASKED, "page_index", "bloom(key)"]))
+    actual = report(ias.add_indexes(spark, folder, [*ASKED, "page_index", "bloom(key)"]))
 
-    assert {name: row["status"] for name, row in found.items()} == dict.fromkeys(before, "done")
-    assert sum(row["rows"] for row in found.values()) == 5 * ROWS
+    assert {name: row["status"] for name, row in actual.items()} == dict.fromkeys(before, "done")
+    assert sum(row["rows"] for row in actual.values()) == 5 * ROWS
     for file in files:
-        row = found[file.name]
+        row = actual[file.name]
         assert row["bytes_before"] == before[file.name]
         assert row["bytes_before"] + row["bytes_added"] == file.stat().st_size
         assert row["seconds"] > 0
@@ -130,15 +130,15 @@ def test_files_of_all_writers_are_indexed_and_answer_as_they_should(spark, tmp_p
     whole = pa.concat_tables(parts)
     assert ids(spark, folder) == matching(whole)
     for key in (17, 399, 1234567):
-        wanted = whole.filter(pc.field("key") == key)["id"].to_pylist()
-        assert ids(spark, folder, f"key = {key}") == sorted(wanted)
+        expected = whole.filter(pc.field("key") == key)["id"].to_pylist()
+        assert ids(spark, folder, f"key = {key}") == sorted(expected)
     assert spark.read.parquet(str(folder)).count() == 5 * ROWS  # no stale .crc prevents it
     assert sorted(pl.read_parquet(folder / "*.parquet")["id"]) == list(range(5 * ROWS))
 
 
 def test_indexes_may_be_objects(spark, lake):
-    found = report(ias.add_indexes(spark, lake, [ia.Lookup("key"), ia.Lookup(pc.field("text"))]))
-    assert {tuple(row["indexes"]) for row in found.values()} == {("key:lookup", "text:lookup")}
+    actual = report(ias.add_indexes(spark, lake, [ia.Lookup("key"), ia.Lookup(pc.field("text"))]))
+    assert {tuple(row["indexes"]) for row in actual.values()} == {("key:lookup", "text:lookup")}
 
 
 def test_hive_folders_and_unioned_schemas(spark, tmp_path):
@@ -152,27 +152,27 @@ def test_hive_folders_and_unioned_schemas(spark, tmp_path):
         pq.write_table(older, folder / f"day={day}" / f"older{at}.parquet")
     untouched = {k: v for k, v in contents(folder).items() if "older" in k}
 
-    found = report(ias.add_indexes(spark, folder, ["lookup(key)", "lookup(text)"]))
+    actual = report(ias.add_indexes(spark, folder, ["lookup(key)", "lookup(text)"]))
 
     for at in (0, 1):
-        assert found[f"full{at}.parquet"]["status"] == "done"
-        assert found[f"full{at}.parquet"]["why"] is None
-        partly = found[f"old{at}.parquet"]
+        assert actual[f"full{at}.parquet"]["status"] == "done"
+        assert actual[f"full{at}.parquet"]["why"] is None
+        partly = actual[f"old{at}.parquet"]
         assert (partly["status"], partly["indexes"]) == ("done", ["text:lookup"])
         assert "column 'key' is not there" in partly["why"]
-        none = found[f"older{at}.parquet"]
+        none = actual[f"older{at}.parquet"]
         assert (none["status"], none["indexes"], none["bytes_added"]) == ("skipped", [], 0)
         assert "column 'text' is not there" in none["why"]
     assert {k: v for k, v in contents(folder).items() if "older" in k} == untouched
-    wanted = [row["id"] for row in table(ROWS).to_pylist() if row["key"] == 17]
-    assert ids(spark, folder, "key = 17 AND day = DATE '2024-01-02'") == wanted
+    expected = [row["id"] for row in table(ROWS).to_pylist() if row["key"] == 17]
+    assert ids(spark, folder, "key = 17 AND day = DATE '2024-01-02'") == expected
 
 
 def test_an_index_that_no_file_can_have_is_warned_of(spark, lake):
     before = contents(lake)
     with pytest.warns(ia.IntarsiaWarning, match="index nokey:lookup: no file can have it"):
-        found = report(ias.add_indexes(spark, lake, ["lookup(nokey)"]))
-    assert {row["status"] for row in found.values()} == {"skipped"}
+        actual = report(ias.add_indexes(spark, lake, ["lookup(nokey)"]))
+    assert {row["status"] for row in actual.values()} == {"skipped"}
     assert contents(lake) == before
 
 
@@ -190,14 +190,14 @@ def test_bad_files_do_not_prevent_indexing_others(spark, lake):
     (lake / "damaged.parquet").write_bytes(damaged)
     bad = {k: v for k, v in contents(lake).items() if not k[0].isdigit()}
 
-    found = report(ias.add_indexes(spark, lake, ASKED))
+    actual = report(ias.add_indexes(spark, lake, ASKED))
 
     for name in bad:
-        row = found.pop(name)
+        row = actual.pop(name)
         assert (row["status"], row["indexes"], row["bytes_added"]) == ("failed", [], None), name
         assert row["why"], name
         assert not row["why"].startswith(str(lake))
-    assert {row["status"] for row in found.values()} == {"done"}
+    assert {row["status"] for row in actual.values()} == {"done"}
     assert "encrypted" in report(ias.add_indexes(spark, lake, ASKED))["encrypted.parquet"]["why"]
     assert {k: v for k, v in contents(lake).items() if not k[0].isdigit()} == bad
 
@@ -208,12 +208,12 @@ def test_bad_files_do_not_prevent_indexing_others(spark, lake):
 def test_sidecars_leave_files_as_they_are(spark, lake, tmp_path):
     before = contents(lake)
     apart = tmp_path / "apart"
-    found = report(ias.add_indexes(spark, lake, ASKED, sidecar=apart, split_bytes=9000))
+    actual = report(ias.add_indexes(spark, lake, ASKED, sidecar=apart, split_bytes=9000))
     assert contents(lake) == before
-    assert {row["status"] for row in found.values()} == {"done"}
+    assert {row["status"] for row in actual.values()} == {"done"}
     written = contents(apart)
     assert len(written) == 4
-    assert {row["bytes_added"] for row in found.values()} == {len(d) for d in written.values()}
+    assert {row["bytes_added"] for row in actual.values()} == {len(d) for d in written.values()}
     again = ias.add_indexes(spark, lake, ASKED, sidecar=apart)
     assert set(statuses(again).values()) == {"skipped"}
     assert contents(apart) == written
@@ -221,11 +221,11 @@ def test_sidecars_leave_files_as_they_are(spark, lake, tmp_path):
     assert "index key:lookup" in ias.explain(spark, lake, sidecar=apart, **asked).text
     assert "index key:lookup" not in ias.explain(spark, lake, **asked).text
     load = spark.read.format("intarsia").option("where", WHERE).option("sidecar", str(apart))
-    for found in (
+    for actual in (
         ids(spark, lake, sidecar=apart),
         [row.id for row in load.load(str(lake)).collect()],
     ):
-        assert sorted(found) == ids(spark, lake)
+        assert sorted(actual) == ids(spark, lake)
     with pytest.raises(ia.PathError, match="no such folder of sidecars"):
         ias.read(spark, lake, sidecar=tmp_path / "elsewhere")
 
@@ -252,16 +252,16 @@ def test_existing_indexes_are_skipped(spark, lake):
     ia.add_indexes(lake / "2.parquet", ["lookup(key, granule_rows=20)", "minmax(ratio)"])
     untouched = (lake / "1.parquet").read_bytes()
 
-    found = report(ias.add_indexes(spark, lake, ASKED))
+    actual = report(ias.add_indexes(spark, lake, ASKED))
 
-    assert {name: row["status"] for name, row in found.items()} == {
+    assert {name: row["status"] for name, row in actual.items()} == {
         "0.parquet": "done",
         "1.parquet": "skipped",
         "2.parquet": "done",  # other parameters make another index
         "3.parquet": "done",
     }
-    assert found["1.parquet"]["why"] == "it has key:lookup, ratio:minmax, text:ngram already"
-    assert found["2.parquet"]["indexes"] == NAMES
+    assert actual["1.parquet"]["why"] == "it has key:lookup, ratio:minmax, text:ngram already"
+    assert actual["2.parquet"]["indexes"] == NAMES
     assert (lake / "1.parquet").read_bytes() == untouched
     before = contents(lake)
     again = ias.add_indexes(spark, lake, [*ASKED[:2]])
@@ -277,10 +277,10 @@ def test_existing_indexes_are_skipped(spark, lake):
     entry = next(entry for entry in held.indexes if entry.name == "key:lookup")
     damaged[entry.offset + entry.length - 3] ^= 255
     (lake / "3.parquet").write_bytes(damaged)
-    found = report(ias.add_indexes(spark, lake, [*ASKED, "lookup(id)"]))
-    assert found["0.parquet"]["indexes"] == [*NAMES, "id:lookup"]
-    assert found["1.parquet"]["indexes"] == ["id:lookup"]
-    assert found["3.parquet"]["indexes"] == ["key:lookup", "id:lookup"]
+    actual = report(ias.add_indexes(spark, lake, [*ASKED, "lookup(id)"]))
+    assert actual["0.parquet"]["indexes"] == [*NAMES, "id:lookup"]
+    assert actual["1.parquet"]["indexes"] == ["id:lookup"]
+    assert actual["3.parquet"]["indexes"] == ["key:lookup", "id:lookup"]
     assert [list(ia.verify(path)) for path in sorted(lake.iterdir())] == [[]] * 4
 
     anew = report(ias.add_indexes(spark, lake, ASKED, replace=True))
@@ -291,8 +291,8 @@ def test_existing_page_indexes_and_filters_are_skipped(spark, lake):
     asked = ["page_index", "bloom(key)"]
     assert set(statuses(ias.add_indexes(spark, lake, asked)).values()) == {"done"}
     before = contents(lake)
-    found = report(ias.add_indexes(spark, lake, asked))
-    assert {row["why"] for row in found.values()} == {"it has page_index, key:bloom already"}
+    actual = report(ias.add_indexes(spark, lake, asked))
+    assert {row["why"] for row in actual.values()} == {"it has page_index, key:bloom already"}
     assert contents(lake) == before
 
 
@@ -325,8 +325,8 @@ def test_a_job_restarted_after_a_kill_does_the_rest(spark, lake, tmp_path, split
     assert {name for name in left if left[name] == before[name]} == {"2.parquet"}
 
     flag.unlink()
-    found = statuses(ias.add_indexes(spark, lake, asked, **options))
-    assert found == {f"{at}.parquet": "done" if at == 2 else "skipped" for at in range(4)}
+    actual = statuses(ias.add_indexes(spark, lake, asked, **options))
+    assert actual == {f"{at}.parquet": "done" if at == 2 else "skipped" for at in range(4)}
     now = contents(lake)
     assert {name for name in now if now[name] != left[name]} == {"2.parquet"}
 
@@ -374,10 +374,10 @@ def test_entries_of_maps_are_indexed_and_used(spark, tmp_path):
     ias.add_indexes(spark, str(tmp_path), ["attrs:entries"]).collect()
     where = f"attrs['host'] = 'h{ROWS + 250}'"
     assert ia.dataset(tmp_path).explain(filter=where).planned.rows.selected == 100
-    found = ias.read(spark, str(tmp_path), where=where).collect()
-    assert [row.n for row in found] == [ROWS + 250]
-    found = ias.sql(spark, f"SELECT n FROM t WHERE {where}", t=str(tmp_path)).collect()
-    assert [row.n for row in found] == [ROWS + 250]
+    actual = ias.read(spark, str(tmp_path), where=where).collect()
+    assert [row.n for row in actual] == [ROWS + 250]
+    actual = ias.sql(spark, f"SELECT n FROM t WHERE {where}", t=str(tmp_path)).collect()
+    assert [row.n for row in actual] == [ROWS + 250]
 
 
 def test_indexes_built_in_parts_equal_those_built_at_once(spark, lake, parts):
@@ -388,12 +388,12 @@ def test_indexes_built_in_parts_equal_those_built_at_once(spark, lake, parts):
     limit = -(-size // 3)
     assert all((lake / f"{at}.parquet").stat().st_size < limit for at in range(4))
 
-    found = report(ias.add_indexes(spark, lake, asked, split_bytes=limit))
+    actual = report(ias.add_indexes(spark, lake, asked, split_bytes=limit))
 
     assert parts == [3]  # the others are smaller
-    assert found["large.parquet"]["status"] == "done"
-    assert found["large.parquet"]["rows"] == 2628
-    assert sorted(path.name for path in lake.iterdir()) == sorted(found)  # no folder is left
+    assert actual["large.parquet"]["status"] == "done"
+    assert actual["large.parquet"]["rows"] == 2628
+    assert sorted(path.name for path in lake.iterdir()) == sorted(actual)  # no folder is left
     assert list(ia.verify(lake / "large.parquet")) == []
     ia.add_indexes(lake.parent / "same.parquet", asked)
     (ours,), (same,) = (
@@ -426,15 +426,15 @@ def test_a_damaged_page_fails_its_file_only(spark, lake, parts):
     start = chunk.dictionary_page_offset or chunk.data_page_offset
     data[start : start + chunk.total_compressed_size] = bytes(chunk.total_compressed_size)
     (lake / "large.parquet").write_bytes(data)
-    found = report(ias.add_indexes(spark, lake, ["lookup(key)"], split_bytes=20_000))
+    actual = report(ias.add_indexes(spark, lake, ["lookup(key)"], split_bytes=20_000))
     assert parts == [3]
-    row = found.pop("large.parquet")
+    row = actual.pop("large.parquet")
     assert (row["status"], row["bytes_before"], row["rows"]) == ("failed", len(data), 2628)
     assert "row group 3, column key, page 0" in row["why"]
     assert str(lake) not in row["why"]
-    assert {row["status"] for row in found.values()} == {"done"}
+    assert {row["status"] for row in actual.values()} == {"done"}
     assert (lake / "large.parquet").read_bytes() == data
-    assert sorted(path.name for path in lake.iterdir()) == sorted([*found, "large.parquet"])
+    assert sorted(path.name for path in lake.iterdir()) == sorted([*actual, "large.parquet"])
 
 
 def test_a_file_replaced_in_between_is_not_changed(spark, lake, monkeypatch):
@@ -447,8 +447,8 @@ def test_a_file_replaced_in_between_is_not_changed(spark, lake, monkeypatch):
         return gathered(*args)
 
     monkeypatch.setattr(job, "_gathered", replaced_before)
-    found = report(ias.add_indexes(spark, lake, ["lookup(key)"], split_bytes=20_000))
-    assert found["large.parquet"]["why"] == "another writer changed the file; it was left as it is"
+    actual = report(ias.add_indexes(spark, lake, ["lookup(key)"], split_bytes=20_000))
+    assert actual["large.parquet"]["why"] == "another writer changed the file; it was left as it is"
     assert pq.read_table(lake / "large.parquet") == table(rows=9)
 
     def replaced_after(*args):
@@ -459,8 +459,8 @@ def test_a_file_replaced_in_between_is_not_changed(spark, lake, monkeypatch):
 
     write_large(lake / "large.parquet")
     monkeypatch.setattr(job, "_gathered", replaced_after)
-    found = report(ias.add_indexes(spark, lake, ["lookup(key)"], split_bytes=20_000))
-    row = found["large.parquet"]
+    actual = report(ias.add_indexes(spark, lake, ["lookup(key)"], split_bytes=20_000))
+    row = actual["large.parquet"]
     assert (row["status"], row["rows"]) == ("done", 8)  # by its own pages
     assert list(ia.verify(lake / "large.parquet")) == []
 
@@ -477,8 +477,8 @@ def test_a_file_finished_by_another_attempt_is_recognized(lake, monkeypatch):
         add_to_file(*args, **options)
 
     monkeypatch.setattr(task_module, "add_to_file", beaten)
-    found = task_module.index_file(path, IndexAction(pafs.LocalFileSystem(), asked, False))
-    assert (found.status, found.why) == ("skipped", "it has key:lookup already")
+    actual = task_module.index_file(path, IndexAction(pafs.LocalFileSystem(), asked, False))
+    assert (actual.status, actual.why) == ("skipped", "it has key:lookup already")
     assert len(calls) == 1
     (held,) = ia.list_indexes(path)
     assert [entry.name for entry in held.indexes] == ["key:lookup"]
@@ -489,30 +489,30 @@ def gathered(lake):
     """A file whose parts have been read, for a job that adds three indexes."""
     path, places = str(lake / "large.parquet"), Place.of(str(lake))
     write_large(lake / "large.parquet")
-    wanted = IndexAction(places.filesystem, tuple(parse_indexes(ASKED)), False)
-    split = job._split(path, wanted, 9000)
+    expected = IndexAction(places.filesystem, tuple(parse_indexes(ASKED)), False)
+    split = job._split(path, expected, 9000)
     assert split is not None
     places.make("_temporary-job")
     parts = [
-        task_module.gather_from(split, part, wanted, places, "job")
+        task_module.gather_from(split, part, expected, places, "job")
         for part in range(len(split.groups))
     ]
     assert len(parts) > 1
     assert {why for *_, why in parts} == {None}
-    return Merge(split, tuple(name for name, *_ in parts), 1.0), wanted, places
+    return Merge(split, tuple(name for name, *_ in parts), 1.0), expected, places
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
 def test_the_task_with_the_last_section_replaces_the_file(gathered, order):
-    merge, wanted, places = gathered
+    merge, expected, places = gathered
     path = Path(merge.split.path)
     before = path.read_bytes()
     made = []
     for number in order:
         assert path.read_bytes() == before
-        made.append(merge_section(SectionMerge(merge, number), wanted, places))
+        made.append(merge_section(SectionMerge(merge, number), expected, places))
         # like a task that runs twice
-        made.append(merge_section(SectionMerge(merge, number), wanted, places))
+        made.append(merge_section(SectionMerge(merge, number), expected, places))
     assert [report.status for report in made] == ["merged"] * 4 + ["done", "skipped"]
     assert [entry.name for entry in ia.list_indexes(path)[0].indexes] == NAMES
     assert list(ia.verify(path)) == []
@@ -523,9 +523,9 @@ def test_the_task_with_the_last_section_replaces_the_file(gathered, order):
 
 
 def test_sections_survive_a_task_killed_while_it_replaces_the_file(gathered, monkeypatch):
-    merge, wanted, places = gathered
+    merge, expected, places = gathered
     for number in (0, 1):
-        merge_section(SectionMerge(merge, number), wanted, places)
+        merge_section(SectionMerge(merge, number), expected, places)
 
     def killed(*args, **options):
         raise SystemExit
@@ -533,14 +533,14 @@ def test_sections_survive_a_task_killed_while_it_replaces_the_file(gathered, mon
     with monkeypatch.context() as patch:
         patch.setattr(task_module, "add_to_file", killed)
         with pytest.raises(SystemExit):
-            merge_section(SectionMerge(merge, 2), wanted, places)
+            merge_section(SectionMerge(merge, 2), expected, places)
     monkeypatch.setattr(task_module.FromParts, "write_one", killed)  # all of them are there
-    assert merge_section(SectionMerge(merge, 2), wanted, places).status == "done"
+    assert merge_section(SectionMerge(merge, 2), expected, places).status == "done"
     assert list(ia.verify(merge.split.path)) == []
 
 
 def test_a_section_that_cannot_be_written_fails_its_file(gathered, monkeypatch):
-    merge, wanted, places = gathered
+    merge, expected, places = gathered
     before = Path(merge.split.path).read_bytes()
     write_one = task_module.FromParts.write_one
 
@@ -550,7 +550,7 @@ def test_a_section_that_cannot_be_written_fails_its_file(gathered, monkeypatch):
             raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(task_module.FromParts, "write_one", full)
-    made = [merge_section(SectionMerge(merge, number), wanted, places) for number in range(3)]
+    made = [merge_section(SectionMerge(merge, number), expected, places) for number in range(3)]
     assert [report.status for report in made] == ["merged", "failed", "merged"]
     (settled,) = job._settled(made, [merge])
     assert settled.status == "failed"
@@ -559,8 +559,8 @@ def test_a_section_that_cannot_be_written_fails_its_file(gathered, monkeypatch):
 
 
 def test_a_file_whose_sections_no_task_saw_completely_is_not_done(gathered):
-    merge, wanted, places = gathered
-    made = [merge_section(SectionMerge(merge, number), wanted, places) for number in (0, 1)]
+    merge, expected, places = gathered
+    made = [merge_section(SectionMerge(merge, number), expected, places) for number in (0, 1)]
     (settled,) = job._settled(made, [merge])
     assert (settled.status, settled.why) == ("failed", "sections that were made cannot be found")
 
@@ -572,11 +572,11 @@ def test_indexes_are_dropped(spark, lake):
     before = contents(lake)
     ias.add_indexes(spark, lake, ASKED)
     ia.drop_indexes(lake / "3.parquet", NAMES)
-    found = report(ias.drop_indexes(spark, lake, ["key:lookup", "ngram(text)", "ratio:minmax"]))
-    assert found["3.parquet"]["status"] == "skipped"
-    assert found["3.parquet"]["why"] == "it has no key:lookup, text:ngram, ratio:minmax"
+    actual = report(ias.drop_indexes(spark, lake, ["key:lookup", "ngram(text)", "ratio:minmax"]))
+    assert actual["3.parquet"]["status"] == "skipped"
+    assert actual["3.parquet"]["why"] == "it has no key:lookup, text:ngram, ratio:minmax"
     assert contents(lake) == before
-    row = found["0.parquet"]
+    row = actual["0.parquet"]
     assert row["indexes"] == ["key:lookup", "text:ngram", "ratio:minmax"]
     assert row["bytes_before"] + row["bytes_added"] == len(before["0.parquet"])
     with pytest.warns(ia.IntarsiaWarning, match="index key:lookpu: no file has it"):
@@ -584,8 +584,8 @@ def test_indexes_are_dropped(spark, lake):
     (lake / "0.parquet").write_bytes(b"torn")
     for name in contents(lake).keys() - {"0.parquet", "3.parquet"}:
         (lake / name).unlink()
-    found = statuses(ias.drop_indexes(spark, lake, "key:lookup"))  # and says nothing of all files
-    assert found == {"0.parquet": "failed", "3.parquet": "skipped"}
+    actual = statuses(ias.drop_indexes(spark, lake, "key:lookup"))  # and says nothing of all files
+    assert actual == {"0.parquet": "failed", "3.parquet": "skipped"}
 
 
 def test_dropping_removes_added_indexes_and_keeps_older_ones(spark, tmp_path):
@@ -594,9 +594,9 @@ def test_dropping_removes_added_indexes_and_keeps_older_ones(spark, tmp_path):
     pq.write_table(table, tmp_path / "plain.parquet")
     before = contents(tmp_path)
     ias.add_indexes(spark, tmp_path, ["page_index", "k:lookup"])
-    found = report(ias.drop_indexes(spark, tmp_path, ["page_index", "k:lookup"]))
-    assert found["own.parquet"]["why"] == "it was written with page_index"
-    assert found["own.parquet"]["indexes"] == ["k:lookup"]
+    actual = report(ias.drop_indexes(spark, tmp_path, ["page_index", "k:lookup"]))
+    assert actual["own.parquet"]["why"] == "it was written with page_index"
+    assert actual["own.parquet"]["indexes"] == ["k:lookup"]
     assert contents(tmp_path) == before
     ias.add_indexes(spark, tmp_path, ["page_index", "k:lookup", "bloom(k)"])
     added = contents(tmp_path)
@@ -665,13 +665,13 @@ def test_files_on_s3_are_indexed(spark, lake):
             with s3.open_output_stream(f"lake/in/{path.name}") as out:
                 out.write(path.read_bytes())
         options = {"filesystem": s3, "split_bytes": 9000}
-        found = report(ias.add_indexes(spark, "lake/in", ASKED, **options))
-        assert {row["status"] for row in found.values()} == {"done"}, found
+        actual = report(ias.add_indexes(spark, "lake/in", ASKED, **options))
+        assert {row["status"] for row in actual.values()} == {"done"}, actual
         infos = s3.get_file_info(pafs.FileSelector("lake/in", recursive=True))
         sizes = {i.base_name: i.size for i in infos if i.type == pafs.FileType.File}
-        assert sizes == {n: r["bytes_before"] + r["bytes_added"] for n, r in found.items()}
-        wanted = matching(pa.concat_tables([table(at * ROWS) for at in range(4)]))
-        assert ids(spark, "lake/in", filesystem=s3) == wanted
+        assert sizes == {n: r["bytes_before"] + r["bytes_added"] for n, r in actual.items()}
+        expected = matching(pa.concat_tables([table(at * ROWS) for at in range(4)]))
+        assert ids(spark, "lake/in", filesystem=s3) == expected
         again = ias.add_indexes(spark, "lake/in", ASKED, **options)
         assert set(statuses(again).values()) == {"skipped"}
     finally:

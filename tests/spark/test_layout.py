@@ -41,9 +41,9 @@ def planned(folder, where):
 
 @pytest.mark.parametrize("curve", ["zorder", "hilbert"])
 def test_rows_along_a_curve_are_complete(curve, spark, points, laid_out):
-    found = spark.read.parquet(str(laid_out / curve))
-    assert found.columns == points.columns
-    assert sorted(found.collect()) == sorted(points.collect())
+    actual = spark.read.parquet(str(laid_out / curve))
+    assert actual.columns == points.columns
+    assert sorted(actual.collect()) == sorted(points.collect())
 
 
 def test_a_box_reads_fewer_pages_along_a_curve(points, laid_out):
@@ -83,8 +83,8 @@ def test_texts_dates_decimals_null_and_nan_lie_on_a_curve(spark, tmp_path):
     )
     columns = ["url", "x", "day", "money"]
     ias.write(data, tmp_path, cluster_by=columns, curve="hilbert", rows_per_page=50)
-    found = spark.read.parquet(str(tmp_path))
-    assert sorted(map(str, found.collect())) == sorted(map(str, data.collect()))
+    actual = spark.read.parquet(str(tmp_path))
+    assert sorted(map(str, actual.collect())) == sorted(map(str, data.collect()))
     for where in (
         "url = 'https://example.org/7'",
         "day = '2013-03-01'",
@@ -167,8 +167,8 @@ def test_rows_are_sorted_within_tasks_on_request(spark, points, tmp_path):
     files = files_under(tmp_path)
     assert len(files) > 1
     for file in files:
-        found = pq.read_table(file)["hash"].to_pylist()
-        assert found == sorted(found)
+        actual = pq.read_table(file)["hash"].to_pylist()
+        assert actual == sorted(actual)
         assert pq.read_metadata(file).row_group(0).sorting_columns[0].column_index == 3
 
 
@@ -182,6 +182,6 @@ def test_without_clustering_rows_are_sorted_in_their_partitions(spark, points, t
 
 
 def test_a_clustered_dataframe_has_the_same_rows_and_columns(spark, points):
-    found = ias.cluster(points, ["a", "b"], curve="hilbert", num_partitions=3)
-    assert found.columns == points.columns
-    assert sorted(found.collect()) == sorted(points.collect())
+    actual = ias.cluster(points, ["a", "b"], curve="hilbert", num_partitions=3)
+    assert actual.columns == points.columns
+    assert sorted(actual.collect()) == sorted(points.collect())

@@ -71,24 +71,24 @@ def rows_of(frame):
 
 @pytest.mark.parametrize("reader", ["auto", "intarsia"])
 def test_read_has_all_columns_of_all_files(spark, grown, reader):
-    found = ias.read(spark, grown, merge_schema=True, reader=reader)
-    assert found.columns == COLUMNS
-    assert rows_of(found) == ROWS
-    kinds = dict(found.dtypes)
+    actual = ias.read(spark, grown, merge_schema=True, reader=reader)
+    assert actual.columns == COLUMNS
+    assert rows_of(actual) == ROWS
+    kinds = dict(actual.dtypes)
     assert [kinds[name] for name in COLUMNS[:3]] == ["bigint", "timestamp_ntz", "timestamp"]
-    wanted = "words IS NOT NULL OR ts < '2026-01-02'"
-    found = ias.read(spark, grown, where=wanted, merge_schema=True, reader=reader)
-    assert rows_of(found) == {key: ROWS[key] for key in (1, 3, 2**40, 5)}
+    expected = "words IS NOT NULL OR ts < '2026-01-02'"
+    actual = ias.read(spark, grown, where=expected, merge_schema=True, reader=reader)
+    assert rows_of(actual) == {key: ROWS[key] for key in (1, 3, 2**40, 5)}
     explained = ias.explain(spark, grown, where="ts < '2026-01-02'", merge_schema=True)
     assert explained.text.count("f.parquet") >= 1
 
 
 def test_the_format_has_sparks_own_option(spark, grown):
     options = {"mergeSchema": "true", "where": "words IS NOT NULL"}
-    found = spark.read.format("intarsia").options(**options).load(str(grown))
-    assert rows_of(found) == {key: ROWS[key] for key in (3, 2**40, 5)}
-    found = spark.read.format("intarsia").load(str(grown / "key=0"))
-    assert found.columns == ["id", "ts", "at"]
+    actual = spark.read.format("intarsia").options(**options).load(str(grown))
+    assert rows_of(actual) == {key: ROWS[key] for key in (3, 2**40, 5)}
+    actual = spark.read.format("intarsia").load(str(grown / "key=0"))
+    assert actual.columns == ["id", "ts", "at"]
 
 
 def test_incompatible_files_are_named(spark, tmp_path):
@@ -113,8 +113,8 @@ def test_a_given_type_applies_to_files_of_finer_types(spark, tmp_path, reader):
         pq.write_table(pa.table({"x": pa.array([value], first)}), folder / "a.parquet")
         later = pa.table({"x": pa.array([second[number]], kinds[number][1])})
         pq.write_table(later, folder / "b.parquet")
-        found = ias.read(spark, folder, schema=f"x {kinds[number][2]}", reader=reader)
-        values = [bytes(v) if isinstance(v, bytearray) else v for (v,) in found.collect()]
+        actual = ias.read(spark, folder, schema=f"x {kinds[number][2]}", reader=reader)
+        values = [bytes(v) if isinstance(v, bytearray) else v for (v,) in actual.collect()]
         assert sorted(values, key=repr) == sorted([value, second[number]], key=repr)
 
 
@@ -128,5 +128,5 @@ def test_functions_of_columns_that_some_files_lack_are_evaluated(spark, tmp_path
     pq.write_table(pa.table({"id": [1, 2], "n": [1, 5]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"id": [3, 4]}), tmp_path / "b.parquet")
     for where, ids in (("coalesce(n, 5) = 5", [2, 3, 4]), ("coalesce(n, id) = 3", [3])):
-        found = ias.read(spark, str(tmp_path), where=where, merge_schema=True)
-        assert sorted(row.id for row in found.collect()) == ids
+        actual = ias.read(spark, str(tmp_path), where=where, merge_schema=True)
+        assert sorted(row.id for row in actual.collect()) == ids

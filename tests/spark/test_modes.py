@@ -23,7 +23,7 @@ def contents(folder):
 
 
 def data(contents):
-    return {name: found for name, found in contents.items() if name.endswith(".parquet")}
+    return {name: actual for name, actual in contents.items() if name.endswith(".parquet")}
 
 
 def ids(spark, folder):
@@ -124,11 +124,11 @@ def test_dynamic_overwrite_is_what_spark_does(spark, tmp_path):
     ias.write(again, tmp_path / "ours", partition_by="part", **options)
     writer = again.write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
     writer.partitionBy("part").parquet(str(tmp_path / "sparks"))
-    found, expected = (
+    actual, expected = (
         sorted(spark.read.parquet(str(tmp_path / folder)).collect())
         for folder in ("ours", "sparks")
     )
-    assert found == expected
+    assert actual == expected
 
 
 def test_the_session_setting_decides_whether_overwrites_are_dynamic(spark, tmp_path, setting):
@@ -205,9 +205,9 @@ def test_rows_of_other_columns_are_appended_with_a_warning(partition_by, spark, 
     told = r"\.parquet: it has no column 'host'; column 'id' is bigint there, and int here\. .*"
     with pytest.warns(ia.IntarsiaWarning, match=told + "merge_schema=True.*union_by_name=True"):
         ias.write(other, tmp_path, partition_by=partition_by, mode="append")
-    found = ias.read(spark, tmp_path, columns=["id", "host"], merge_schema=True).collect()
-    assert sorted(row.id for row in found) == list(range(15))
-    assert [row.host for row in sorted(found)].count("a") == 3
+    actual = ias.read(spark, tmp_path, columns=["id", "host"], merge_schema=True).collect()
+    assert sorted(row.id for row in actual) == list(range(15))
+    assert [row.host for row in sorted(actual)].count("a") == 3
 
 
 def test_rows_that_lack_a_column_cause_a_warning_for_every_writer(spark, tmp_path):

@@ -113,18 +113,18 @@ def native_rows(frame):
 
 def test_conditions_have_the_same_three_values(spark, made):
     """About a hundred random conditions, each evaluated on every row by both readers."""
-    chosen, found, refused = random.Random(5), [], 0
-    while len(found) < 150:
+    chosen, actual, refused = random.Random(5), [], 0
+    while len(actual) < 150:
         where = condition(chosen)
         try:
-            found.append((where, spark_condition(where, SCHEMA)))
+            actual.append((where, spark_condition(where, SCHEMA)))
         except ia.PredicateError:
             refused += 1
     assert refused > 10
-    named = [column.alias(f"c{number}") for number, (_, column) in enumerate(found)]
+    named = [column.alias(f"c{number}") for number, (_, column) in enumerate(actual)]
     one = ias.read(spark, made / "a.parquet", reader="spark").select("id", *named)
     answers, table = one.toArrow().sort_by("id"), table_of(1)
-    for number, (where, _) in enumerate(found):
+    for number, (where, _) in enumerate(actual):
         expected = pads.dataset(table).to_table({"c": where})["c"]
         assert answers[f"c{number}"].to_pylist() == expected.to_pylist(), str(where)
 
@@ -182,11 +182,11 @@ def test_no_bound_or_dictionary_loses_rows(values, where, writer, spark, tmp_pat
         (tmp_path / "made").mkdir()
         table = pa.table({"x": values})
         pq.write_table(table, tmp_path / "made" / "a.parquet", write_page_index=True)
-    found = ias.read(spark, tmp_path / "made", where=where, reader="spark").toArrow()
-    assert str(found["x"].to_pylist()) == str(
+    actual = ias.read(spark, tmp_path / "made", where=where, reader="spark").toArrow()
+    assert str(actual["x"].to_pylist()) == str(
         pa.table({"x": values}).filter(where)["x"].to_pylist()
     )
-    assert found.num_rows == 1
+    assert actual.num_rows == 1
 
 
 # --- the choice of the reader -------------------------------------------------------------------
@@ -223,10 +223,10 @@ def test_spark_reads_wide_scans_and_our_reader_narrow_ones(spark, tmp_path):
 
 def test_the_plan_of_a_wide_scan_is_sparks_and_has_the_filter(spark, tmp_path):
     pq.write_table(pa.table({"n": range(100_000), "m": range(100_000)}), tmp_path / "a.parquet")
-    found = ias.read(spark, tmp_path, columns=["m"], where="n >= 10")
-    text = found._jdf.queryExecution().toString()
+    actual = ias.read(spark, tmp_path, columns=["m"], where="n >= 10")
+    text = actual._jdf.queryExecution().toString()
     assert "FileScan parquet" in text
-    assert found.count() == 99_990
+    assert actual.count() == 99_990
     assert (
         "MapInArrow"
         in ias.read(spark, tmp_path, columns=["m"], where="n >= 10", reader="intarsia")
@@ -239,9 +239,9 @@ def test_files_that_cannot_match_are_not_handed_over(spark, tmp_path):
     for number in range(4):
         table = pa.table({"n": range(number * 100, number * 100 + 100)})
         pq.write_table(table, tmp_path / f"{number}.parquet")
-    found = ias.read(spark, tmp_path, where="n >= 200", reader="spark")
-    assert sorted(file[-9:] for file in found.inputFiles()) == ["2.parquet", "3.parquet"]
-    assert found.count() == 200
+    actual = ias.read(spark, tmp_path, where="n >= 200", reader="spark")
+    assert sorted(file[-9:] for file in actual.inputFiles()) == ["2.parquet", "3.parquet"]
+    assert actual.count() == 200
 
 
 @pytest.mark.parametrize("with_folder", [False, True])
@@ -253,11 +253,11 @@ def test_many_files_of_a_folder_are_listed_once(with_folder, spark, tmp_path):
         pq.write_table(pa.table({"n": [100]}), tmp_path / "more" / "7.parquet")
     jobs = spark.sparkContext.statusTracker()
     spark.sparkContext.setJobGroup("listing", "")
-    found = ias.read(spark, tmp_path, where="n > 3 AND n < 99", reader="spark")
+    actual = ias.read(spark, tmp_path, where="n > 3 AND n < 99", reader="spark")
     assert bool(jobs.getJobIdsForGroup("listing")) == with_folder
     spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
-    assert sorted(row.n for row in found.collect()) == list(range(4, 40))
-    assert len(found.inputFiles()) == 36
+    assert sorted(row.n for row in actual.collect()) == list(range(4, 40))
+    assert len(actual.inputFiles()) == 36
 
 
 REFUSED = {
@@ -274,9 +274,9 @@ REFUSED = {
 @pytest.mark.parametrize(("values", "why"), REFUSED.values(), ids=REFUSED)
 def test_types_that_are_not_on_the_list_are_refused(values, why, spark, tmp_path):
     pq.write_table(pa.table({"x": values, "n": [1]}), tmp_path / "a.parquet")
-    found = chosen_for(tmp_path)
-    assert isinstance(found, str)
-    assert why in found
+    actual = chosen_for(tmp_path)
+    assert isinstance(actual, str)
+    assert why in actual
     assert isinstance(chosen_for(tmp_path, columns=["n"]), HandOver)
 
 
@@ -301,8 +301,8 @@ def test_int96_is_refused(spark, tmp_path):
 def test_encodings_and_codecs_are_supported_by_spark(options, is_refused, spark, tmp_path):
     table = pa.table({"x": [1.5, None], "n": [1, 2]})
     pq.write_table(table, tmp_path / "a.parquet", **options)
-    found = chosen_for(tmp_path)
-    assert isinstance(found, str) == is_refused
+    actual = chosen_for(tmp_path)
+    assert isinstance(actual, str) == is_refused
     if not is_refused:
         rows = ias.read(spark, tmp_path, reader="spark").collect()
         assert sorted(map(tuple, rows), key=str) == [(1.5, 1), (None, 2)]
@@ -411,18 +411,18 @@ def test_every_type_of_files_by_spark_that_is_flat_is_handed_over(spark, by_spar
     nested = {"list", "map", "struct", "list_struct"}
     source = Source(opened(by_spark), str(by_spark))
     flat = [name for name in source.data.schema.names if name not in nested]
-    found = hand_over(source, query_of(source.data, flat, None), source.files)
-    assert "may read the value otherwise" in found  # a folder named b & c
+    actual = hand_over(source, query_of(source.data, flat, None), source.files)
+    assert "may read the value otherwise" in actual  # a folder named b & c
     flat.remove("part")
-    found = hand_over(source, query_of(source.data, flat, None), source.files)
-    assert isinstance(found, HandOver)
+    actual = hand_over(source, query_of(source.data, flat, None), source.files)
+    assert isinstance(actual, HandOver)
 
 
 @pytest.mark.parametrize("reader", ["auto", "intarsia", "spark"])
 def test_an_empty_answer_is_the_same_for_both_readers(reader, spark, tmp_path):
     pq.write_table(pa.table({"n": [1]}), tmp_path / "a.parquet")
-    found = ias.read(spark, tmp_path, where="n < 0", reader=reader)
-    assert (found.columns, found.count()) == (["n"], 0)
+    actual = ias.read(spark, tmp_path, where="n < 0", reader=reader)
+    assert (actual.columns, actual.count()) == (["n"], 0)
 
 
 def test_filters_that_distinguish_zeros_are_not_handed_over(spark, setting, tmp_path):
@@ -440,8 +440,8 @@ def test_queries_that_spark_answers_by_statistics_are_not_handed_over(spark, set
     pq.write_table(pa.table({"a": [1, 2], "b": [10, 20], "c": [0, 0]}), tmp_path / "a.parquet")
     setting("spark.sql.parquet.aggregatePushdown", "TRUE")
     setting("spark.sql.sources.useV1SourceList", "")
-    found = ias.read(spark, tmp_path, columns=["b"])
-    assert found.selectExpr("max(b)").collect() == [(20,)]
+    actual = ias.read(spark, tmp_path, columns=["b"])
+    assert actual.selectExpr("max(b)").collect() == [(20,)]
     with pytest.raises(ia.UnsupportedError, match="one column's statistics for another's"):
         ias.read(spark, tmp_path, reader="spark")
 

@@ -35,7 +35,7 @@ def contents(folder):
 
 
 def data(folder):
-    return {n: found for n, found in contents(folder).items() if n.endswith(".parquet")}
+    return {n: actual for n, actual in contents(folder).items() if n.endswith(".parquet")}
 
 
 def debris(folder):
@@ -73,7 +73,7 @@ def ids(folder):
 
 
 def test_small_files_become_one_in_each_folder(spark, lake):
-    before, sizes = ids(lake), {n: len(found) for n, found in data(lake).items()}
+    before, sizes = ids(lake), {n: len(actual) for n, actual in data(lake).items()}
     reports = ias.optimize(spark, lake)
     assert [report.folder for report in reports] == ["day=1", "day=2"]
     after = data(lake)
@@ -114,17 +114,17 @@ def test_large_and_single_files_do_not_change(spark, tmp_path):
     after = data(tmp_path)
     assert {name: after[name] for name in big} == {name: before[name] for name in big}
     for name, stat in zip(big, stats, strict=True):
-        found = (tmp_path / name).stat()
-        assert (found.st_ino, found.st_mtime_ns) == (stat.st_ino, stat.st_mtime_ns)
+        actual = (tmp_path / name).stat()
+        assert (actual.st_ino, actual.st_mtime_ns) == (stat.st_ino, stat.st_mtime_ns)
 
 
 def test_files_are_merged_up_to_the_target(spark, tmp_path):
     put(tmp_path, 20, rows=3000)
     size = (tmp_path / "f01.parquet").stat().st_size
     ias.optimize(spark, tmp_path, target_file_size=size * 5)
-    found = sorted(len(content) for content in data(tmp_path).values())
-    assert 3 <= len(found) <= 6
-    assert found[-1] < 1.5 * size * 5
+    actual = sorted(len(content) for content in data(tmp_path).values())
+    assert 3 <= len(actual) <= 6
+    assert actual[-1] < 1.5 * size * 5
     assert ids(tmp_path) == list(range(60_000))
 
 
@@ -218,8 +218,8 @@ def test_types_metadata_and_codec_do_not_change(cluster_by, spark, tmp_path):
         ias.optimize(spark, tmp_path, cluster_by=cluster_by)
     (file,) = tmp_path.glob("*.parquet")
     expected = awkward([0, 1, 2]) if cluster_by else pa.concat_tables(parts)
-    found = pq.read_table(file)
-    assert found.to_pylist() == expected.to_pylist() or str(found.to_pylist()) == str(
+    actual = pq.read_table(file)
+    assert actual.to_pylist() == expected.to_pylist() or str(actual.to_pylist()) == str(
         expected.to_pylist()
     )  # the string where there is a NaN
     schema = pq.read_schema(file)
@@ -258,9 +258,9 @@ def test_int96_values_of_all_years_do_not_change(spark, tmp_path):
     assert pq.read_metadata(file).schema.column(1).physical_type == "INT96"
     assert sorted(spark.read.parquet(str(tmp_path / "lake")).collect()) == expected
     ias.optimize(spark, tmp_path / "lake", cluster_by=["t"])
-    found = spark.read.parquet(str(tmp_path / "lake"))
-    assert sorted(found.collect()) == expected
-    assert found.schema.simpleString() == "struct<id:bigint,t:timestamp>"
+    actual = spark.read.parquet(str(tmp_path / "lake"))
+    assert sorted(actual.collect()) == expected
+    assert actual.schema.simpleString() == "struct<id:bigint,t:timestamp>"
 
 
 def test_columns_that_some_files_lack_are_null_there(spark, tmp_path):
@@ -433,8 +433,8 @@ def test_rows_are_sorted_within_their_folders(spark, lake):
     assert Counter(ia.dataset(lake).to_table(["id"])["id"].to_pylist()) == before
     for day in ("day=1", "day=2"):
         files = sorted((lake / day).glob("*.parquet"))
-        found = pa.concat_tables(pq.read_table(file, partitioning=None) for file in files)
-        assert found.equals(numbers(0, 800).sort_by([("k", "ascending"), ("id", "ascending")]))
+        actual = pa.concat_tables(pq.read_table(file, partitioning=None) for file in files)
+        assert actual.equals(numbers(0, 800).sort_by([("k", "ascending"), ("id", "ascending")]))
         order = pq.read_metadata(files[0]).row_group(0).sorting_columns
         assert [one.column_index for one in order] == [1, 0]
     planned = ia.dataset(lake).plan(filter=pc.field("k") == 500)
@@ -534,9 +534,9 @@ def meanwhile(monkeypatch, act):
     """Does something after all new files are written, and before they are published."""
 
     def collect_written_files(tasks):
-        found = real(tasks)
+        actual = real(tasks)
         act()
-        return found
+        return actual
 
     real = module.collect_written_files
     monkeypatch.setattr(module, "collect_written_files", collect_written_files)

@@ -47,7 +47,7 @@ def scan(spark) -> Callable[..., Scan]:
     file_system = spark._jvm.org.apache.hadoop.fs.FileSystem
 
     def bytes_read() -> int:
-        return sum(found.getBytesRead() for found in file_system.getAllStatistics())
+        return sum(actual.getBytesRead() for actual in file_system.getAllStatistics())
 
     def scan_spark(path: Path, condition: str) -> Scan:
         # Hadoop does not count vectored reads.
@@ -156,8 +156,9 @@ def nested_table() -> pa.Table:
     numbers = range(NESTED_ROWS)
     lists = [None if size < 0 else list(range(n, n + size)) for n, size in enumerate(sizes)]
     pairs = [
-        found and [None if i % 5 == 4 else {"a": i, "b": f"b{i}" if i % 3 else None} for i in found]
-        for found in lists
+        actual
+        and [None if i % 5 == 4 else {"a": i, "b": f"b{i}" if i % 3 else None} for i in actual]
+        for actual in lists
     ]
     maps = [
         None if size < 0 else [(f"k{i}", n + i) for i in range(size)]
@@ -276,34 +277,34 @@ def equals(name: str, n: int) -> str:
 
 @pytest.fixture(scope="module")
 def without_filters(bloomed: Pair, scan: Callable[..., Scan]) -> Scan:
-    found = scan(bloomed.before, equals("i64", PRESENT))
-    assert found.ids == [PRESENT]
-    assert found.rows_scanned == GROUPS * GROUP_ROWS
-    assert found.bytes > 0.9 * bloomed.before.stat().st_size
-    return found
+    actual = scan(bloomed.before, equals("i64", PRESENT))
+    assert actual.ids == [PRESENT]
+    assert actual.rows_scanned == GROUPS * GROUP_ROWS
+    assert actual.bytes > 0.9 * bloomed.before.stat().st_size
+    return actual
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_spark_reads_the_row_group_with_a_value_by_bloom_filters(
     name, bloomed, without_filters, scan
 ):
-    found = scan(bloomed.after, equals(name, PRESENT))
-    assert found.text == without_filters.text
+    actual = scan(bloomed.after, equals(name, PRESENT))
+    assert actual.text == without_filters.text
     if name in NOT_LOOKED_FOR:
-        assert found.rows_scanned == without_filters.rows_scanned
+        assert actual.rows_scanned == without_filters.rows_scanned
     else:
-        assert found.rows_scanned == GROUP_ROWS
-        assert found.bytes < 0.25 * without_filters.bytes
+        assert actual.rows_scanned == GROUP_ROWS
+        assert actual.bytes < 0.25 * without_filters.bytes
 
 
 @pytest.mark.parametrize("name", sorted(KINDS.keys() - NOT_LOOKED_FOR))
 def test_spark_reads_no_row_group_without_a_value_by_bloom_filters(
     name, bloomed, without_filters, scan
 ):
-    found = scan(bloomed.after, equals(name, ABSENT))
-    assert found.rows == []
-    assert found.rows_scanned == 0
-    assert found.bytes < 0.1 * without_filters.bytes
+    actual = scan(bloomed.after, equals(name, ABSENT))
+    assert actual.rows == []
+    assert actual.rows_scanned == 0
+    assert actual.bytes < 0.1 * without_filters.bytes
 
 
 # --- zeros and NaN -------------------------------------------------------------------------------
@@ -417,5 +418,5 @@ def test_other_engines_read_sparks_files_as_before(reader, lake):
         after = READERS[reader](lake.after / file.relative_to(lake.before))
         assert after.num_rows > 1000
         assert after.schema.equals(before.schema)
-        for found, expected in zip(after.columns, before.columns, strict=True):
-            assert found.equals(expected) or str(found.to_pylist()) == str(expected.to_pylist())
+        for actual, expected in zip(after.columns, before.columns, strict=True):
+            assert actual.equals(expected) or str(actual.to_pylist()) == str(expected.to_pylist())

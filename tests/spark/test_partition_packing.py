@@ -59,27 +59,31 @@ def splits_early(monkeypatch):
     "sizes", [(200_000,), (150_000, 1000, 1000, 1000), (1000,) * 5 + (120_000,), (30_000,) * 7]
 )
 def test_tasks_have_equal_work_for_any_files(sizes, parallelism, tmp_path):
-    found, query = packed(written(tmp_path, sizes), parallelism)
-    assert len(found) == parallelism
-    mean = sum(loads(found)) / len(found)
-    assert max(loads(found)) < 1.15 * mean + 20_000
-    numbers = [batch["n"].to_numpy() for task in found for p in task for batch in execute(p, query)]
+    actual, query = packed(written(tmp_path, sizes), parallelism)
+    assert len(actual) == parallelism
+    mean = sum(loads(actual)) / len(actual)
+    assert max(loads(actual)) < 1.15 * mean + 20_000
+    numbers = [
+        batch["n"].to_numpy() for task in actual for p in task for batch in execute(p, query)
+    ]
     assert np.array_equal(np.concatenate(numbers), np.arange(sum(sizes)))
 
 
 def test_selected_bytes_count_instead_of_file_sizes(tmp_path):
     source = written(tmp_path, (100_000, 100_000))
-    found, query = packed(source, 2, pc.field("n") < 110_000)
-    assert len(found) == 2
-    assert max(loads(found)) < 1.2 * min(loads(found))
-    numbers = [batch["n"].to_numpy() for task in found for p in task for batch in execute(p, query)]
+    actual, query = packed(source, 2, pc.field("n") < 110_000)
+    assert len(actual) == 2
+    assert max(loads(actual)) < 1.2 * min(loads(actual))
+    numbers = [
+        batch["n"].to_numpy() for task in actual for p in task for batch in execute(p, query)
+    ]
     assert np.array_equal(np.concatenate(numbers), np.arange(110_000))
 
 
 def test_without_page_indexes_row_groups_stay_whole(tmp_path):
     source = written(tmp_path, (100_000,), page_index=False, row_group_size=25_000)
-    found, _ = packed(source, 3)
-    assert [piece.within for task in found for piece in task] == [
+    actual, _ = packed(source, 3)
+    assert [piece.within for task in actual for piece in task] == [
         (0, 25_000),
         (25_000, 75_000),
         (75_000, 100_000),
@@ -87,19 +91,19 @@ def test_without_page_indexes_row_groups_stay_whole(tmp_path):
 
 
 def test_small_reads_are_not_split(tmp_path):
-    found, _ = packed(written(tmp_path, (1000, 1000, 1000)), 8)
-    assert [len(task) for task in found] == [1, 1, 1]
+    actual, _ = packed(written(tmp_path, (1000, 1000, 1000)), 8)
+    assert [len(task) for task in actual] == [1, 1, 1]
 
 
 def test_without_candidates_there_are_no_tasks(tmp_path):
-    found, _ = packed(written(tmp_path, (1000,)), 4, pc.field("n") < 0)
-    assert found == []
+    actual, _ = packed(written(tmp_path, (1000,)), 4, pc.field("n") < 0)
+    assert actual == []
 
 
 def test_a_piece_gives_the_rows_of_its_part(tmp_path):
     source = written(tmp_path, (100_000,))
-    found, query = packed(source, 2)
-    first, second = (task[0] for task in found)
+    actual, query = packed(source, 2)
+    first, second = (task[0] for task in actual)
     assert first.within[1] == second.within[0]
     for piece in (first, second):
         got = pa.Table.from_batches(list(execute(piece, query)))["n"].to_numpy()
@@ -117,9 +121,9 @@ def test_every_candidate_is_in_one_task(wanted, parallelism, tmp_path_factory):
         folder.mkdir()
         written(folder, (20_000, 500, 39_500))
     source = Source(opened(folder), str(folder))
-    found, query = packed(source, parallelism, pc.field("n").isin(pa.array(wanted, pa.int64())))
+    actual, query = packed(source, parallelism, pc.field("n").isin(pa.array(wanted, pa.int64())))
     by_file: dict[str, list] = {}
-    for task in found:
+    for task in actual:
         for piece in task:
             assert piece.rows
             assert piece.rows == piece.rows.clip(*piece.within)
@@ -136,17 +140,17 @@ def test_an_index_reduces_the_estimated_work(tmp_path):
     source = written(tmp_path, (200_000,))
     ia.add_indexes(tmp_path, [ia.Lookup("noise")])
     value = int(ia.dataset(tmp_path).head(1)["noise"][0].as_py())
-    found, _ = packed(Source(opened(tmp_path), source.base), 4, pc.field("noise") == value)
-    assert len(found) == 1
-    assert sum(loads(found)) < 50_000
+    actual, _ = packed(Source(opened(tmp_path), source.base), 4, pc.field("noise") == value)
+    assert len(actual) == 1
+    assert sum(loads(actual)) < 50_000
 
 
 def test_a_task_decodes_only_its_own_pieces(tmp_path, monkeypatch):
-    found, query = packed(written(tmp_path, (30_000,) * 6), 4, "n >= 1000")
-    run = cloudpickle.loads(cloudpickle.dumps(_runner(found, query)))
+    actual, query = packed(written(tmp_path, (30_000,) * 6), 4, "n >= 1000")
+    run = cloudpickle.loads(cloudpickle.dumps(_runner(actual, query)))
     made, original = [], pickle.loads
     monkeypatch.setattr(pickle, "loads", lambda data: made.append(original(data)) or made[-1])
-    for number, task in enumerate(found):
+    for number, task in enumerate(actual):
         got = list(run(iter([pa.record_batch({"id": [number]})])))
         own = [batch for piece in task for batch in execute(piece, query)]
         assert pa.Table.from_batches(got).equals(pa.Table.from_batches(own))

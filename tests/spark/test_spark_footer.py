@@ -77,12 +77,12 @@ def test_types_that_parquet_lacks_do_not_change(cluster_by, spark, tmp_path):
     for _ in range(2):
         append(spark.range(6).selectExpr(*map(str.strip, split(ODD))), tmp_path)
     native = spark.read.parquet(str(tmp_path))
-    kind, found = native.schema.simpleString(), rows(native.selectExpr("id", "c", "n", "i"))
+    kind, actual = native.schema.simpleString(), rows(native.selectExpr("id", "c", "n", "i"))
     assert native.where("c = 'A'").count() == 8
     assert ias.optimize(spark, tmp_path, cluster_by=cluster_by)
     native = spark.read.parquet(str(tmp_path))
     assert native.schema.simpleString() == kind
-    assert rows(native.selectExpr("id", "c", "n", "i")) == found
+    assert rows(native.selectExpr("id", "c", "n", "i")) == actual
     assert native.where("c = 'A'").count() == 8
     assert native.selectExpr("to_json(v) AS j").distinct().collect() == [('{"a":1}',)]
 
@@ -113,8 +113,8 @@ def test_columns_with_a_collation_are_refused_and_others_read(spark, tmp_path):
         ias.sql(spark, "SELECT id FROM t WHERE c = 'A'", t=tmp_path)
     with pytest.raises(AnalysisException, match="collation"):
         spark.read.format("intarsia").load(str(tmp_path))
-    found = ias.sql(spark, "SELECT id FROM t WHERE id > 3", t=tmp_path)
-    assert rows(found) == ["Row(id=4)", "Row(id=5)"]
+    actual = ias.sql(spark, "SELECT id FROM t WHERE id > 3", t=tmp_path)
+    assert rows(actual) == ["Row(id=4)", "Row(id=5)"]
 
 
 @pytest.mark.parametrize("reader", ["auto", "intarsia"])
@@ -125,9 +125,9 @@ def test_int96_is_an_instant_of_any_year_at_any_depth(reader, spark, setting, tm
     append(spark.sql("SELECT 2 AS id, timestamp'0010-01-01 00:00:00' AS ts"), tmp_path)
     schema = spark.sql(f"SELECT {FAR}").schema
     native = spark.read.schema(schema).parquet(str(tmp_path))
-    found = ias.read(spark, tmp_path, reader=reader, schema=schema)
-    assert found.schema.simpleString() == native.schema.simpleString()
-    assert rows(found) == rows(native)
+    actual = ias.read(spark, tmp_path, reader=reader, schema=schema)
+    assert actual.schema.simpleString() == native.schema.simpleString()
+    assert rows(actual) == rows(native)
     later = "ts > TIMESTAMP '2100-01-01 00:00:00'"
     assert ias.read(spark, tmp_path, where=later, reader=reader).count() == 1
     query = "SELECT id FROM t WHERE s.t = timestamp'2020-01-01 00:00:00'"

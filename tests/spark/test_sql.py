@@ -38,8 +38,8 @@ def made_tables():
 @pytest.fixture(scope="module")
 def tpch(tmp_path_factory):
     """Each table is a folder of files with pages of 250 rows."""
-    folder, found = tmp_path_factory.mktemp("tpch"), made_tables()
-    for name, table in found.items():
+    folder, actual = tmp_path_factory.mktemp("tpch"), made_tables()
+    for name, table in actual.items():
         (folder / name).mkdir()
         half = -(-table.num_rows // 2)
         for number, start in enumerate(range(0, table.num_rows, half)):
@@ -50,7 +50,7 @@ def tpch(tmp_path_factory):
                 data_page_size=1,
                 write_batch_size=250,
             )
-    return {name: folder / name for name in found}
+    return {name: folder / name for name in actual}
 
 
 @pytest.fixture(scope="module")
@@ -79,10 +79,10 @@ def own(spark, tpch):
 @pytest.mark.parametrize("name", QUERIES)
 def test_answers_to_tpch_equal_sparks(name, spark, tpch, own):
     query = QUERIES[name]
-    found, expected = ias.sql(spark, query, **tpch).toArrow(), own(query)
+    actual, expected = ias.sql(spark, query, **tpch).toArrow(), own(query)
     assert expected.num_rows > 0
-    assert found.schema.equals(expected.schema)
-    assert found.to_pylist() == expected.to_pylist()
+    assert actual.schema.equals(expected.schema)
+    assert actual.to_pylist() == expected.to_pylist()
 
 
 def pushed(spark, query, tables):
@@ -153,8 +153,8 @@ def test_dataframes_and_views_of_the_session_join_in(spark, tpch):
     frame = spark.createDataFrame([(1, "one"), (2, "two")], "k bigint, word string")
     query = """SELECT word, o_orderkey FROM orders JOIN words ON o_orderkey = k
         JOIN wanted ON wanted.id = k WHERE words.k < 2"""
-    found = ias.sql(spark, query, orders=tpch["orders"], words=frame)
-    assert [tuple(row) for row in found.collect()] == [("one", 1)]
+    actual = ias.sql(spark, query, orders=tpch["orders"], words=frame)
+    assert [tuple(row) for row in actual.collect()] == [("one", 1)]
     spark.catalog.dropTempView("wanted")
 
 
@@ -192,8 +192,8 @@ def test_columns_may_have_names_of_functions(query, expected, spark, tmp_path):
     days = pa.array([dt.date(2000, 1, 1)] * 2)
     pq.write_table(pa.table({**columns, "current_date": days}), tmp_path / "a.parquet")
     other = spark.createDataFrame([([7], 1)], "list array<bigint>, k int")
-    found = ias.sql(spark, query, named=tmp_path, u=other).collect()
-    assert sorted(map(tuple, found)) == expected
+    actual = ias.sql(spark, query, named=tmp_path, u=other).collect()
+    assert sorted(map(tuple, actual)) == expected
 
 
 def test_counting_needs_no_column(spark, tpch):
@@ -296,9 +296,9 @@ def test_conditions_mean_what_spark_means(condition, is_pushed, spark, odd):
     query = f"SELECT * FROM t WHERE {condition}"
     [scan] = pushed(spark, query, {"t": odd})
     assert (scan.filter is not None) == is_pushed
-    found = ias.sql(spark, query, t=odd).toArrow()
+    actual = ias.sql(spark, query, t=odd).toArrow()
     everything = ias.read(spark, odd, reader="intarsia")
-    assert str(found.to_pylist()) == str(everything.where(condition).toArrow().to_pylist())
+    assert str(actual.to_pylist()) == str(everything.where(condition).toArrow().to_pylist())
 
 
 @pytest.mark.parametrize("condition", ["ts = '2024-01-01 13:00:00'", "to_date(ts) = '2024-01-01'"])
@@ -330,9 +330,9 @@ def test_without_ansi_mode_timestamp_conditions_are_not_pushed_down(
     )
     data.write.parquet(f"{tmp_path}/lake")
     condition = f"{column} NOT IN ({members})"
-    found = ias.sql(spark, f"SELECT * FROM t WHERE {condition}", t=tmp_path / "lake")
+    actual = ias.sql(spark, f"SELECT * FROM t WHERE {condition}", t=tmp_path / "lake")
     own = spark.read.parquet(f"{tmp_path}/lake").where(condition)
-    assert found.sort("id").collect() == own.sort("id").collect()
+    assert actual.sort("id").collect() == own.sort("id").collect()
 
 
 def test_case_sensitive_names_resolve_as_in_spark(spark, setting, tmp_path):
@@ -342,8 +342,8 @@ def test_case_sensitive_names_resolve_as_in_spark(spark, setting, tmp_path):
     query = "SELECT * FROM u WHERE {} (SELECT 1 FROM v WHERE v.k = u.k AND A < 5)"
     setting("spark.sql.caseSensitive", "true")
     for word in ("EXISTS", "NOT EXISTS"):
-        found = ias.sql(spark, query.format(word), u=u, v=v).collect()
-        assert len(found) == 5
+        actual = ias.sql(spark, query.format(word), u=u, v=v).collect()
+        assert len(actual) == 5
 
 
 @pytest.fixture
@@ -379,9 +379,9 @@ def test_double_quoted_identifiers_follow_sparks_setting(spark, setting, letters
 
 def test_regex_column_names_follow_sparks_setting(spark, setting, letters):
     setting("spark.sql.parser.quotedRegexColumnNames", "true")
-    found = ias.sql(spark, "SELECT `K|s` FROM t WHERE k < 2", t=letters)
-    assert found.columns == ["k", "s"]
-    assert [tuple(row) for row in found.collect()] == [(0, "a"), (1, "a")]
+    actual = ias.sql(spark, "SELECT `K|s` FROM t WHERE k < 2", t=letters)
+    assert actual.columns == ["k", "s"]
+    assert [tuple(row) for row in actual.collect()] == [(0, "a"), (1, "a")]
 
 
 def test_a_table_is_a_path_or_a_dataframe(spark):

@@ -41,7 +41,7 @@ def run(spark, source, sink, checkpoint, *, form="intarsia", mode="append", shap
     query = writer.start(sink)
     try:
         query.awaitTermination()
-        return [found.numInputRows for found in query.recentProgress if found.numInputRows]
+        return [actual.numInputRows for actual in query.recentProgress if actual.numInputRows]
     finally:
         query.stop()
 
@@ -84,15 +84,15 @@ def test_int96_of_distant_years_is_read(spark, paths):
         use_deprecated_int96_timestamps=True,
     )
     run(spark, source, sink, checkpoint, form="parquet")
-    found = spark.read.parquet(sink).selectExpr("unix_micros(t) AS t").collect()
-    assert [row.t for row in found] == [-(10**16)]
+    actual = spark.read.parquet(sink).selectExpr("unix_micros(t) AS t").collect()
+    assert [row.t for row in actual] == [-(10**16)]
 
 
 def test_folders_conditions_and_columns(spark, paths):
     publish(spark, paths[0], 0, 100, partition_by="p")
     run(spark, *paths, where="p = 1 AND t <> '7'", columns="id, t")
-    found = ias.read(spark, paths[1])
-    assert found.columns == ["id", "t"]
+    actual = ias.read(spark, paths[1])
+    assert actual.columns == ["id", "t"]
     assert ids(spark, paths[1]) == [i for i in range(100) if i % 2 == 1 and i != 7]
 
 
@@ -239,14 +239,14 @@ def test_a_batch_that_fails_is_run_again(spark, paths, tmp_path):
 @pytest.mark.parametrize("mode", ["append", "complete"])
 def test_a_batch_without_rows_leaves_its_schema(mode, spark, paths):
     def shape(frame):
-        found = frame.where("id < 0")
-        return found if mode == "append" else found.groupBy("p").count()
+        actual = frame.where("id < 0")
+        return actual if mode == "append" else actual.groupBy("p").count()
 
     publish(spark, paths[0], 0, 10)
     run(spark, *paths, mode=mode, shape=shape)
-    found = ias.read(spark, paths[1])
-    assert found.columns == (["id", "p", "t"] if mode == "append" else ["p", "count"])
-    assert found.count() == 0
+    actual = ias.read(spark, paths[1])
+    assert actual.columns == (["id", "p", "t"] if mode == "append" else ["p", "count"])
+    assert actual.count() == 0
     names = sorted(os.listdir(paths[1]))
     publish(spark, paths[0], 10, 20)
     run(spark, *paths, mode=mode, shape=shape)
@@ -264,8 +264,8 @@ def test_complete_mode_replaces_existing_rows(spark, paths):
     for start in (0, 10):
         publish(spark, paths[0], start, start + 10)
         run(spark, *paths, mode="complete", shape=shape)
-        found = sorted(map(tuple, ias.read(spark, paths[1]).collect()))
-        assert found == [(0, (start + 10) // 2), (1, (start + 10) // 2)]
+        actual = sorted(map(tuple, ias.read(spark, paths[1]).collect()))
+        assert actual == [(0, (start + 10) // 2), (1, (start + 10) // 2)]
 
 
 def test_a_stream_waits_for_files_where_its_schema_is_given(spark, paths):

@@ -121,7 +121,7 @@ def test_every_way_to_read_refuses_and_takes_the_option(spark, tmp_path):
     for name, call in calls.items():
         with pytest.raises((ia.PathError, PySparkException), match="is not read here"):
             call()
-        found = call(table_format="ignore")
-        assert found == counts.get(name, found), name
+        actual = call(table_format="ignore")
+        assert actual == counts.get(name, actual), name
     with pytest.raises(PySparkException, match="table_format is 'auto' or 'ignore'"):
         loaded(table_format="plain")

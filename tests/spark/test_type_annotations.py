@@ -131,8 +131,8 @@ def variants(spark, folder, *texts):
 
 
 def told(spark, folder):
-    found = spark.read.parquet(str(folder)).selectExpr("to_json(v) AS v").distinct()
-    return sorted(row.v for row in found.collect())
+    actual = spark.read.parquet(str(folder)).selectExpr("to_json(v) AS v").distinct()
+    return sorted(row.v for row in actual.collect())
 
 
 @pytest.mark.parametrize("cluster_by", [[], ["id"]], ids=["merged", "ordered"])
@@ -166,5 +166,5 @@ def test_geometries_keep_their_type(kind, made, spark, tmp_path):
     assert said(file) == before
     assert getattr(before[0][1], kind) is not None
     assert not pq.read_metadata(file).row_group(0).column(0).is_stats_set
-    found = spark.read.parquet(str(tmp_path)).selectExpr("hex(st_asbinary(g)) AS g").collect()
-    assert [row.g for row in found] == [point[2:-1]] * 2
+    actual = spark.read.parquet(str(tmp_path)).selectExpr("hex(st_asbinary(g)) AS g").collect()
+    assert [row.g for row in actual] == [point[2:-1]] * 2

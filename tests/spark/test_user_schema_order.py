@@ -25,14 +25,14 @@ pytestmark = pytest.mark.spark
 def stated(path: Any) -> list[str]:
     """The declared sorting columns, which must be the same in all files."""
     ((first, *others),) = [[*path.rglob("*.parquet")]]
-    found = []
+    actual = []
     for file in (first, *others):
         metadata = pq.read_metadata(file)
         for group in range(metadata.num_row_groups):
             order = metadata.row_group(group).sorting_columns
-            found.append([metadata.schema.column(one.column_index).path for one in order])
-    assert all(one == found[0] for one in found)
-    return found[0]
+            actual.append([metadata.schema.column(one.column_index).path for one in order])
+    assert all(one == actual[0] for one in actual)
+    return actual[0]
 
 
 @pytest.mark.parametrize(

@@ -29,11 +29,11 @@ def test_null_variants_are_null(reader, spark, tmp_path):
     expected = shown(frame)
     ias.write(frame, str(tmp_path / "lake"))
     if reader == "format":
-        found = spark.read.format("intarsia").load(str(tmp_path / "lake"))
+        actual = spark.read.format("intarsia").load(str(tmp_path / "lake"))
     else:
-        found = ias.read(spark, str(tmp_path / "lake"), reader=reader)
-    assert shown(found) == expected
-    assert found.schema["v"].dataType == frame.schema["v"].dataType
+        actual = ias.read(spark, str(tmp_path / "lake"), reader=reader)
+    assert shown(actual) == expected
+    assert actual.schema["v"].dataType == frame.schema["v"].dataType
 
 
 def test_null_variants_are_null_once_they_are_sorted(spark, tmp_path):
@@ -61,10 +61,10 @@ def shredded(spark, tmp_path):
 def test_shredded_variants_are_not_read_in_part(shredded, spark):
     way = {"schema": "id bigint, v variant"}
     for where in ("id = 7", "id >= 0"):
-        found = [ias.read(spark, shredded, where=where, **way)]
-        found.append(ias.read(spark, shredded, where=where, reader="intarsia"))
-        found.append(spark.read.format("intarsia").schema(way["schema"]).load(shredded))
-        for frame in found:
+        actual = [ias.read(spark, shredded, where=where, **way)]
+        actual.append(ias.read(spark, shredded, where=where, reader="intarsia"))
+        actual.append(spark.read.format("intarsia").schema(way["schema"]).load(shredded))
+        for frame in actual:
             with pytest.raises(PythonException, match="its VARIANTs are shredded"):
                 frame.collect()
     rest = ias.read(spark, shredded, columns=["id"])
@@ -94,5 +94,5 @@ def test_other_types_are_cast(spark, tmp_path):
 def test_a_field_may_have_the_name_of_sparks_shredded_values(spark, tmp_path):
     frame = spark.sql("SELECT named_struct('v', parse_json('1'), 'typed_value', 5) s")
     ias.write(frame, str(tmp_path / "lake"))
-    found = ias.read(spark, str(tmp_path / "lake")).selectExpr("to_json(s.v) v", "s.typed_value t")
-    assert found.collect() == [("1", 5)]
+    actual = ias.read(spark, str(tmp_path / "lake")).selectExpr("to_json(s.v) v", "s.typed_value t")
+    assert actual.collect() == [("1", 5)]

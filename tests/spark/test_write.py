@@ -138,18 +138,18 @@ def test_files_have_the_requested_indexes_and_pages(lake):
 
 def test_files_returned_are_the_files_written(spark, tmp_path):
     written = ias.write(spark.range(0, 1000, 1, 3), tmp_path / "lake", cluster_by=["id"])
-    found = {str(path.relative_to(tmp_path / "lake")) for path in files_under(tmp_path / "lake")}
-    assert {file.path for file in written} == found
+    actual = {str(path.relative_to(tmp_path / "lake")) for path in files_under(tmp_path / "lake")}
+    assert {file.path for file in written} == actual
     assert sum(file.rows for file in written) == 1000
     for file in written:
         assert (tmp_path / "lake" / file.path).stat().st_size == file.bytes
 
 
 def test_spark_reads_back_what_was_written(spark, events, lake):
-    found = spark.read.parquet(str(lake))
-    assert rows(found.select(events.columns)) == rows(events)
-    found = found.select(events.columns).schema.simpleString()
-    assert found == events.schema.simpleString()
+    actual = spark.read.parquet(str(lake))
+    assert rows(actual.select(events.columns)) == rows(events)
+    actual = actual.select(events.columns).schema.simpleString()
+    assert actual == events.schema.simpleString()
 
 
 def test_pyarrow_and_duckdb_read_what_spark_reads(spark, lake):
@@ -174,9 +174,9 @@ def test_a_query_reads_little_of_what_was_written(lake):
 
 def test_intarsia_reads_what_spark_reads(spark, lake):
     where = "user_id IN (17, 18) OR part IS NULL AND id < 100"
-    found = rows(ias.read(spark, lake, where=where))
-    assert found == rows(spark.read.parquet(str(lake)).where(where))
-    assert found
+    actual = rows(ias.read(spark, lake, where=where))
+    assert actual == rows(spark.read.parquet(str(lake)).where(where))
+    assert actual
 
 
 # --- partition values ---------------------------------------------------------------------------
@@ -205,16 +205,16 @@ def test_duckdb_reads_awkward_folder_names(named):
     folder, expected = named
     pattern = f"{folder}/*/*.parquet"
     with duckdb.connect() as connection:
-        found = connection.sql(f"FROM read_parquet('{pattern}', hive_partitioning = true)")
-        assert by_id(found.to_arrow_table().to_pylist()) == expected
+        actual = connection.sql(f"FROM read_parquet('{pattern}', hive_partitioning = true)")
+        assert by_id(actual.to_arrow_table().to_pylist()) == expected
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_intarsia_finds_awkward_folder_names(name, spark, named):
     folder, expected = named
     where = pads.field("name") == name
-    found = ia.dataset(folder).to_table(filter=where).select(["id", "name"]).to_pylist()
-    assert found == [row for row in expected if row["name"] == name]
+    actual = ia.dataset(folder).to_table(filter=where).select(["id", "name"]).to_pylist()
+    assert actual == [row for row in expected if row["name"] == name]
 
 
 def test_awkward_folder_names_are_those_spark_gives(spark, named, tmp_path):
@@ -239,8 +239,8 @@ def test_spark_reads_an_empty_string_as_from_its_own_files(spark, tmp_path):
 def test_a_folder_column_that_is_always_null_can_be_read(spark, tmp_path):
     data = spark.createDataFrame([(1, None), (2, None)], "id long, name string")
     ias.write(data, tmp_path / "lake", partition_by=["name"])
-    found = rows(ias.read(spark, tmp_path / "lake", columns=["id", "name"]))
-    assert found == [{"id": 1, "name": None}, {"id": 2, "name": None}]
+    actual = rows(ias.read(spark, tmp_path / "lake", columns=["id", "name"]))
+    assert actual == [{"id": 1, "name": None}, {"id": 2, "name": None}]
 
 
 @pytest.mark.parametrize(
@@ -263,9 +263,9 @@ def test_spark_reads_folders_of_another_type_as_its_own(kind, value, spark, tmp_
     data.write.partitionBy("p").parquet(str(tmp_path / "sparks"))
     ias.write(data, tmp_path / "ours", partition_by=["p"])
     expected = spark.read.parquet(str(tmp_path / "sparks"))
-    found = spark.read.parquet(str(tmp_path / "ours"))
-    assert found.schema["p"].dataType == expected.schema["p"].dataType
-    assert str(rows(found)) == str(rows(expected))  # NaN is not equal to itself
+    actual = spark.read.parquet(str(tmp_path / "ours"))
+    assert actual.schema["p"].dataType == expected.schema["p"].dataType
+    assert str(rows(actual)) == str(rows(expected))  # NaN is not equal to itself
     names = ({path.name for path in (tmp_path / name).glob("p=*")} for name in ("ours", "sparks"))
     assert next(names) == next(names)
     if kind != "timestamp":  # documented in docs/how-to/spark.md
@@ -369,8 +369,8 @@ def test_columns_of_any_name_are_written(spark, tmp_path):
     }
     for name, layout in layouts.items():
         ias.write(data, tmp_path / name, **layout)
-        found = ias.read(spark, tmp_path / name, columns=names)
-        assert sorted(found.collect()) == sorted(data.collect())
+        actual = ias.read(spark, tmp_path / name, columns=names)
+        assert sorted(actual.collect()) == sorted(data.collect())
     ias.optimize(spark, tmp_path / "plain", cluster_by=["c`d"])
     assert sorted(ias.read(spark, tmp_path / "plain").collect()) == sorted(data.collect())
 
@@ -417,8 +417,8 @@ def test_two_levels_of_folders(spark, tmp_path):
     ias.write(data, tmp_path / "lake", partition_by=["a", "b"], indexes=[ia.Lookup("id")])
     folders = {str(file.parent.relative_to(tmp_path / "lake")) for file in files_under(tmp_path)}
     assert folders == {f"a={a}/b={b}" for a in range(2) for b in range(3)}
-    found = ias.read(spark, tmp_path / "lake", where="a = 1 AND b IN (0, 2) AND id < 12")
-    assert sorted(row.id for row in found.collect()) == [3, 5, 9, 11]
+    actual = ias.read(spark, tmp_path / "lake", where="a = 1 AND b IN (0, 2) AND id < 12")
+    assert sorted(row.id for row in actual.collect()) == [3, 5, 9, 11]
 
 
 # --- atomicity ----------------------------------------------------------------------------------
@@ -590,9 +590,9 @@ def test_a_path_that_is_a_file_is_refused(spark, tmp_path):
 
 def test_an_empty_dataframe_makes_a_data_set_with_its_schema(spark, events, tmp_path):
     ias.write(events.where("id < 0"), tmp_path, indexes=[ia.Lookup("hash")], cluster_by=["id"])
-    found = spark.read.parquet(str(tmp_path))
-    assert found.count() == 0
-    assert found.schema.simpleString() == events.schema.simpleString()
+    actual = spark.read.parquet(str(tmp_path))
+    assert actual.count() == 0
+    assert actual.schema.simpleString() == events.schema.simpleString()
     assert ias.read(spark, tmp_path, where="hash = 'x'").collect() == []
     assert ia.list_indexes(tmp_path)[0].rows == 0
 
@@ -636,9 +636,9 @@ def test_spark_reads_its_own_files_after_they_were_given_indexes(spark, by_spark
     for path, old in before.items():
         assert path.read_bytes().startswith(old)
     assert rows(spark.read.parquet(str(folder))) == rows(spark.read.parquet(str(by_spark)))
-    found = spark.read.parquet(str(folder)).where("key = 17 OR day = '2013-06-01'")
+    actual = spark.read.parquet(str(folder)).where("key = 17 OR day = '2013-06-01'")
     expected = spark.read.parquet(str(by_spark)).where("key = 17 OR day = '2013-06-01'")
-    assert rows(found) == rows(expected)
+    assert rows(actual) == rows(expected)
 
 
 def test_files_of_sparks_old_timestamps_are_read_and_indexed(spark, tmp_path):
@@ -651,8 +651,8 @@ def test_files_of_sparks_old_timestamps_are_read_and_indexed(spark, tmp_path):
     finally:
         spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     ia.add_indexes(tmp_path / "lake", [ia.Lookup("id")])
-    found = ias.read(spark, tmp_path / "lake", where="id IN (3, 400)")
-    assert rows(found) == rows(spark.read.parquet(str(tmp_path / "lake")).where("id IN (3, 400)"))
+    actual = ias.read(spark, tmp_path / "lake", where="id IN (3, 400)")
+    assert rows(actual) == rows(spark.read.parquet(str(tmp_path / "lake")).where("id IN (3, 400)"))
     with pytest.raises(ia.IndexSpecError, match="no defined equality"):
         ia.add_indexes(tmp_path / "lake", [ia.Lookup("ts")])
 
@@ -697,10 +697,10 @@ def test_a_date_folder_is_a_date_as_in_spark(spark, tmp_path):
     data = spark.sql("SELECT id, date_add(DATE'2024-01-01', int(id % 3)) AS day FROM range(9)")
     ias.write(data, tmp_path / "lake", partition_by=["day"])
     where = "day = DATE '2024-01-02' AND id > 1"
-    found = ias.read(spark, tmp_path / "lake", where=where)
+    actual = ias.read(spark, tmp_path / "lake", where=where)
     expected = spark.read.parquet(str(tmp_path / "lake")).where(where)
-    assert dict(found.dtypes) == dict(expected.dtypes)
-    assert sorted(found.select("id", "day").collect()) == sorted(
+    assert dict(actual.dtypes) == dict(expected.dtypes)
+    assert sorted(actual.select("id", "day").collect()) == sorted(
         expected.select("id", "day").collect()
     )
 
@@ -708,8 +708,8 @@ def test_a_date_folder_is_a_date_as_in_spark(spark, tmp_path):
 def test_nanoseconds_are_read_to_the_microsecond(spark, tmp_path):
     table = pa.table({"ts": pa.array([1_500, 2_999, None], pa.timestamp("ns", "UTC"))})
     pq.write_table(table, tmp_path / "t.parquet")
-    found = ias.read(spark, tmp_path, where="ts IS NOT NULL").toArrow()["ts"]
-    assert found.cast(pa.int64()).to_pylist() == [1, 2]
+    actual = ias.read(spark, tmp_path, where="ts IS NOT NULL").toArrow()["ts"]
+    assert actual.cast(pa.int64()).to_pylist() == [1, 2]
 
 
 def test_a_task_that_outlives_its_failed_job_leaves_nothing(spark, tmp_path):

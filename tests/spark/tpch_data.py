@@ -70,7 +70,7 @@ def tables():
     """All eight tables by name; orders and lineitem are sorted by their dates."""
     draw = _Draw()
     names, regions = zip(*NATIONS, strict=True)
-    found = {
+    actual = {
         "region": pa.table(
             {"r_regionkey": range(5), "r_name": REGIONS, "r_comment": draw.comments(5)}
         ),
@@ -84,7 +84,7 @@ def tables():
         ),
     }
     supplied_from = draw.numbers(0, 24, SUPPLIERS)
-    found["supplier"] = pa.table(
+    actual["supplier"] = pa.table(
         {
             "s_suppkey": range(1, SUPPLIERS + 1),
             "s_name": [f"Supplier#{key:09}" for key in range(1, SUPPLIERS + 1)],
@@ -95,7 +95,7 @@ def tables():
             "s_comment": draw.comments(SUPPLIERS),
         }
     )
-    found["part"] = pa.table(
+    actual["part"] = pa.table(
         {
             "p_partkey": range(1, PARTS + 1),
             "p_name": [" ".join(draw.of(COLOURS, 5)) for _ in range(PARTS)],
@@ -110,7 +110,7 @@ def tables():
     )
     parts = np.repeat(np.arange(1, PARTS + 1), 4)
     suppliers = (parts + np.tile(np.arange(4), PARTS) * (SUPPLIERS // 4)) % SUPPLIERS + 1
-    found["partsupp"] = pa.table(
+    actual["partsupp"] = pa.table(
         {
             "ps_partkey": parts,
             "ps_suppkey": suppliers,
@@ -120,7 +120,7 @@ def tables():
         }
     )
     bought_from = draw.numbers(0, 24, CUSTOMERS)
-    found["customer"] = pa.table(
+    actual["customer"] = pa.table(
         {
             "c_custkey": range(1, CUSTOMERS + 1),
             "c_name": [f"Customer#{key:09}" for key in range(1, CUSTOMERS + 1)],
@@ -132,7 +132,7 @@ def tables():
             "c_comment": draw.comments(CUSTOMERS),
         }
     )
-    return found | _orders(draw)
+    return actual | _orders(draw)
 
 
 def _orders(draw):

@@ -26,12 +26,12 @@ def recovered(data, schema_from=None):
     """The rows that pyarrow reads from the recovered ``data``; None if nothing was recovered."""
     source = BufferSource(data)
     try:
-        found = salvage(source, schema_from)
+        actual = salvage(source, schema_from)
     except ia.FormatError:
         return None, None
-    table = read(bytes(found.document(source)))
-    assert table.num_rows == sum(group.rows for group in found.saved)
-    return table, found
+    table = read(bytes(actual.document(source)))
+    assert table.num_rows == sum(group.rows for group in actual.saved)
+    return table, actual
 
 
 def rows_after(data, cut, whole, schema_from=None):

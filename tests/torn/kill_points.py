@@ -82,16 +82,16 @@ def names_in(folder, sidecar):
 def check_indexes(old, new, sidecar, folder, before):
     """Asserts that the old or the new indexes answer, and that all rows are there."""
     path = folder / "t.parquet"
-    found = names_in(folder, sidecar)
-    assert found in (old, new), found
-    if found == new and not sidecar:  # otherwise Hadoop would refuse the file
+    actual = names_in(folder, sidecar)
+    assert actual in (old, new), actual
+    if actual == new and not sidecar:  # otherwise Hadoop would refuse the file
         assert not (folder / ".t.parquet.crc").exists()
-    if sidecar or found == old:
+    if sidecar or actual == old:
         assert path.read_bytes() == before
     assert pq.read_table(path).equals(TABLE)
     assert ia.verify(path) == []
     assert ia.dataset(folder).to_table(filter=pc.field("n") == 7).equals(TABLE.slice(7, 1))
-    return found == new
+    return actual == new
 
 
 def check_rows(table, folder, before):
@@ -253,9 +253,9 @@ def watch(countdown):
     def around(call):
         def called(*args, **kwargs):
             countdown()
-            found = call(*args, **kwargs)
+            actual = call(*args, **kwargs)
             countdown()
-            return found
+            return actual
 
         return called
 
@@ -277,7 +277,7 @@ def watch(countdown):
 
 def kill_in_python(name, root, stride=1):
     """Counts over all kills of one operation, each in a fork of this process."""
-    found, at = Counter(), 1 - stride
+    actual, at = Counter(), 1 - stride
     while True:
         at += stride
         folder, before = prepared(name, root)
@@ -290,8 +290,8 @@ def kill_in_python(name, root, stride=1):
             assert os.WEXITSTATUS(status) == 0
             assert OPERATIONS[name][2](folder, before)
             assert debris_of(folder) == (0, 0)
-            return found
-        found += checked(name, folder, before)
+            return actual
+        actual += checked(name, folder, before)
         shutil.rmtree(folder)
 
 
@@ -328,7 +328,7 @@ def traced(name, folder, *options):
 
 def points_of(lines, folder):
     """The calls of a run that change files in ``folder``: the name and the number in its thread."""
-    counts, found = Counter(), []
+    counts, actual = Counter(), []
     for line in lines:
         match = re.match(r"(\d+)\s+(\w+)\((.*)", line)
         if not match:
@@ -337,8 +337,8 @@ def points_of(lines, folder):
         counts[thread, call] += 1
         opens = call == "openat" and not re.search(r"O_CREAT|O_TRUNC", rest)
         if str(folder) in rest and not opens:
-            found.append((call, counts[thread, call]))
-    return found
+            actual.append((call, counts[thread, call]))
+    return actual
 
 
 def kill_in_kernel(name, root):
@@ -350,15 +350,15 @@ def kill_in_kernel(name, root):
     assert status == 0
     assert debris_of(folder) == (0, 0)
     points = points_of(lines, folder)
-    found, calls = Counter(), Counter(call for call, _ in points)
+    actual, calls = Counter(), Counter(call for call, _ in points)
     for call, number in points:
         folder, before = prepared(name, root)
         kill = f"inject={call}:signal=KILL:when={number}"
         status, _ = traced(name, folder, "-e", f"trace={CALLS}", "-e", kill)
         assert os.WIFSIGNALED(status), (call, number)
-        found += checked(name, folder, before)
+        actual += checked(name, folder, before)
         shutil.rmtree(folder)
-    return found, calls
+    return actual, calls
 
 
 def main():
@@ -375,20 +375,20 @@ def main():
     with tempfile.TemporaryDirectory() as root:
         for name in given.only or OPERATIONS:
             if given.strace:
-                found, calls = kill_in_kernel(name, root)
+                actual, calls = kill_in_kernel(name, root)
                 shown = ", ".join(f"{call} {count}" for call, count in sorted(calls.items()))
             else:
-                found, shown = kill_in_python(name, root, given.stride), ""
-            counts[name] = dict(found)
+                actual, shown = kill_in_python(name, root, given.stride), ""
+            counts[name] = dict(actual)
             if not given.json:
-                old = found["kills"] - found["new"]
+                old = actual["kills"] - actual["new"]
                 print(
-                    f"{name:26} {found['kills']:4} kills: {old:4} the old, "
-                    f"{found['new']:3} the new; {found['temporary_files']} temporary files, "
-                    f"{found['sidecars_too_many']} sidecars too many  {shown}",
+                    f"{name:26} {actual['kills']:4} kills: {old:4} the old, "
+                    f"{actual['new']:3} the new; {actual['temporary_files']} temporary files, "
+                    f"{actual['sidecars_too_many']} sidecars too many  {shown}",
                     flush=True,
                 )
-    total = sum(found.get("kills", 0) for found in counts.values())
+    total = sum(actual.get("kills", 0) for actual in counts.values())
     print(json.dumps(counts) if given.json else f"{total:,} kills, nothing else was left")
 
 

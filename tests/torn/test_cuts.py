@@ -143,7 +143,7 @@ def test_a_cut_footer_describes_the_row_groups_before_the_cut():
     rows = [rows_after(data, cut, table) for cut in range(footer.offset, len(data) + 1)]
     assert rows[-1] == 12
     assert {rows for rows in rows if rows is not None} == {12}
-    assert sum(found is not None for found in rows) > len(footer.raw) * 0.7
+    assert sum(actual is not None for actual in rows) > len(footer.raw) * 0.7
 
 
 @pytest.mark.parametrize("options", [{}, V2, {"compression": "none", "use_dictionary": False}])
@@ -176,12 +176,12 @@ SMALL = [
 def test_cuts_of_other_writers_files(corpus, name):
     data = (corpus / "files" / name).read_bytes()
     table = pq.read_table(io.BytesIO(data))
-    found = [rows_after(data, cut, table, template(data)) for cut in range(0, len(data), STEP)]
-    assert found[0] is None
-    assert found[-1] == table.num_rows
+    actual = [rows_after(data, cut, table, template(data)) for cut in range(0, len(data), STEP)]
+    assert actual[0] is None
+    assert actual[-1] == table.num_rows
     assert rows_after(data, len(data), table) == table.num_rows
     assert len(group_ends(data)) == 1
-    assert set(found) == {None, table.num_rows}
+    assert set(actual) == {None, table.num_rows}
 
 
 def test_a_page_without_its_bytes_loses_only_its_row_group(tmp_path):
@@ -191,8 +191,8 @@ def test_a_page_without_its_bytes_loses_only_its_row_group(tmp_path):
     page = data.index(b"x", group_ends(data)[1][1] - 60)
     assert start < page
     data[group_ends(data)[1][1] - 1] ^= 0xFF  # the last byte of the second row group's last page
-    found, salvaged = recovered(bytes(data))
-    assert found.equals(pa.concat_tables([table.slice(0, 4), table.slice(8)]))
+    actual, salvaged = recovered(bytes(data))
+    assert actual.equals(pa.concat_tables([table.slice(0, 4), table.slice(8)]))
     (lost,) = salvaged.lost
     assert (lost.row_group, lost.rows) == (1, 4)
     assert "does not match its checksum" in lost.reason
@@ -208,10 +208,10 @@ def test_flipped_bytes_lose_whole_row_groups_and_invent_no_row(tmp_path):
     for _ in range(120):
         damaged = bytearray(data)
         damaged[chance.randrange(stop)] ^= 1 << chance.randrange(8)
-        found, _ = recovered(bytes(damaged))
-        if found is None:
+        actual, _ = recovered(bytes(damaged))
+        if actual is None:
             continue
-        rows = found.to_pylist()
+        rows = actual.to_pylist()
         kept = [rows[start : start + 10] for start in range(0, len(rows), 10)]
         assert kept == [group for group in groups if group in kept]
         complete += len(kept) == 4

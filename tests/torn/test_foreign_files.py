@@ -99,8 +99,8 @@ def test_a_file_cut_within_its_indexes_loses_no_row(indexed):
     table, base, data = indexed
     assert len(data) > len(base) + 1000
     for cut in range(len(base), len(data), 31):
-        found = salvage(BufferSource(data[:cut]))
-        assert found.document(BufferSource(data[:cut])) in (base, data[: found.length])
+        actual = salvage(BufferSource(data[:cut]))
+        assert actual.document(BufferSource(data[:cut])) in (base, data[: actual.length])
         assert rows_after(data, cut, table) == 300
 
 

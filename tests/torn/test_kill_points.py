@@ -24,12 +24,12 @@ def test_a_process_killed_at_any_call_leaves_the_old_or_the_new():
     """Kills at every third call, or at all of them if ``INTARSIA_KILLS`` is large."""
     counts = counts_of("--stride", "1" if MANY else "3")
     assert len(counts) > 5
-    for name, found in counts.items():
+    for name, actual in counts.items():
         if name == "drop_indexes, sidecar":  # a single kernel call that Python does not see
-            assert found == {}
+            assert actual == {}
             continue
-        assert found["kills"] >= (15 if MANY else 5), name
-        assert 0 < found["new"] < found["kills"], name
+        assert actual["kills"] >= (15 if MANY else 5), name
+        assert 0 < actual["new"] < actual["kills"], name
 
 
 def test_a_process_killed_at_any_call_of_the_kernel_leaves_the_old_or_the_new():
@@ -39,7 +39,7 @@ def test_a_process_killed_at_any_call_of_the_kernel_leaves_the_old_or_the_new():
     ).returncode:
         pytest.skip("there is no strace here that may trace; the test above needs none")
     only = [] if MANY else [part for name in FEW for part in ("--only", name)]
-    found = counts_of("--strace", *only)
-    assert len(found) == (9 if MANY else 3)
-    for name, counts in found.items():
+    actual = counts_of("--strace", *only)
+    assert len(actual) == (9 if MANY else 3)
+    for name, counts in actual.items():
         assert counts["kills"] >= (1 if "drop" in name else 9), name

@@ -15,6 +15,6 @@ def test_exactly_the_safe_rows_of_killed_writers_are_recovered():
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     counts = json.loads(done.stdout)
-    assert sum(found["kills"] for found in counts.values()) == kills
-    assert all(found["rows recovered"] >= found["rows safe"] for found in counts.values())
+    assert sum(actual["kills"] for actual in counts.values()) == kills
+    assert all(actual["rows recovered"] >= actual["rows safe"] for actual in counts.values())
     assert counts["checkpoints 1"]["rows safe"] > 0

@@ -39,9 +39,9 @@ def path(tmp_path):
 
 def test_all_public_calls_are_guarded():
     functions = [
-        found
+        actual
         for name in ia.__all__
-        if isinstance(found := getattr(ia, name), types.FunctionType)
+        if isinstance(actual := getattr(ia, name), types.FunctionType)
         and name not in ("register_index_kind", "memory_limit", "set_memory_limit")
     ]
     assert len(functions) > 15
@@ -254,9 +254,9 @@ def test_an_unfiltered_scan_without_memory_names_its_file(path, monkeypatch, cal
 def test_bounds_of_long_values_need_little_memory(kind):
     long = ["b" * 70_000, "a" * 70_000, "ab" + "c" * 70_000]
     for values in (long, ["ac", *long], ["b" * 70_001, None, *long], [None], [], ["x", "", None]):
-        found = extremes(pa.array(["x", *values], kind).slice(1))
+        actual = extremes(pa.array(["x", *values], kind).slice(1))
         there = sorted(value.encode() for value in values if value is not None)
-        assert found == ((there[0], there[-1]) if there else (None, None))
+        assert actual == ((there[0], there[-1]) if there else (None, None))
 
 
 LONG_ROW_GROUP = """

@@ -63,8 +63,8 @@ def test_a_file_with_checkpoints_has_no_findings(path):
 def test_other_readers_read_a_file_with_checkpoints(path):
     assert pq.read_table(path).equals(TABLE)
     assert pq.read_table(path, filters=pc.field("n") > 4990).num_rows == 9
-    found = duckdb.sql(f"SELECT sum(n), count(*) FROM '{path}' WHERE n > 4990").fetchall()
-    assert found == [(sum(range(4991, 5000)), 9)]
+    actual = duckdb.sql(f"SELECT sum(n), count(*) FROM '{path}' WHERE n > 4990").fetchall()
+    assert actual == [(sum(range(4991, 5000)), 9)]
     assert polars.scan_parquet(path).filter(polars.col("n") > 4990).collect().height == 9
     assert polars.read_parquet(path)["l"].to_list() == TABLE["l"].to_pylist()
     context = datafusion.SessionContext()
@@ -76,8 +76,8 @@ def test_other_readers_read_a_file_with_checkpoints(path):
 def test_page_indexes_of_all_row_groups_are_used(path):
     explained = ia.dataset(path).explain(filter=pc.field("n").isin([250, 4250]), analyze=True)
     assert explained.read.rows.selected <= 2 * 100
-    found = ia.ParquetFile(path).read(filter=pc.field("n").isin([250, 4250]))
-    assert found.equals(TABLE.take([250, 4250]))
+    actual = ia.ParquetFile(path).read(filter=pc.field("n").isin([250, 4250]))
+    assert actual.equals(TABLE.take([250, 4250]))
 
 
 def test_bloom_filters_are_written_too(tmp_path):

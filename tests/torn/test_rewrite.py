@@ -147,11 +147,11 @@ def test_a_changed_owner_gives_nobody_more_rights(mode, expected, keeps_group, f
             raise PermissionError(1, "Operation not permitted")
 
     def stat_(path, *args, **options):
-        found = os_stat(path, *args, **options)
+        actual = os_stat(path, *args, **options)
         if not str(path).endswith(".intarsia-tmp"):
-            return found
+            return actual
         owner = own.st_uid + 1, own.st_gid + (not keeps_group)
-        return os.stat_result([*found[:4], *owner, *found[6:10]], found.__reduce__()[1][1])
+        return os.stat_result([*actual[:4], *owner, *actual[6:10]], actual.__reduce__()[1][1])
 
     monkeypatch.setattr(os, "chown", refuse)
     monkeypatch.setattr(os, "stat", stat_)

@@ -191,8 +191,8 @@ def test_files_of_an_fsspec_file_system_are_indexed_and_read(tmp_path, file):
     assert memory.find("/embed") == ["/embed/day=1/t.parquet"]
     assert memory.cat("/embed/day=1/t.parquet").startswith(file.read_bytes())
     source = ia.dataset("/embed", filesystem=memory)
-    found = source.to_table(filter=(pc.field("k") == "k7") & (pc.field("day") == 1))
-    assert found.to_pylist() == [{"k": "k7", "n": 7, "day": 1}]
+    actual = source.to_table(filter=(pc.field("k") == "k7") & (pc.field("day") == 1))
+    assert actual.to_pylist() == [{"k": "k7", "n": 7, "day": 1}]
 
 
 def test_a_column_without_any_value_has_an_index_of_no_entries(tmp_path):

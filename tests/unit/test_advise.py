@@ -142,11 +142,11 @@ def test_files_of_each_writer_are_weighted(tmp_path):
     advice = ia.advise(tmp_path, filters=[condition])
     assert advice.indexes == ["lookup(user)"]
     (told,) = advice.filters
-    found = []
+    actual = []
     for _ in ("without", "with"):
-        found.append(ia.dataset(tmp_path).explain(filter=condition).planned.bytes.selected)
+        actual.append(ia.dataset(tmp_path).explain(filter=condition).planned.bytes.selected)
         ia.add_indexes(tmp_path, advice.indexes)
-    assert [told.now, told.then] == pytest.approx(found, rel=0.1)
+    assert [told.now, told.then] == pytest.approx(actual, rel=0.1)
     assert told.is_guess  # the other writer's sample has no such user
     assert str(advice).splitlines()[-1].startswith("~ a guess")
 
@@ -177,8 +177,8 @@ def test_long_pages_are_mentioned(table, tmp_path):
 
 def test_advice_is_printed_as_json_and_as_a_table(paged):
     advice = ia.advise(paged, ["ts = 5", "status = 3"])
-    found = json.loads(json.dumps(advice.to_dict()))
-    assert [one["filter"] for one in found["filters"]] == ["ts = 5", "status = 3"]
+    actual = json.loads(json.dumps(advice.to_dict()))
+    assert [one["filter"] for one in actual["filters"]] == ["ts = 5", "status = 3"]
     lines = str(advice).splitlines()
     assert lines[0].startswith(f"{paged}: 1 files, 60,000 rows, ")
     assert lines[-2].startswith("1  ts = 5")
@@ -186,9 +186,9 @@ def test_advice_is_printed_as_json_and_as_a_table(paged):
 
 def test_filters_may_be_tuples(paged):
     texts = [one.filter for one in ia.advise(paged, ["ts = 5", "status = 3"]).filters]
-    found = ia.advise(paged, [("ts", "=", 5), [("status", "=", 3)]])
-    assert [one.filter for one in found.filters] == ["(ts == 5)", "(status == 3)"]
-    assert [one.now for one in found.filters] == [
+    actual = ia.advise(paged, [("ts", "=", 5), [("status", "=", 3)]])
+    assert [one.filter for one in actual.filters] == ["(ts == 5)", "(status == 3)"]
+    assert [one.now for one in actual.filters] == [
         one.now for one in ia.advise(paged, texts).filters
     ]
     with pytest.raises(TypeError, match="not int"):
@@ -217,9 +217,9 @@ def test_a_source_extended_by_later_bytes_reads_as_one():
 def test_a_sample_contains_the_rows_of_its_row_groups(table, plain):
     sample = sample_of(ia.ParquetFile(plain)._opened, [0, 2])
     assert sample.num_rows == 40_000
-    found = ia.ParquetFile(sample.source).read(["ts", "id"])
+    actual = ia.ParquetFile(sample.source).read(["ts", "id"])
     expected = pa.concat_tables([table.slice(0, 20_000), table.slice(40_000, 20_000)])
-    assert found.equals(expected.select(["ts", "id"]))
+    assert actual.equals(expected.select(["ts", "id"]))
 
 
 def test_indexes_that_require_a_page_index_do_not_exclude_each_other(tmp_path):

@@ -30,31 +30,31 @@ def run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def results(run):
-    return {found["name"]: found for found in json.loads(run("--json", "--plain"))["results"]}
+    return {actual["name"]: actual for actual in json.loads(run("--json", "--plain"))["results"]}
 
 
 def test_all_engines_agree_on_all_questions(results):
-    rows = {name: found["rows"] for name, found in results.items()}
+    rows = {name: actual["rows"] for name, actual in results.items()}
     slow_errors = rows.pop("status")
     assert rows == {"trace_id": 1, "user_id": 3, "ts": 500, "msg": 5, "full": ROWS}
     assert slow_errors > 0
-    for found in results.values():
-        assert [name for name in found["ms"] if name in ENGINES] == ENGINES
+    for actual in results.values():
+        assert [name for name in actual["ms"] if name in ENGINES] == ENGINES
 
 
 def test_questions_of_an_index_read_at_most_their_bytes(results):
     for name in ("trace_id", "user_id", "ts"):
-        found = results[name]
-        assert found["bytes_matching"] <= found["bytes_warm"]
-        assert found["bytes_met"]
-        assert found["bytes_cold"] > found["bytes_warm"]
+        actual = results[name]
+        assert actual["bytes_matching"] <= actual["bytes_warm"]
+        assert actual["bytes_met"]
+        assert actual["bytes_cold"] > actual["bytes_warm"]
 
 
 def test_shares_of_the_time_add_up(results):
-    for found in results.values():
-        if found["shares"] is not None:
-            assert sum(found["shares"].values()) == pytest.approx(1)
-            assert found["shares"]["pyarrow"] > 0.02, "the function that calls its reader is known"
+    for actual in results.values():
+        if actual["shares"] is not None:
+            assert sum(actual["shares"].values()) == pytest.approx(1)
+            assert actual["shares"]["pyarrow"] > 0.02, "the function that calls its reader is known"
 
 
 def test_tables_are_readable(run):

@@ -133,10 +133,10 @@ def test_false_positives_are_no_more_than_asked_for(distinct, fpp):
 @given(st.integers(0, 10**6), st.floats(0.0001, 0.99))
 def test_a_filter_has_the_least_sufficient_power_of_two(distinct, fpp):
     made = BloomFilter.sized(distinct, fpp)
-    wanted = -8 * max(distinct, 1) / math.log(1 - fpp ** (1 / 8)) / 8
+    expected = -8 * max(distinct, 1) / math.log(1 - fpp ** (1 / 8)) / 8
     assert made.num_bytes & (made.num_bytes - 1) == 0
-    assert made.num_bytes >= max(32, wanted * 0.999)
-    assert made.num_bytes == 32 or made.num_bytes / 2 < wanted * 1.001
+    assert made.num_bytes >= max(32, expected * 0.999)
+    assert made.num_bytes == 32 or made.num_bytes / 2 < expected * 1.001
 
 
 def test_a_filter_grows_to_its_limit_and_not_beyond():

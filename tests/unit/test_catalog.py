@@ -121,8 +121,8 @@ def test_a_catalog_changes_no_answer(lake):
     assert (report.files, report.read, report.gone, report.skipped) == (FILES, FILES, 0, 0)
     dataset = ia.dataset(lake, catalog=True)
     for _ in range(2):
-        for name, found in answers(dataset).items():
-            assert found.equals(without[name]), name
+        for name, actual in answers(dataset).items():
+            assert actual.equals(without[name]), name
     for name, condition in conditions().items():
         assert dataset.count_rows(filter=condition) == without[name].num_rows, name
     copy = pickle.loads(pickle.dumps(dataset))
@@ -134,23 +134,23 @@ def test_a_catalog_changes_no_answer(lake):
 def test_the_folder_may_be_a_uri_below_partition_folders(tmp_path):
     lake = fill(tmp_path / "year=2020" / "a b" / "lake")
     ia.build_catalog(lake.as_uri())
-    wanted = ia.dataset(lake, catalog=True)
+    expected = ia.dataset(lake, catalog=True)
     for uri in (lake.as_uri(), f"{lake.as_uri()}/", lake.as_uri().replace("file://", "file:")):
-        found = ia.dataset(uri, catalog=True)
-        assert found.schema.equals(wanted.schema)
-        assert "year" not in found.schema.names
-        assert found.count_rows(filter=conditions()["ids"]) == wanted.count_rows(
+        actual = ia.dataset(uri, catalog=True)
+        assert actual.schema.equals(expected.schema)
+        assert "year" not in actual.schema.names
+        assert actual.count_rows(filter=conditions()["ids"]) == expected.count_rows(
             filter=conditions()["ids"]
         )
-        assert root_of(pafs.LocalFileSystem(), uri, found.files) == str(lake)
+        assert root_of(pafs.LocalFileSystem(), uri, actual.files) == str(lake)
 
 
 def test_a_point_query_opens_one_of_three_hundred_files(tmp_path, opened):
     lake = fill(tmp_path / "lake", 300)
     ia.build_catalog(lake)
     opened.clear()
-    found = ia.dataset(lake).to_table(filter=pc.field("id") == some_id(123))
-    assert found.column("n").to_pylist() == [123 * ROWS + 11]
+    actual = ia.dataset(lake).to_table(filter=pc.field("id") == some_id(123))
+    assert actual.column("n").to_pylist() == [123 * ROWS + 11]
     assert data_files(opened) == {"123.parquet"}
     assert opened.total() <= 8
     opened.clear()
@@ -174,7 +174,7 @@ def test_the_end_of_a_surviving_file_is_not_read(lake, monkeypatch):
     monkeypatch.setattr(storage.FileSource, "_fetch", fetched)
     dataset = ia.dataset(lake)
     assert dataset.to_table(filter=pc.field("id") == some_id(7)).num_rows == 1
-    ranges = [r for name, found in read if name == "007.parquet" for r in found]
+    ranges = [r for name, actual in read if name == "007.parquet" for r in actual]
     size = (lake / "part=1" / "007.parquet").stat().st_size
     tail = ia.ParquetFile(lake / "part=1" / "007.parquet").footer
     assert ranges
@@ -220,10 +220,10 @@ def test_new_changed_and_deleted_files_are_noticed(lake):
 def test_a_file_replaced_after_the_data_set_was_opened(lake):
     ia.build_catalog(lake)
     dataset = ia.dataset(lake)
-    wanted = pc.field("id") == some_id(100)
-    assert not dataset.count_rows(filter=wanted)
+    expected = pc.field("id") == some_id(100)
+    assert not dataset.count_rows(filter=expected)
     pq.write_table(table_of(100), lake / "part=1" / "001.parquet")
-    assert dataset.count_rows(filter=wanted) == 1
+    assert dataset.count_rows(filter=expected) == 1
 
 
 @pytest.mark.filterwarnings("ignore:of .* files looked into")
@@ -232,10 +232,10 @@ def test_a_file_replaced_before_the_first_query(lake):
     data_sets = [ia.dataset(lake) for _ in range(3)]
     scan = ia.polars.scan(data_sets[2])
     pq.write_table(table_of(100), lake / "part=1" / "001.parquet")
-    wanted = pc.field("id") == some_id(100)
-    assert data_sets[0].count_rows(filter=wanted) == 1
+    expected = pc.field("id") == some_id(100)
+    assert data_sets[0].count_rows(filter=expected) == 1
     assert data_sets[1].head(1).num_rows == 1
-    assert data_sets[1].to_table(filter=wanted).num_rows == 1
+    assert data_sets[1].to_table(filter=expected).num_rows == 1
     assert scan.filter(polars.col("id") == some_id(100)).collect().height == 1
 
 
@@ -255,11 +255,11 @@ def test_folder_names_are_typed_partition_values(folders, tmp_path):
     expected = ia.dataset(tmp_path, catalog=False).to_table()
     assert expected.equals(pads.dataset(tmp_path, partitioning="hive").to_table())
     ia.build_catalog(tmp_path)
-    found = ia.dataset(tmp_path, catalog=True)
-    assert found.to_table().equals(expected)
+    actual = ia.dataset(tmp_path, catalog=True)
+    assert actual.to_table().equals(expected)
     assert ia.dataset(tmp_path, union_by_name=True).to_table().equals(expected)
     last = pc.field("n") == 2
-    assert found.to_table(filter=last).equals(expected.filter(last))
+    assert actual.to_table(filter=last).equals(expected.filter(last))
 
 
 @pytest.mark.parametrize(
@@ -313,8 +313,8 @@ def test_refresh_reads_only_new_files(lake, opened):
     assert data_files(opened) == {"001.parquet", "new.parquet"}
     assert (report.files, report.read, report.gone, report.segments) == (FILES, 2, 2, 2)
     opened.clear()
-    found = ia.dataset(lake).to_table(filter=pc.field("id") == some_id(101))
-    assert found.num_rows == 1
+    actual = ia.dataset(lake).to_table(filter=pc.field("id") == some_id(101))
+    assert actual.num_rows == 1
     assert data_files(opened) == {"001.parquet", "new.parquet"}  # the first has no index
     opened.clear()
     assert ia.build_catalog(lake, refresh=True).read == 0
@@ -347,8 +347,8 @@ def test_keys_are_stored_in_several_parts(lake, monkeypatch):
     ia.build_catalog(lake)
     segment = read_pointer(pafs.LocalFileSystem(), str(lake)).segments[0]
     assert all(len(index.parts) > 5 for index in segment.keys)
-    for name, found in answers(ia.dataset(lake)).items():
-        assert found.equals(without[name]), name
+    for name, actual in answers(ia.dataset(lake)).items():
+        assert actual.equals(without[name]), name
 
 
 def test_old_generations_are_removed_one_generation_later(lake):
@@ -425,9 +425,9 @@ def test_sidecars_and_catalogs_do_not_interfere(tmp_path, opened):
         pq.write_table(table_of(number), lake / f"{number}.parquet")
     ia.add_indexes(lake, ["lookup(id)"], sidecar=True)
     ia.build_catalog(lake)
-    wanted = pc.field("id") == some_id(100)
+    expected = pc.field("id") == some_id(100)
     opened.clear()
-    assert ia.dataset(lake).count_rows(filter=wanted) == 1
+    assert ia.dataset(lake).count_rows(filter=expected) == 1
     assert {name.partition(".")[0] for name in data_files(opened)} == {"100"}
     sidecars = sorted((lake / "_intarsia").glob("*.intarsia"))
     assert len(sidecars) == 2
@@ -435,7 +435,7 @@ def test_sidecars_and_catalogs_do_not_interfere(tmp_path, opened):
     assert sorted((lake / "_intarsia").glob("*.intarsia")) == sidecars
     ia.drop_indexes(lake, ["id:lookup"], sidecar=True)
     assert ia.show_catalog(lake).files == 14
-    assert ia.dataset(lake).count_rows(filter=wanted) == 1
+    assert ia.dataset(lake).count_rows(filter=expected) == 1
     ia.add_indexes(lake, ["lookup(id)"], sidecar=True)
     ia.drop_catalog(lake)
     assert len(list((lake / "_intarsia").iterdir())) == 2
@@ -586,8 +586,8 @@ def test_concurrent_builds_change_no_answer(lake):
         builders = [threads.submit(build, number) for number in range(3)]
         asked = 0
         while asked < 5 or not all(builder.done() for builder in builders):
-            found = ia.dataset(lake).to_table(filter=condition)
-            assert found.column("id").to_pylist() == [some_id(23)]
+            actual = ia.dataset(lake).to_table(filter=condition)
+            assert actual.column("id").to_pylist() == [some_id(23)]
             asked += 1
     for builder in builders:
         builder.result()
@@ -606,8 +606,8 @@ def test_a_catalog_on_another_file_system(tmp_path):
         ia.build_catalog("/lake", filesystem=memory)
         want = answers(ia.dataset(lake))
         dataset = ia.dataset("/lake", filesystem=memory, catalog=True)
-        for name, found in answers(dataset).items():
-            assert found.equals(want[name]), name
+        for name, actual in answers(dataset).items():
+            assert actual.equals(want[name]), name
         assert dataset.plan(filter=pc.field("id") == 1).figures.files.total == FILES
         memory.pipe("/lake/part=1/001.parquet", memory.cat("/lake/part=0/000.parquet"))
         report = ia.build_catalog("/lake", refresh=True, filesystem=memory)

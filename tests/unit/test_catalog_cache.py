@@ -145,8 +145,8 @@ def test_only_one_of_many_catalogs_has_open_handles(tmp_path, kept):
 
 def test_threads_share_one_catalog(lake, kept):
     with ThreadPoolExecutor(8) as threads:
-        found = list(threads.map(lambda number: rows_with(lake, number % FILES), range(24)))
-    assert found == [[number % FILES * ROWS + 7] for number in range(24)]
+        actual = list(threads.map(lambda number: rows_with(lake, number % FILES), range(24)))
+    assert actual == [[number % FILES * ROWS + 7] for number in range(24)]
 
 
 def test_sparks_driver_lists_the_folder_once(lake, kept, monkeypatch):

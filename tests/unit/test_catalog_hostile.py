@@ -255,9 +255,9 @@ def test_verify_finds_wrong_bounds_and_keys(lake, tmp_path):
     folder = tmp_path / "bounds"
     forged(lake, folder, replaced(folder, lake, "bounds", all_zero))
     assert ia.dataset(folder).count_rows(filter=pc.field("n") > 110) == 0  # undetectable
-    found = ia.verify(folder)
-    assert len(found) == NUMBER
-    assert all("other bounds" in finding.message for finding in found)
+    actual = ia.verify(folder)
+    assert len(actual) == NUMBER
+    assert all("other bounds" in finding.message for finding in actual)
 
     def no_keys(pointer):
         (segment,) = pointer.segments
@@ -265,8 +265,8 @@ def test_verify_finds_wrong_bounds_and_keys(lake, tmp_path):
         segment = dataclasses.replace(segment, keys=keys)
         return dataclasses.replace(pointer, segments=(segment,))
 
-    found = ia.verify(forged(lake, tmp_path / "keys", no_keys))
-    assert {finding.message for finding in found} == {
+    actual = ia.verify(forged(lake, tmp_path / "keys", no_keys))
+    assert {finding.message for finding in actual} == {
         "the catalog lacks 20 keys of its index key:lookup"
     }
     broken = forged(lake, tmp_path / "broken", lambda pointer: pointer)

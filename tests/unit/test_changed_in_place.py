@@ -59,9 +59,9 @@ def overwrite(path):
 def test_a_file_opened_before_raises_an_error(path):
     file = ia.ParquetFile(path)
     overwrite(path)
-    for wanted in (FILTER, pc.field("n") == 5, None):
+    for expected in (FILTER, pc.field("n") == 5, None):
         with pytest.raises(FileReplaced):
-            file.read(filter=wanted)
+            file.read(filter=expected)
 
 
 def test_a_data_set_reads_the_new_file(path):
@@ -77,10 +77,10 @@ def test_a_scan_that_has_returned_rows_raises_an_error(path, monkeypatch):
     batches = ia.dataset(path).to_batches(filter=FILTER, use_threads=False)
     first = next(batches)
     overwrite(path)
-    found = [first]
+    actual = [first]
     with pytest.raises(FileReplaced):
-        found += batches
-    rows = pa.Table.from_batches(found)
+        actual += batches
+    rows = pa.Table.from_batches(actual)
     assert rows.equals(table(0).slice(0, rows.num_rows))
 
 
@@ -88,10 +88,10 @@ def test_a_scan_that_has_returned_no_rows_starts_again(path, monkeypatch):
     plan_rows = scan.plan_rows
 
     def plan_then_overwrite(*arguments):
-        found = plan_rows(*arguments)
+        actual = plan_rows(*arguments)
         monkeypatch.setattr(scan, "plan_rows", plan_rows)
         overwrite(path)
-        return found
+        return actual
 
     monkeypatch.setattr(scan, "plan_rows", plan_then_overwrite)
     assert ia.dataset(path).to_table(filter=FILTER).equals(table(10**6))
@@ -172,10 +172,10 @@ def test_rows_by_number_belong_to_the_counted_file(tmp_path, monkeypatch):
     counted = dataset_module.parts_together
 
     def replaced_meanwhile(*arguments):
-        found = list(counted(*arguments))
+        actual = list(counted(*arguments))
         pq.write_table(table.slice(0, 7), tmp_path / "new")
         os.replace(tmp_path / "new", tmp_path / "a.parquet")
-        return iter(found)
+        return iter(actual)
 
     monkeypatch.setattr(dataset_module, "parts_together", replaced_meanwhile)
     assert data.take([1, 99, 120])["id"].to_pylist() == [1, 99, 70]

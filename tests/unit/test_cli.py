@@ -215,8 +215,8 @@ def test_values_without_a_json_type_are_printed_as_strings(say, tmp_path):
     def refuse(name: str) -> None:
         raise AssertionError(f"{name} is not JSON")
 
-    found = [json.loads(line, parse_constant=refuse) for line in said.lines]
-    assert found[2] == {"x": 1.5, "b": None}
+    actual = [json.loads(line, parse_constant=refuse) for line in said.lines]
+    assert actual[2] == {"x": 1.5, "b": None}
 
 
 def test_csv_of_nested_columns_is_refused_with_a_clear_message(say, lake):
@@ -821,8 +821,8 @@ def test_an_index_that_only_some_files_have_is_a_note(say, lake):
     assert say("verify", lake, "--strict").code == 3
     said = say("verify", lake, "--json")
     assert (json.loads(said.out)["severity"], said.code) == ("note", 0)
-    (found,) = ia.verify(lake)
-    assert found.severity is ia.Severity.NOTE
+    (actual,) = ia.verify(lake)
+    assert actual.severity is ia.Severity.NOTE
     assert ia.Severity.NOTE < ia.Severity.WARNING < ia.Severity.ERROR
     pq.write_table(pq.read_table(first).slice(1), first)  # its sidecar belongs to the old version
     ia.add_indexes(second, ["k:lookup"], sidecar=True)
@@ -839,8 +839,8 @@ def test_advice_is_a_table_or_json(say, lake):
     said = say("index", "advise", lake, *asked)
     assert said.code == 0
     assert f"{lake}: 2 files, {ROWS} rows" in said.lines[0]
-    found = json.loads(say("index", "advise", lake, *asked, "--json").out)
-    assert [one["filter"] for one in found["filters"]] == ["k = 7", "k > 5"]
+    actual = json.loads(say("index", "advise", lake, *asked, "--json").out)
+    assert [one["filter"] for one in actual["filters"]] == ["k = 7", "k > 5"]
 
 
 def test_catalog(say, tmp_path: Path) -> None:
@@ -885,8 +885,8 @@ def test_rows_are_complete_in_any_encoding(form, tmp_path: Path) -> None:
         rows = list(csv.reader(done.stdout.decode().splitlines()))
         assert rows == [["t"], ["é€"], ["😀"], ["\\u20ac"]]
     else:
-        found = [json.loads(line)["t"] for line in done.stdout.decode("latin-1").splitlines()]
-        assert found == ["é€", "😀", "\\u20ac"]
+        actual = [json.loads(line)["t"] for line in done.stdout.decode("latin-1").splitlines()]
+        assert actual == ["é€", "😀", "\\u20ac"]
 
 
 def test_a_name_that_is_not_utf8_is_printed(say, tmp_path: Path) -> None:

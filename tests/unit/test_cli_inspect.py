@@ -84,8 +84,8 @@ def document(result: Result) -> dict[str, Any]:
     def refuse(name: str) -> None:
         raise AssertionError(f"{name} is not JSON")
 
-    found: dict[str, Any] = json.loads(result.stdout, parse_constant=refuse)
-    return found
+    actual: dict[str, Any] = json.loads(result.stdout, parse_constant=refuse)
+    return actual
 
 
 def damage_chunk(path: Path, group: int, leaf: int) -> None:
@@ -111,14 +111,14 @@ def damage_chunk(path: Path, group: int, leaf: int) -> None:
 def test_json_equals_pyarrows_footer(say, file):
     result = say("inspect", file, "--json")
     assert result.exit_code == 0
-    found, expected = document(result), pq.read_metadata(file)
+    actual, expected = document(result), pq.read_metadata(file)
     size = file.stat().st_size
-    assert (found["file"], found["size"], found["indexes"]) == (str(file), size, [])
-    assert found["footer"] == {
+    assert (actual["file"], actual["size"], actual["indexes"]) == (str(file), size, [])
+    assert actual["footer"] == {
         "offset": size - 8 - expected.serialized_size,
         "length": expected.serialized_size,
     }
-    metadata = found["metadata"]
+    metadata = actual["metadata"]
     assert metadata["num_rows"] == expected.num_rows
     assert metadata["created_by"] == expected.created_by
     assert [e["name"] for e in metadata["schema"]][:3] == ["schema", "k", "word"]
@@ -187,10 +187,10 @@ def test_json_has_bounds_as_values(say, file):
 
 def test_json_lists_embedded_indexes_and_one_column_only(say, file):
     ia.add_indexes(file, ["word:lookup"])
-    found = document(say("inspect", file, "--json", "-c", "point"))
-    (entry,) = found["indexes"]
+    actual = document(say("inspect", file, "--json", "-c", "point"))
+    (entry,) = actual["indexes"]
     assert (entry["name"], entry["kind"], entry["on"]) == ("word:lookup", "lookup", "word")
-    for group in found["metadata"]["row_groups"]:
+    for group in actual["metadata"]["row_groups"]:
         paths = [".".join(chunk["meta_data"]["path_in_schema"]) for chunk in group["columns"]]
         assert paths == ["point.x", "point.y.z"]
 
@@ -434,9 +434,9 @@ def test_files_that_lack_the_column_are_reported(say, lake):
         assert result.output.count("column 's' is not there") == 1
         result = say(command, lake, "--column", "s", "--json")
         text = result.output if command == "pages" else f"[{','.join(result.output.splitlines())}]"
-        found = json.loads(text)
-        assert [item["file"][-9:] for item in found if "error" in item] == ["2.parquet"]
-        assert len(found) > 2
+        actual = json.loads(text)
+        assert [item["file"][-9:] for item in actual if "error" in item] == ["2.parquet"]
+        assert len(actual) > 2
         assert result.exit_code == 1
 
 
@@ -505,8 +505,8 @@ def test_the_pages_of_all_files_are_shown(say, lake):
     assert result.exit_code == 0
     assert result.output.count("row group 1, column k") == 2
     assert result.output.count("no pages") == 1  # the last has one row group
-    found = json.loads(say("pages", lake, "--column", "k", "--json").output)
-    assert [item["file"][-9:] for item in found if item["type"] != "DICTIONARY_PAGE"] == [
+    actual = json.loads(say("pages", lake, "--column", "k", "--json").output)
+    assert [item["file"][-9:] for item in actual if item["type"] != "DICTIONARY_PAGE"] == [
         "0.parquet", "0.parquet", "1.parquet", "1.parquet", "2.parquet",
     ]  # fmt: skip
     assert "file" not in json.loads(say("pages", lake / "0.parquet", "--json").output)[0]

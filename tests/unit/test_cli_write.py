@@ -223,9 +223,9 @@ def test_dictionaries_and_views_stay(say, tmp_path, out):
     table = pa.table({"d": texts.dictionary_encode(), "v": texts.cast(pa.string_view())})
     feather.write_feather(table, str(tmp_path / "a.feather"))
     assert say("write", tmp_path / "a.feather", out, "--where", "d = 'x'").code == 0
-    found = ia.ParquetFile(out).read()
-    assert found.schema.types == table.schema.types
-    assert found.to_pydict() == {"d": ["x", "x"], "v": ["x", "x"]}
+    actual = ia.ParquetFile(out).read()
+    assert actual.schema.types == table.schema.types
+    assert actual.to_pydict() == {"d": ["x", "x"], "v": ["x", "x"]}
 
 
 # --- outputs ------------------------------------------------------------------------------------
@@ -461,8 +461,8 @@ def test_dangerous_file_names_are_refused(say, tmp_path, out):
 def test_a_header_alone_is_a_file_without_rows(say, tmp_path, out):
     (tmp_path / "a.csv").write_text("a,b\n")
     assert say("write", tmp_path / "a.csv", out, "--type", "a=int64").code == 0
-    found = pq.read_table(out)
-    assert (found.num_rows, found.column_names) == (0, ["a", "b"])
+    actual = pq.read_table(out)
+    assert (actual.num_rows, actual.column_names) == (0, ["a", "b"])
     assert say("write", tmp_path / "a.csv", out, "--sort-by", "a").code == 0
 
 
@@ -592,11 +592,11 @@ def put_annotated(path, said):
 def names_said(path):
     """The annotations of a file's leaves that Arrow lacks, by path."""
     schema = ia.ParquetFile(path).schema
-    found = {
+    actual = {
         leaf.name: Annotation(leaf.element.converted_type, leaf.element.logicalType).name
         for leaf in schema.leaves
     }
-    return {name: said for name, said in found.items() if said not in ("", "INTEGER")}
+    return {name: said for name, said in actual.items() if said not in ("", "INTEGER")}
 
 
 def test_new_files_keep_the_annotations_of_columns(say, tmp_path, out):

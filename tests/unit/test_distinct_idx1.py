@@ -194,8 +194,8 @@ def test_a_file_that_another_tool_rewrote_is_read_whole(ours, tmp_path):
     pq.write_table(changed.replace_schema_metadata(keys), stale)
     for options in ({}, {"distinct_index_column": "category"}):
         with pytest.warns(ia.IntarsiaWarning, match="ignored|rewrite"):
-            found = ia.dataset(stale, **options).to_table(filter=category == "new")
-        assert found.num_rows == 100
+            actual = ia.dataset(stale, **options).to_table(filter=category == "new")
+        assert actual.num_rows == 100
     assert any("rewritten" in str(finding) for finding in ia.verify(stale))
 
 
@@ -286,10 +286,10 @@ def test_an_invalid_list_is_ignored(tmp_path, changes):
     path = tmp_path / "t.parquet"
     path.write_bytes(their_file(**changes))
     with pytest.warns(ia.IntarsiaWarning, match=f"{KEY} is ignored"):
-        found = ia.dataset(path, distinct_index_column="category").to_table(
+        actual = ia.dataset(path, distinct_index_column="category").to_table(
             filter=category == "foo"
         )
-    assert found.num_rows == 40
+    assert actual.num_rows == 40
     assert any(KEY in str(finding) for finding in ia.verify(path))
     assert ia.dataset(path).count_rows(filter=category == "foo") == 40
     assert ia.list_indexes(path)  # either no warning, or that it exists
@@ -303,10 +303,10 @@ def test_a_column_value_that_looks_like_a_list_is_not_used(tmp_path):
     path = tmp_path / "t.parquet"
     path.write_bytes(their_file(table, payload=b"", key=str(whole.index(fake))))
     with pytest.warns(ia.IntarsiaWarning, match="rewritten"):
-        found = ia.dataset(path, distinct_index_column="category").to_table(
+        actual = ia.dataset(path, distinct_index_column="category").to_table(
             filter=category == "bar"
         )
-    assert found.num_rows == 20
+    assert actual.num_rows == 20
 
 
 @SETTINGS

@@ -23,23 +23,27 @@ def test_the_documented_kinds_keep_the_contract_and_skip_granules(tmp_path, monk
     exec(compile(kind, "kinds.md", "exec"), names)
     ia.add_indexes("parts.parquet", ["country(part, granule_rows=10)"])
     data, part = ia.dataset("parts.parquet"), pc.field("part")
-    for wanted, found in (
+    for expected, actual in (
         (part == "FR-7", 100),
         (part.isin(["FR-7", "PT-1"]), 200),
         (pc.starts_with(part, "DE-1"), 100),
         (pc.starts_with(part, "D"), 300),
         (pc.match_like(part, "DE-1%"), 100),
     ):
-        (file,) = data.explain(filter=wanted).files
+        (file,) = data.explain(filter=expected).files
         assert {step.source: step.rows for step in file.plan.steps}.get(
             "index part:country", 300
-        ) == found
-        assert data.count_rows(filter=wanted) == len(pq.read_table("parts.parquet", filters=wanted))
+        ) == actual
+        assert data.count_rows(filter=expected) == len(
+            pq.read_table("parts.parquet", filters=expected)
+        )
     exec(compile(summary, "kinds.md", "exec"), names)
     ia.register_index_kind(names["Remainders"])
     ia.add_indexes("parts.parquet", ["remainders(n, granule_rows=10)"])
-    for wanted, granules in ((pc.field("n") == 3, 5), (pc.field("n").isin([3, 70]), 7)):
-        (file,) = data.explain(filter=wanted).files
+    for expected, granules in ((pc.field("n") == 3, 5), (pc.field("n").isin([3, 70]), 7)):
+        (file,) = data.explain(filter=expected).files
         assert {s.source: s.rows for s in file.plan.steps}["index n:remainders"] == 10 * granules
-        assert data.count_rows(filter=wanted) == len(pq.read_table("parts.parquet", filters=wanted))
+        assert data.count_rows(filter=expected) == len(
+            pq.read_table("parts.parquet", filters=expected)
+        )
     exec(compile(check, "kinds.md", "exec"), names)

@@ -152,14 +152,14 @@ def test_bounds_of_sorted_durations_exclude_pages(source, unit, tmp_path):
 
 def test_lists_and_maps_contain_durations(unit, tmp_path):
     data = opened(unit, tmp_path, ["l:elements", "m:entries"])
-    wanted = [row_of(9)]
+    expected = [row_of(9)]
     for condition in (
         "list_contains(l, INTERVAL 9 SECOND)",
         "list_has_any(l, [INTERVAL 9 SECOND, '9 seconds'])",
         "m['k'] = INTERVAL 9 SECOND",
         ia.list_contains(pc.field("l"), span(9)),
     ):
-        assert data.to_table(["n"], condition)["n"].to_pylist() == wanted
+        assert data.to_table(["n"], condition)["n"].to_pylist() == expected
         assert data.plan(["n"], condition).figures.rows.selected <= 2 * PAGE_ROWS
 
 

@@ -56,15 +56,15 @@ def file(tmp_path_factory):
 @pytest.fixture
 def opened(monkeypatch):
     """Every file that is opened."""
-    found = []
+    actual = []
     real = OpenedFile.__init__
 
     def spy(self, *args, **kwargs):
-        found.append(self)
+        actual.append(self)
         real(self, *args, **kwargs)
 
     monkeypatch.setattr(OpenedFile, "__init__", spy)
-    return found
+    return actual
 
 
 DEEP = pc.field("s", "deep", "tags")
@@ -133,8 +133,8 @@ SQL = [
 
 @pytest.mark.parametrize("condition", SQL)
 def test_sql_uses_the_index(file, opened, condition):
-    found = ia.sql(f"SELECT n FROM t WHERE {condition}", t=file)["n"].to_pylist()
-    assert found == [3000] or found == [3001]
+    actual = ia.sql(f"SELECT n FROM t WHERE {condition}", t=file)["n"].to_pylist()
+    assert actual == [3000] or actual == [3001]
     assert 0 < sum(each.pages_read for each in opened) <= 5
 
 

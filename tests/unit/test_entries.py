@@ -93,9 +93,9 @@ def test_pages_without_the_entry_are_not_read(file, condition, rows, pages):
     ids=str,
 )
 def test_conditions_that_rows_without_the_entry_pass_exclude_nothing(file, condition):
-    found = ia.dataset(file).to_table(["n"], filter=condition)["n"].to_pylist()
-    assert found == TABLE.filter(condition)["n"].to_pylist()
-    assert len(found) > ROWS // 2
+    actual = ia.dataset(file).to_table(["n"], filter=condition)["n"].to_pylist()
+    assert actual == TABLE.filter(condition)["n"].to_pylist()
+    assert len(actual) > ROWS // 2
 
 
 @pytest.mark.parametrize(
@@ -188,8 +188,8 @@ def test_numbers_are_found_as_without_the_index(tmp_path, kind, sought):
     conditions = [value("k", "m").isin(sought)]
     conditions += [value("k", "m") == one for one in sought if one.is_valid]
     for condition in conditions:
-        found = ia.dataset(path).to_table(["n"], filter=condition)
-        assert found.equals(table.filter(condition).select(["n"])), str(condition)
+        actual = ia.dataset(path).to_table(["n"], filter=condition)
+        assert actual.equals(table.filter(condition).select(["n"])), str(condition)
 
 
 @pytest.mark.parametrize(

@@ -177,61 +177,61 @@ def remarks(explanation):
 
 
 def test_reads_are_shown_file_by_file(lake):
-    found = ia.dataset(lake).explain(["n"], "s = 's00001' OR n = 4001", analyze=True)
+    actual = ia.dataset(lake).explain(["n"], "s = 's00001' OR n = 4001", analyze=True)
     matching = ia.dataset(lake).to_table(
         filter=(pc.field("s") == "s00001") | (pc.field("n") == 4001)
     )
-    assert found.read.rows.selected == len(matching)
-    reads = [file.read.figures for file in found.files]
+    assert actual.read.rows.selected == len(matching)
+    reads = [file.read.figures for file in actual.files]
     for name in ("files", "row_groups", "pages", "rows", "bytes", "requests"):
         parts = [getattr(figures, name).selected for figures in reads]
-        assert sum(parts) == getattr(found.read, name).selected, name
-    condition = found.files[0].read.conditions[0]
+        assert sum(parts) == getattr(actual.read, name).selected, name
+    condition = actual.files[0].read.conditions[0]
     assert condition.rows.selected == reads[0].rows.selected
-    assert condition.rows.total == found.files[0].plan.rows.num_rows
+    assert condition.rows.total == actual.files[0].plan.rows.num_rows
 
 
 def test_the_seconds_of_all_activities_are_the_time_it_took(lake):
-    found = ia.dataset(lake).explain(filter="s >= 's00001'", analyze=True)
-    assert found.seconds == pytest.approx(sum(found.activities.values()))
-    assert all(seconds > 0 for seconds in found.activities.values())
-    assert found.activities[Activity.OTHER] < found.seconds / 2
+    actual = ia.dataset(lake).explain(filter="s >= 's00001'", analyze=True)
+    assert actual.seconds == pytest.approx(sum(actual.activities.values()))
+    assert all(seconds > 0 for seconds in actual.activities.values())
+    assert actual.activities[Activity.OTHER] < actual.seconds / 2
 
 
 def test_folders_that_cannot_match_are_not_read(lake):
-    found = ia.dataset(lake).explain(["n"], "day = 2 AND n < 0", analyze=True)
-    assert [file.plan.steps[-1].source for file in found.files] == [
+    actual = ia.dataset(lake).explain(["n"], "day = 2 AND n < 0", analyze=True)
+    assert [file.plan.steps[-1].source for file in actual.files] == [
         "folders",
         "row-group statistics",
     ]
-    assert [file.read is None for file in found.files] == [True, False]
-    assert (found.read.files.selected, found.read.files.total) == (1, 2)
-    assert "└─ 2 files without a row that might match" in str(found)
+    assert [file.read is None for file in actual.files] == [True, False]
+    assert (actual.read.files.selected, actual.read.files.total) == (1, 2)
+    assert "└─ 2 files without a row that might match" in str(actual)
 
 
 def test_nothing_is_read_where_no_folder_can_match(lake):
-    found = ia.dataset(lake).explain(["n"], "day = 7", analyze=True)
-    assert found.read.bytes == Amount(0, found.planned.bytes.total)
-    assert found.seconds == 0
-    assert "by folders  2 files" in str(found)
+    actual = ia.dataset(lake).explain(["n"], "day = 7", analyze=True)
+    assert actual.read.bytes == Amount(0, actual.planned.bytes.total)
+    assert actual.seconds == 0
+    assert "by folders  2 files" in str(actual)
 
 
 def test_without_a_filter_all_rows_are_read(lake):
-    found = ia.dataset(lake).explain(["n"], analyze=True)
-    assert found.read.rows == Amount(2 * ROWS, 2 * ROWS)
-    assert remarks(found) == []
-    assert "filter   none" in str(found)
+    actual = ia.dataset(lake).explain(["n"], analyze=True)
+    assert actual.read.rows == Amount(2 * ROWS, 2 * ROWS)
+    assert remarks(actual) == []
+    assert "filter   none" in str(actual)
 
 
 def test_without_columns_no_column_is_read(lake):
     for analyze in (False, True):
-        found = ia.dataset(lake).explain([], analyze=analyze)
-        assert "to read: 0 of 0 pages, 0 of " in str(found)
+        actual = ia.dataset(lake).explain([], analyze=analyze)
+        assert "to read: 0 of 0 pages, 0 of " in str(actual)
 
 
 def test_an_index_that_does_not_help_is_named_with_the_reason(lake):
-    found = ia.dataset(lake).explain(["n"], "s > 's12000'")
-    assert remarks(found)[:2] == [
+    actual = ia.dataset(lake).explain(["n"], "s > 's12000'")
+    assert remarks(actual)[:2] == [
         "index s:lookup not used: it cannot answer s > s12000",
         "index n:lookup not used: no condition on n it could answer",
     ]
@@ -239,9 +239,9 @@ def test_an_index_that_does_not_help_is_named_with_the_reason(lake):
 
 def test_an_index_on_a_column_read_as_another_type_is_named(lake):
     schema = pa.schema([("n", pa.float64()), ("s", pa.string())])
-    found = ia.dataset(lake / "day=1", schema=schema).explain(["n"], "n = 4001")
+    actual = ia.dataset(lake / "day=1", schema=schema).explain(["n"], "n = 4001")
     assert "index n:lookup not used: n is read as a type that may compare in another way" in (
-        remarks(found)
+        remarks(actual)
     )
 
 
@@ -263,8 +263,8 @@ def test_an_index_of_an_unknown_kind_or_version_is_named(
     )
     path = tmp_path / "a.parquet"
     ia.write_table(pa.table({"s": ["a", "b"]}), path, indexes=[ia.Lookup("s")])
-    found = ia.dataset(path).explain(filter="s = 'a'")
-    assert remarks(found)[0] == f"index s:{kind} not used: {reason}"
+    actual = ia.dataset(path).explain(filter="s = 'a'")
+    assert remarks(actual)[0] == f"index s:{kind} not used: {reason}"
 
 
 def test_a_damaged_index_is_shown_with_the_text_of_its_warning(lake, tmp_path):
@@ -274,8 +274,8 @@ def test_a_damaged_index_is_shown_with_the_text_of_its_warning(lake, tmp_path):
     stored[entry.offset + entry.length - entry.meta_length] ^= 0x41
     path.write_bytes(stored)
     with pytest.warns(ia.IntarsiaWarning, match="index s:lookup is ignored"):
-        found = ia.dataset(path).explain(["n"], "s = 's06000'")
-    assert "index s:lookup is ignored: the metadata does not match its checksum" in remarks(found)
+        actual = ia.dataset(path).explain(["n"], "s = 's06000'")
+    assert "index s:lookup is ignored: the metadata does not match its checksum" in remarks(actual)
 
 
 def test_a_page_index_that_contradicts_its_pages_is_shown_after_reading(lake, monkeypatch):
@@ -287,25 +287,25 @@ def test_a_page_index_that_contradicts_its_pages_is_shown_after_reading(lake, mo
         lambda data: replace(decode(data), first_row_index=starts),
     )
     with pytest.warns(ia.IntarsiaWarning, match="page 0 of those read has 500 rows"):
-        found = ia.dataset(lake / "day=1").explain(["n"], "n = 4001", analyze=True)
-    assert remarks(found) == ["index s:lookup not used: no condition on s it could answer"]
-    assert "page 0 of those read has 500 rows, but the offset index says 400" in str(found)
-    assert found.read.rows.selected == 1
+        actual = ia.dataset(lake / "day=1").explain(["n"], "n = 4001", analyze=True)
+    assert remarks(actual) == ["index s:lookup not used: no condition on s it could answer"]
+    assert "page 0 of those read has 500 rows, but the offset index says 400" in str(actual)
+    assert actual.read.rows.selected == 1
 
 
 def test_a_missing_page_index_is_shown(tmp_path):
     table = pa.table({"n": range(ROWS), "s": [str(i) for i in range(ROWS)]})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=1000)
-    found = ia.dataset(tmp_path).explain(["s"], "n = 1500 AND s <> 'x'")
-    assert remarks(found) == [
+    actual = ia.dataset(tmp_path).explain(["s"], "n = 1500 AND s <> 'x'")
+    assert remarks(actual) == [
         "n has no column index: no page is skipped by its bounds",
         "s has no column index: no page is skipped by its bounds",
     ]
-    assert [(c.column, c.without_page_index) for c in found.files[0].plan.columns] == [
+    assert [(c.column, c.without_page_index) for c in actual.files[0].plan.columns] == [
         ("s", 1),
         ("n", 1),
     ]
-    assert str(found).count("no page index: whole chunks") == 2
+    assert str(actual).count("no page index: whole chunks") == 2
 
 
 def test_the_order_of_conditions_is_shown_for_staged_evaluation(lake, monkeypatch):
@@ -313,10 +313,10 @@ def test_the_order_of_conditions_is_shown_for_staged_evaluation(lake, monkeypatc
     condition = "s <> 's00001' AND n >= 0 AND n <> 5"
     assert "all conditions are evaluated at once" in str(source.explain(["n"], condition))
     monkeypatch.setattr(predicate_order, "STAGED_ROWS", 1000)
-    found = source.explain(["n"], condition, analyze=True)
-    stages = found.files[0].stages
+    actual = source.explain(["n"], condition, analyze=True)
+    stages = actual.files[0].stages
     assert [stage.columns for stage in stages] == [("n",), ("s",)]
-    conditions = found.files[0].read.conditions
+    conditions = actual.files[0].read.conditions
     assert [condition.condition for condition in conditions] == [s.condition for s in stages]
     assert conditions[1].rows.total == conditions[0].rows.selected
 
@@ -327,17 +327,17 @@ def test_only_leaves_that_are_read_count_in_nested_columns(tmp_path):
     ia.write_table(table, tmp_path / "a.parquet", use_dictionary=False, **PAGES)
     source = ia.dataset(tmp_path / "a.parquet")
 
-    def columns(names, wanted):
-        return {read.column for read in source.plan(names, wanted).files[0].reads}
+    def columns(names, expected):
+        return {read.column for read in source.plan(names, expected).files[0].reads}
 
     x = pc.field("point", "x") == 3
     assert columns(["n"], x) == {"n", "point.x"}
     assert columns(["n"], x & (pc.field("point", "z") > 0)) == {"n", "point.x", "point.z"}
     assert columns(["point"], x) == {"point.x", "point.y", "point.z"}
-    found = source.explain(["n"], x, analyze=True)
-    assert found.planned.pages.total == 16
-    assert found.read.pages.selected == found.planned.pages.selected == 2
-    assert [column.column for column in found.files[0].plan.columns] == ["n", "point.x"]
+    actual = source.explain(["n"], x, analyze=True)
+    assert actual.planned.pages.total == 16
+    assert actual.read.pages.selected == actual.planned.pages.selected == 2
+    assert [column.column for column in actual.files[0].plan.columns] == ["n", "point.x"]
 
 
 def test_a_scan_without_analyze_reads_no_clock(lake, monkeypatch):
@@ -354,8 +354,8 @@ def test_indexes_of_structs_are_used_whatever_their_other_fields_are_read_as(tmp
         names = pa.array([f"Name {i}" for i in range(ROWS)], kind)
         table = pa.table({"usr": users, "name": names})
         pq.write_table(table, tmp_path / f"{number}.parquet")
-    wanted = [ia.Lookup("usr.id"), "lookup(lower(name))", "lookup(lower(usr.country))"]
-    ia.add_indexes(tmp_path, wanted)
+    expected = [ia.Lookup("usr.id"), "lookup(lower(name))", "lookup(lower(usr.country))"]
+    ia.add_indexes(tmp_path, expected)
     ds = ia.dataset(tmp_path)
     for condition in ("usr.id = -7", "lower(name) = 'x'", "lower(usr.country) = 'x'"):
         assert ds.explain(filter=condition).planned.rows.selected == 0
@@ -381,14 +381,14 @@ def test_pages_located_by_headers_count_as_the_planned_chunk(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(table, path, write_page_index=False, row_group_size=count)
     ia.add_indexes(path, ["s:lookup"])
-    found = ia.dataset(path).explain(filter=pc.field("s") == "000007", analyze=True)
-    assert found.read.rows.selected == 2
-    assert found.read.pages == found.planned.pages == Amount(2, 2)
+    actual = ia.dataset(path).explain(filter=pc.field("s") == "000007", analyze=True)
+    assert actual.read.rows.selected == 2
+    assert actual.read.pages == actual.planned.pages == Amount(2, 2)
 
 
 def test_pages_of_an_unfiltered_scan_are_those_of_the_page_index(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"n": range(50_000)}), path, write_page_index=True)
-    found = ia.dataset(path).explain(analyze=True)
-    assert found.read.pages == found.planned.pages
-    assert found.read.pages.selected == len(ia.ParquetFile(path).pages(0, "n")) - 1
+    actual = ia.dataset(path).explain(analyze=True)
+    assert actual.read.pages == actual.planned.pages
+    assert actual.read.pages.selected == len(ia.ParquetFile(path).pages(0, "n")) - 1

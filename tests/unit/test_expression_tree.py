@@ -59,10 +59,10 @@ def test_fields_of_odd_names(name):
     ids=lambda value: str(value.type),
 )
 def test_a_literal_keeps_its_type_and_value(value):
-    found = read_expression(pc.scalar(value))
-    assert isinstance(found, Literal)
-    assert found.value.type == value.type
-    assert found.value.equals(value)
+    actual = read_expression(pc.scalar(value))
+    assert isinstance(actual, Literal)
+    assert actual.value.type == value.type
+    assert actual.value.equals(value)
 
 
 @pytest.mark.parametrize(

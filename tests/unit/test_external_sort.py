@@ -27,8 +27,8 @@ def test_entries_come_out_once_and_in_order(monkeypatch, run, order):
             for part in parts:
                 for piece in np.array_split(part, 9):
                     runs.add(piece.copy())
-            found = runs.whole() if whole else np.concatenate(list(runs.blocks()))
-            assert found.tolist() == expected.tolist()
+            actual = runs.whole() if whole else np.concatenate(list(runs.blocks()))
+            assert actual.tolist() == expected.tolist()
 
 
 @given(st.lists(st.integers(1, 5), min_size=1), st.data())

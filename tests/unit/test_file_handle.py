@@ -48,8 +48,8 @@ def test_reads_in_threads_do_not_mix_up_their_positions(memory, handler):
     def work(seed):
         for step in range(300):
             places = [(seed * 7919 * (step + k)) % COUNT for k in range(3)]
-            found = source.read([(place * 4, 4) for place in places])
-            if [int.from_bytes(data, "little") for data in found] != places:
+            actual = source.read([(place * 4, 4) for place in places])
+            if [int.from_bytes(data, "little") for data in actual] != places:
                 wrong.append(places)
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(1, 7)]
@@ -225,8 +225,8 @@ def test_names_that_fsspec_takes_for_patterns_are_read_and_not_written_to(name, 
         with pytest.raises(ia.PathError, match="a pattern, for other names too: not written to"):
             ia.add_indexes(f"/t/lake/{name}", ["v:lookup"], filesystem=memory, sidecar=sidecar)
     assert sorted(memory.find("/t")) == before
-    found = ia.dataset("/t/lake", filesystem=memory).to_table()
-    assert sorted(found["v"].to_pylist()) == [1, 2, 3]
+    actual = ia.dataset("/t/lake", filesystem=memory).to_table()
+    assert sorted(actual["v"].to_pylist()) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("below", ["", "fsspec", "pyarrow"])

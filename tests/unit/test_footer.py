@@ -263,9 +263,9 @@ def footers_with(raw, *values):
 def test_footers_that_differ_only_in_the_key_intarsia_have_the_same_layout(raw, value):
     first, other = footers_with(raw, '{"offset": 1}', value)
     _, shape = decode_footer(first)
-    found, of = decode_footer(other)
-    assert found == decode(FileMetaData, other)[0]
-    assert found.key_value("intarsia") == value
+    actual, of = decode_footer(other)
+    assert actual == decode(FileMetaData, other)[0]
+    assert actual.key_value("intarsia") == value
     assert (of is shape) == (len(value) < 65_536)
     assert decode_footer(raw)[1] is not shape
 
@@ -277,8 +277,8 @@ def test_footers_that_differ_in_another_key_have_different_layouts(raw):
         with_key_values(first, {"key": "other value"}),
         with_key_values(first, {"one more": None, "intarsia": "1", "key": "value"}),
     ):
-        found, of = decode_footer(other)
-        assert found == decode(FileMetaData, other)[0]
+        actual, of = decode_footer(other)
+        assert actual == decode(FileMetaData, other)[0]
         assert of is not shape
 
 

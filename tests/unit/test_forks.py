@@ -246,8 +246,8 @@ def test_clear_drops_shared_state_and_changes_no_answer(lake):
 
     def asked():
         some = pc.field("k") == 77
-        found = ia.sql("SELECT k FROM t WHERE k = 77", t=data).num_rows
-        return data.to_table(filter=some).num_rows + data.count_rows(filter=some) + found
+        actual = ia.sql("SELECT k FROM t WHERE k = 77", t=data).num_rows
+        return data.to_table(filter=some).num_rows + data.count_rows(filter=some) + actual
 
     assert asked() == 3
     assert data.scan_source.cache._files

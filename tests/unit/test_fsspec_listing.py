@@ -134,10 +134,10 @@ def test_links_that_lead_back_up_are_not_followed(pattern, tmp_path):
     [*GLOBS, "*/", "**/", "a=?/[xy].parquet", ".h/*", ".*/x*", "**/**/x*", "**/a=1/../**/x*"],
 )
 def test_globs_match_as_in_python(pattern, lake):
-    found = {path.rstrip("/") for path in glob.glob(f"{lake}/{pattern}", recursive=True)}
+    actual = {path.rstrip("/") for path in glob.glob(f"{lake}/{pattern}", recursive=True)}
     ours = {path.rstrip("/") for path in matching(pafs.LocalFileSystem(), f"{lake}/{pattern}")}
-    hidden = {path for path in found if "/_" in path.removeprefix(str(lake))}
-    assert found - hidden <= ours <= found
+    hidden = {path for path in actual if "/_" in path.removeprefix(str(lake))}
+    assert actual - hidden <= ours <= actual
     assert hidden <= ours or "_" not in pattern
 
 
@@ -150,9 +150,9 @@ def test_a_glob_lists_each_file_once(pattern, expected, place):
         return
     _, files = list_files(f"{folder}/{pattern}", filesystem)
     assert [file.removeprefix(f"{folder}/") for file in files] == expected
-    found = ia.dataset(f"{folder}/{pattern}", filesystem=filesystem).to_table(["v"])["v"]
+    actual = ia.dataset(f"{folder}/{pattern}", filesystem=filesystem).to_table(["v"])["v"]
     numbers = [[*FILES, *HIDDEN].index(name) for name in expected]
-    assert found.to_pylist() == numbers
+    assert actual.to_pylist() == numbers
 
 
 @pytest.mark.parametrize("given", [5, b"lake", None])

@@ -179,8 +179,8 @@ def test_fields_take_precedence_over_calls():
 
 def test_column_names_do_not_collide_with_functions():
     table = pa.table({"__intarsia_call_0": [False], "l": [[2]]})
-    wanted = ia.list_contains("l", 2) & ~pc.field("__intarsia_call_0")
-    assert evaluate(wanted, table).equals(table)
+    expected = ia.list_contains("l", 2) & ~pc.field("__intarsia_call_0")
+    assert evaluate(expected, table).equals(table)
 
 
 def test_the_list_may_be_computed():
@@ -261,9 +261,9 @@ def test_filters_of_data_sets(data):
 
 def test_filtered_data_sets_are_joined_and_sorted(data):
     schema = pa.schema([("row", pa.int64()), ("l", pa.list_(pa.int64()))])
-    wanted = data.replace_schema(schema).filter(ia.list_contains("l", 3))
-    rows = wanted.to_table()["row"].to_pylist()
-    assert wanted.sort_by([("row", "descending")]).to_table()["row"].to_pylist() == rows[::-1]
+    expected = data.replace_schema(schema).filter(ia.list_contains("l", 3))
+    rows = expected.to_table()["row"].to_pylist()
+    assert expected.sort_by([("row", "descending")]).to_table()["row"].to_pylist() == rows[::-1]
     other = data.replace_schema(pa.schema([("row", pa.int64())]))
     flat = ds.dataset(pa.table({"row": [3, 4]}))
     assert flat.join(other, "row", join_type="inner").count_rows() == 2
@@ -279,20 +279,20 @@ def test_joins_and_sorting_of_a_filtered_data_set_keep_nan(tmp_path):
     data = ia.dataset(tmp_path)
     flat = ds.dataset(pa.table({"row": range(4), "y": range(4)}))
     for wanted in (pc.field("x") != 1, ~(pc.field("x") == 1), pc.field("x").isin([math.nan])):
-        found = data.filter(wanted)
+        actual = data.filter(wanted)
         expected = table.filter(wanted)["row"].to_pylist()
         assert 1 in expected
-        assert found.sort_by("row").to_table()["row"].to_pylist() == expected
-        joined = found.join(flat, "row", join_type="inner").to_table()
+        assert actual.sort_by("row").to_table()["row"].to_pylist() == expected
+        joined = actual.join(flat, "row", join_type="inner").to_table()
         assert sorted(joined["row"].to_pylist()) == expected
-        asof = found.sort_by("row").join_asof(flat, "row", [], tolerance=0)
+        asof = actual.sort_by("row").join_asof(flat, "row", [], tolerance=0)
         assert asof.to_table()["row"].to_pylist() == expected
 
 
 def test_computed_columns(data):
     columns = {"has": ia.list_contains("l", 3), "row": pc.field("row")}
-    found = data.to_table(columns)
-    assert found["has"].to_pylist() == [
+    actual = data.to_table(columns)
+    assert actual["has"].to_pylist() == [
         None if n % 5 == 0 else n == 3 or n % 7 == 3 for n in range(1000)
     ]
     assert data.to_table(columns, pc.field("row") == 3)["has"].to_pylist() == [True]
@@ -304,11 +304,11 @@ def test_pyarrows_pseudo_columns_are_refused_in_calls(data):
 
 
 def test_explain_shows_the_call(data):
-    wanted = ia.list_contains("l", 3) & (pc.field("row") < 150)
-    found = data.explain(["row"], wanted, analyze=True)
-    assert "ia.list_contains(l, 3)" in str(found)
-    assert found.read.rows.selected == sum(n % 5 > 0 and n % 7 == 3 for n in range(150))
-    assert found.read.pages.selected < found.read.pages.total / 2
+    expected = ia.list_contains("l", 3) & (pc.field("row") < 150)
+    actual = data.explain(["row"], expected, analyze=True)
+    assert "ia.list_contains(l, 3)" in str(actual)
+    assert actual.read.rows.selected == sum(n % 5 > 0 and n % 7 == 3 for n in range(150))
+    assert actual.read.pages.selected < actual.read.pages.total / 2
 
 
 def test_stages_evaluate_them(tmp_path):
@@ -318,9 +318,9 @@ def test_stages_evaluate_them(tmp_path):
     )
     ia.write_table(table, tmp_path / "t.parquet")
     data = ia.dataset(tmp_path)
-    wanted = ia.list_contains("l", 1) & (pc.field("row") < count - 1) & (pc.field("x") == "x")
-    assert data.count_rows(filter=wanted) == sum(n % 3 == 1 for n in range(count - 1))
-    assert math.isclose(len(data.to_table(filter=wanted)), count / 3, rel_tol=0.01)
+    expected = ia.list_contains("l", 1) & (pc.field("row") < count - 1) & (pc.field("x") == "x")
+    assert data.count_rows(filter=expected) == sum(n % 3 == 1 for n in range(count - 1))
+    assert math.isclose(len(data.to_table(filter=expected)), count / 3, rel_tol=0.01)
 
 
 def test_constants_that_are_views_or_from_dictionaries():
@@ -335,8 +335,8 @@ def test_lists_that_are_views():
     cells = [["a", None], [], None, ["b", "a"]]
     for kind in (pa.list_view(pa.string()), pa.large_list_view(pa.string_view())):
         lists = pa.array([["z"], *cells], kind)[1:]
-        found = FUNCTIONS[LIST_CONTAINS].values(lists, pa.scalar("a"))
-        assert found.to_pylist() == [True, False, None, True]
+        actual = FUNCTIONS[LIST_CONTAINS].values(lists, pa.scalar("a"))
+        assert actual.to_pylist() == [True, False, None, True]
 
 
 def test_integers_are_found_among_decimals():

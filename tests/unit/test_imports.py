@@ -63,16 +63,16 @@ def roots(modules):
 
 
 def test_importing_the_package_imports_next_to_nothing():
-    found = modules_after("import intarsia")
-    assert not roots(found) & HEAVY
-    assert {name for name in found if name.startswith("intarsia.")} == {
+    actual = modules_after("import intarsia")
+    assert not roots(actual) & HEAVY
+    assert {name for name in actual if name.startswith("intarsia.")} == {
         "intarsia.dataset",
         "intarsia.process_state",
         "intarsia.sql",
         "intarsia.verify",
         "intarsia.version",
     }
-    assert len(found) <= MOST_MODULES
+    assert len(actual) <= MOST_MODULES
 
 
 def commands_of(group, *names):
@@ -89,29 +89,29 @@ def commands_of(group, *names):
     ids=" ".join,
 )
 def test_version_and_the_help_of_every_command_import_nothing_heavy(arguments):
-    found = modules_after(command(*arguments))
-    assert not roots(found) & HEAVY
-    assert len(found) <= MOST_COMMAND_MODULES
+    actual = modules_after(command(*arguments))
+    assert not roots(actual) & HEAVY
+    assert len(actual) <= MOST_COMMAND_MODULES
 
 
 def test_a_command_imports_the_work_of_no_other(tmp_path):
     pq.write_table(pa.table({"k": [1]}), tmp_path / "a.parquet")
-    found = modules_after(command("catalog", "build", str(tmp_path)))
-    assert "intarsia.cli.actions.catalog" in found
+    actual = modules_after(command("catalog", "build", str(tmp_path)))
+    assert "intarsia.cli.actions.catalog" in actual
     assert (
-        not {"intarsia.cli.actions.write", "intarsia.cli.actions.demo", "duckdb", "polars"} & found
+        not {"intarsia.cli.actions.write", "intarsia.cli.actions.demo", "duckdb", "polars"} & actual
     )
 
 
 def test_every_command_has_a_function_that_takes_its_options():
     for names in commands_of(cli):
-        found = functools.reduce(lambda group, name: group.commands[name], names, cli)
-        if not isinstance(found, click.Group):
+        actual = functools.reduce(lambda group, name: group.commands[name], names, cli)
+        if not isinstance(actual, click.Group):
             module = importlib.import_module(
-                found.callback.__module__.replace(".commands", ".actions")
+                actual.callback.__module__.replace(".commands", ".actions")
             )
-            taken = inspect.signature(getattr(module, found.callback.__name__)).parameters
-            given = {option.name for option in found.params if option.expose_value}
+            taken = inspect.signature(getattr(module, actual.callback.__name__)).parameters
+            given = {option.name for option in actual.params if option.expose_value}
             assert {*taken} == given, names
 
 
@@ -135,9 +135,9 @@ def test_the_table_the_imports_for_checkers_and_all_agree():
 @pytest.mark.parametrize("name", [name for name in ia.__all__ if name != "__version__"])
 def test_each_name_is_that_of_its_module(name):
     module = importlib.import_module(ia._MODULE_OF[name])
-    found = getattr(ia, name)
-    assert found is getattr(module, name)
-    assert found is getattr(ia, name)  # from the namespace, the second time
+    actual = getattr(ia, name)
+    assert actual is getattr(module, name)
+    assert actual is getattr(ia, name)  # from the namespace, the second time
 
 
 def test_names_do_not_change_however_modules_are_imported():

@@ -124,9 +124,9 @@ def test_two_bounds_indexes_with_small_granules_answer_a_box_query(file, monkeyp
     monkeypatch.setattr(index_selection, "_PROBE_BYTES", 0)
     ia.add_indexes(file, [ia.MinMax("n", 20), ia.MinMax(pc.field("x") * 2, 4)])
     box = (pc.field("n") >= 900) & (pc.field("n") < 960) & (pc.field("x") * 2 > 110)
-    found = steps(file, box)
-    assert {"index n:minmax", "index (x * 2):minmax"} <= found.keys()
-    assert list(found.values())[-1] == 4
+    actual = steps(file, box)
+    assert {"index n:minmax", "index (x * 2):minmax"} <= actual.keys()
+    assert list(actual.values())[-1] == 4
 
 
 def test_a_function_is_looked_up_where_the_query_has_the_same_one(file):
@@ -162,7 +162,7 @@ def test_registering_a_kind_again_replaces_it(file, monkeypatch):
 
         return ia.register_index_kind(Own)
 
-    ia.add_indexes(file, registered(lambda found: found)("k", granule_rows=20))
+    ia.add_indexes(file, registered(lambda actual: actual)("k", granule_rows=20))
     assert steps(file, pc.field("k") == "K00123")["index k:own_lookup"] < ROWS
     registered(lambda _: None)
     assert "index k:own_lookup" not in steps(file, pc.field("k") == "K00123")
@@ -181,8 +181,8 @@ def test_a_failing_kind_causes_a_warning_and_changes_no_answer(file, monkeypatch
     ia.add_indexes(file, ia.register_index_kind(Own)("k"))
     fails.append(1)
     with pytest.warns(ia.IntarsiaWarning, match="k:own_lookup is ignored: .*ZeroDivisionError"):
-        found = ia.ParquetFile(file).read(filter=pc.field("k") == "K00123")
-    assert found.num_rows == TABLE.filter(pc.field("k") == "K00123").num_rows > 0
+        actual = ia.ParquetFile(file).read(filter=pc.field("k") == "K00123")
+    assert actual.num_rows == TABLE.filter(pc.field("k") == "K00123").num_rows > 0
     (finding,) = ia.verify(file)
     assert "ZeroDivisionError" in finding.message
 
@@ -309,8 +309,8 @@ def test_elements_are_indexed_at_the_rows_of_their_lists(
     opened = ia.ParquetFile(file)._opened
     (index,) = opened.sections.about(field_term(column))
     match = Match(field_term(column), how, values=pa.array([sought]))
-    found = opened.sections.rows_of(index, match, RowRanges.all(ROWS))
-    assert found == RowRanges.of((row // 10 * 10, row // 10 * 10 + 10))
+    actual = opened.sections.rows_of(index, match, RowRanges.all(ROWS))
+    assert actual == RowRanges.of((row // 10 * 10, row // 10 * 10 + 10))
 
 
 def test_negated_predicates_use_only_exact_kinds(file, monkeypatch):
@@ -332,9 +332,9 @@ def test_several_indexes_read_each_column_once(file):
     source = CountingSource(memoryview(file.read_bytes()))
     opened = OpenedFile(source, "t.parquet", tail_bytes=12)
     lowered = ia.Lookup(pc.utf8_lower(pc.field("k")))
-    wanted = [ia.Lookup("k"), ia.Distinct("k"), ia.MinMax("k"), lowered, ia.Lookup("n")]
+    expected = [ia.Lookup("k"), ia.Distinct("k"), ia.MinMax("k"), lowered, ia.Lookup("n")]
     with Workspace() as work:
-        build(opened, wanted, "f" * 32, work)
+        build(opened, expected, "f" * 32, work)
     leaves = [opened.schema.leaf(name).index for name in ("k", "n")]
     for leaf in range(len(opened.schema.leaves)):
         chunk = opened.chunk(0, leaf)

@@ -88,14 +88,14 @@ def test_answers_are_those_of_the_table(lake, whole, name):
 @pytest.fixture
 def planned(monkeypatch):
     """How often each file was planned by itself."""
-    found, original = Counter(), file_planner._Planner.run
+    actual, original = Counter(), file_planner._Planner.run
 
     def run(self, *args):
-        found[self._file.name] += 1
+        actual[self._file.name] += 1
         return original(self, *args)
 
     monkeypatch.setattr(file_planner._Planner, "run", run)
-    return found
+    return actual
 
 
 @pytest.mark.parametrize(("name", "files"), [("one row", 1), ("no row", 0), ("two files", 2)])
@@ -180,8 +180,8 @@ def test_a_damaged_index_costs_no_answer(lake, whole, tmp_path, at):
     for where in (only_there, *(FILTERS[name] for name in FILTERS)):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            found = ia.dataset(tmp_path).to_table(filter=where)
-        assert found.equals(whole.filter(where))
+            actual = ia.dataset(tmp_path).to_table(filter=where)
+        assert actual.equals(whole.filter(where))
         told = [str(w.message) for w in caught if "id:lookup is ignored" in str(w.message)]
         assert len(told) <= 1
         assert told or where is not only_there
@@ -193,8 +193,8 @@ def test_a_kind_that_fails_costs_no_answer(lake, whole, monkeypatch):
 
     monkeypatch.setattr(ia.Lookup, "keys_for", keys_for)
     with pytest.warns(ia.IntarsiaWarning, match="its kind failed"):
-        found = ia.dataset(lake).to_table(filter=FILTERS["one row"])
-    assert found.equals(whole.filter(FILTERS["one row"]))
+        actual = ia.dataset(lake).to_table(filter=FILTERS["one row"])
+    assert actual.equals(whole.filter(FILTERS["one row"]))
 
 
 def test_no_index_is_used_after_the_small_file_filter(tmp_path, monkeypatch):
@@ -205,8 +205,8 @@ def test_no_index_is_used_after_the_small_file_filter(tmp_path, monkeypatch):
     monkeypatch.setattr(
         file_pruning, "files_with_keys", lambda *args: asked.append(args) or original(*args)
     )
-    found = ia.dataset(tmp_path).to_table(filter=pc.field("id") == value(3, 5))
-    assert found["n"].to_pylist() == [3 * ROWS + 5]
+    actual = ia.dataset(tmp_path).to_table(filter=pc.field("id") == value(3, 5))
+    assert actual["n"].to_pylist() == [3 * ROWS + 5]
     assert not asked
 
 

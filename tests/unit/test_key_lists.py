@@ -96,6 +96,6 @@ def test_the_number_of_calls_does_not_grow_with_the_keys(stored, name, monkeypat
 
 def test_a_list_of_keys_finds_its_rows(stored):
     file = ia.ParquetFile(BufferSource(memoryview(stored)))
-    wanted = np.concatenate([np.arange(MANY) * 2 + 1, IDS[::997]])
-    found = file.read(["id"], filter=pc.field("id").isin(pa.array(wanted)))["id"]
-    assert found.to_pylist() == IDS[::997].tolist()
+    expected = np.concatenate([np.arange(MANY) * 2 + 1, IDS[::997]])
+    actual = file.read(["id"], filter=pc.field("id").isin(pa.array(expected)))["id"]
+    assert actual.to_pylist() == IDS[::997].tolist()

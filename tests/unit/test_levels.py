@@ -110,8 +110,8 @@ def test_levels_of_mixed_runs_are_decoded(data):
     assert hybrid_bytes(memoryview(raw), max_level, len(levels)) == len(raw)
     assert hybrid_bytes(memoryview(raw + b"\x02"), max_level, len(levels)) == len(raw)
     framed = len(raw).to_bytes(4, "little") + raw + b"values"
-    found, taken = decode_levels(memoryview(framed), Encoding.RLE, max_level, len(levels))
-    assert found.tolist() == levels
+    actual, taken = decode_levels(memoryview(framed), Encoding.RLE, max_level, len(levels))
+    assert actual.tolist() == levels
     assert taken == 4 + len(raw)
 
 
@@ -154,10 +154,10 @@ def test_bit_packed_levels_are_read_from_the_highest_bit_on(data):
     max_level = data.draw(highest_levels())
     levels = data.draw(st.lists(st.integers(0, max_level), max_size=40))
     raw = packed_big(levels, bit_width(max_level))
-    found, taken = decode_levels(
+    actual, taken = decode_levels(
         memoryview(raw + b"values"), Encoding.BIT_PACKED, max_level, len(levels)
     )
-    assert found.tolist() == levels
+    assert actual.tolist() == levels
     assert taken == len(raw)
     for stop in range(len(raw)):
         with pytest.raises(FormatError, match="too short"):

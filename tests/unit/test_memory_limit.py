@@ -180,16 +180,16 @@ def unlimited(folder, tmp_path_factory):
 
 @pytest.mark.parametrize(("limit", "name"), [*(("256MB", name) for name in FILES), ("1GB", "long")])
 def test_calls_keep_the_limit_and_answer_as_without_one(folder, unlimited, tmp_path, limit, name):
-    found = answers_of(folder, name, tmp_path / "work", limit)
+    actual = answers_of(folder, name, tmp_path / "work", limit)
     expected = unlimited[name]
     most = {"256MB": 256e6, "1GB": 1e9}[limit]
-    assert {call: answer for call, (answer, _) in found.items()} == {
+    assert {call: answer for call, (answer, _) in actual.items()} == {
         call: answer for call, (answer, _) in expected.items()
     }
     # pyarrow's reader holds several batches
-    room = dict.fromkeys(found, most) | {"scanner": 1.5 * most}
-    beyond = {call: peak // MIB for call, (_, peak) in found.items() if peak > room[call]}
-    assert not beyond, (beyond, {call: peak // MIB for call, (_, peak) in found.items()})
+    room = dict.fromkeys(actual, most) | {"scanner": 1.5 * most}
+    beyond = {call: peak // MIB for call, (_, peak) in actual.items() if peak > room[call]}
+    assert not beyond, (beyond, {call: peak // MIB for call, (_, peak) in actual.items()})
 
 
 def test_the_files_would_take_more(unlimited):
@@ -287,9 +287,9 @@ def test_small_limits_give_the_same_rows(path, limited):
     given = pq.read_table(path)
     assert ia.dataset(path).to_table() == given
     assert ia.ParquetFile(path).read() == given
-    wanted = pc.field("user") < 500_000
-    assert ia.dataset(path).to_table(filter=wanted) == given.filter(wanted)
-    assert ia.dataset(path).count_rows(filter=wanted) == given.filter(wanted).num_rows
+    expected = pc.field("user") < 500_000
+    assert ia.dataset(path).to_table(filter=expected) == given.filter(expected)
+    assert ia.dataset(path).count_rows(filter=expected) == given.filter(expected).num_rows
 
 
 @pytest.mark.parametrize(

@@ -121,8 +121,8 @@ def test_few_rows_do_not_keep_the_memory_of_their_pages(step):
     file = ia.ParquetFile(BufferSource(sink.getvalue().to_pybytes()))
     rows = ia.RowRanges.from_rows(np.arange(7, 100_000, step))
     before = pa.total_allocated_bytes()
-    found = file.read(rows=rows)
-    assert found["text"].to_pylist() == [f"{i:0100d}" for i in range(7, 100_000, step)]
+    actual = file.read(rows=rows)
+    assert actual["text"].to_pylist() == [f"{i:0100d}" for i in range(7, 100_000, step)]
     assert pa.total_allocated_bytes() - before < 1_000_000  # of 10,000,000
 
 
@@ -148,9 +148,9 @@ def test_texts_are_read_as_dictionaries_where_asked(tmp_path, page_index):
     assert file.read().equals(whole)
     for condition in (pc.field("word") == "w3", (pc.field("k") > 950) & (pc.field("k") < 1050)):
         expected = whole.filter(condition)
-        found = file.read(filter=condition)
-        assert found.schema == expected.schema
-        assert found.to_pylist() == expected.to_pylist()
+        actual = file.read(filter=condition)
+        assert actual.schema == expected.schema
+        assert actual.to_pylist() == expected.to_pylist()
         lean = ds.to_table(["word", "k"], filter=condition)
         assert lean.schema.field("word").type == pa.dictionary(pa.int32(), pa.string())
         assert lean.to_pylist() == expected.select(["word", "k"]).to_pylist()

@@ -56,8 +56,8 @@ def test_another_file_at_the_path_is_read_itself(tmp_path, held):
         ia.add_indexes(path, [ia.Lookup("a", granule_rows=10)])
         data = data or ia.dataset(path)
         for _ in range(2):
-            found = data.to_table(filter=filter_)
-            assert found.equals(table.filter(filter_))
+            actual = data.to_table(filter=filter_)
+            assert actual.equals(table.filter(filter_))
 
 
 def test_cached_entries_are_not_read_again(tmp_path, held, monkeypatch):

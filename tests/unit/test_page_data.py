@@ -53,9 +53,9 @@ def hadoop(blocks):
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_codec_is_undone(codec, data):
     stored = compressed(CODECS[codec], data)
-    found = decompress(codec, memoryview(stored), len(data))
-    assert bytes(found) == data
-    assert found.format == "B"
+    actual = decompress(codec, memoryview(stored), len(data))
+    assert bytes(actual) == data
+    assert actual.format == "B"
     check_size(header_of(len(data), len(stored)), codec)
 
 
@@ -203,10 +203,10 @@ def v2_header(body, repetition, definition, values=4):
 def test_the_levels_of_a_v2_page_are_its_first_bytes_whatever_the_codec():
     (leaf,) = leaves([("x", 2)])
     body = b"\x03\x0a" + b"\x08\x01" + b"\xde\xad\xbe\xef"
-    found = page_levels(v2_header(body, 2, 2), memoryview(body), leaf, CompressionCodec.ZSTD)
-    assert found.repetition.tolist() == [0, 1, 0, 1]
-    assert found.definition.tolist() == [1, 1, 1, 1]
-    assert (found.num_rows(), found.num_present(1)) == (2, 4)
+    actual = page_levels(v2_header(body, 2, 2), memoryview(body), leaf, CompressionCodec.ZSTD)
+    assert actual.repetition.tolist() == [0, 1, 0, 1]
+    assert actual.definition.tolist() == [1, 1, 1, 1]
+    assert (actual.num_rows(), actual.num_present(1)) == (2, 4)
 
 
 @pytest.mark.parametrize(("first", "second"), [(-1, 2), (2, -1), (2, 3), (5, 0), (2**31 - 1, 1)])
@@ -221,8 +221,8 @@ def test_a_required_column_has_no_levels():
     (leaf,) = leaves([("x", 0)])
     body = b"not even compressed"
     for header in (v2_header(body, 0, 0), v1_header(body)):
-        found = page_levels(header, memoryview(body), leaf, CompressionCodec.GZIP)
-        assert (found.num_values, found.repetition, found.definition) == (4, None, None)
+        actual = page_levels(header, memoryview(body), leaf, CompressionCodec.GZIP)
+        assert (actual.num_values, actual.repetition, actual.definition) == (4, None, None)
 
 
 def v1_header(body, repetition=3, definition=3, values=4):
@@ -253,9 +253,9 @@ def v1_header(body, repetition=3, definition=3, values=4):
 def test_each_kind_of_level_of_a_v1_page_has_its_own_encoding(body, repetition, definition):
     (leaf,) = leaves([("x", 2)])
     header = v1_header(body + b"values", repetition, definition)
-    found = page_levels(header, memoryview(body + b"values"), leaf, 0)
-    assert found.repetition.tolist() == [0, 1, 0, 1]
-    assert found.definition.tolist() == [1, 1, 1, 1]
+    actual = page_levels(header, memoryview(body + b"values"), leaf, 0)
+    assert actual.repetition.tolist() == [0, 1, 0, 1]
+    assert actual.definition.tolist() == [1, 1, 1, 1]
     with pytest.raises(FormatError):
         page_levels(header, memoryview(body[:-1]), leaf, 0)
 
@@ -405,20 +405,20 @@ def check_chunk(chunk, rows):
     for page in data:
         levels = chunk.levels(page)
         held = rows[at : at + levels.num_rows()]
-        found = [slot for row in held for slot in row]
+        actual = [slot for row in held for slot in row]
         assert levels.begins_a_row
-        assert levels.num_values == page.num_values == len(found)
-        assert levels.num_present(highest) == sum(slot is not None for slot in found)
+        assert levels.num_values == page.num_values == len(actual)
+        assert levels.num_present(highest) == sum(slot is not None for slot in actual)
         if levels.repetition is not None:
             starts = [i for i, level in enumerate(levels.repetition) if level == 0]
             assert starts == list(itertools.accumulate(map(len, held), initial=0))[:-1]
         if levels.definition is not None:
             assert [level == highest for level in levels.definition] == [
-                slot is not None for slot in found
+                slot is not None for slot in actual
             ]
         if page.header.data_page_header_v2:
             v2 = page.header.data_page_header_v2
-            assert (v2.num_rows, v2.num_nulls) == (len(held), found.count(None))
+            assert (v2.num_rows, v2.num_nulls) == (len(held), actual.count(None))
         at += len(held)
     assert at == len(rows)
     expected = [stored_as(slot) for row in rows for slot in row if slot is not None]

@@ -76,9 +76,9 @@ def chunk_of(pages, values, *, dictionary=False, before=b"PAR1", after=b"footer"
 
 def check_places(pages, walked):
     at = 4
-    for number, (whole, found) in enumerate(zip(pages, walked, strict=True)):
-        assert (found.number, found.offset, found.size) == (number, at, len(whole))
-        assert found.body_offset == at + found.header_size
+    for number, (whole, actual) in enumerate(zip(pages, walked, strict=True)):
+        assert (actual.number, actual.offset, actual.size) == (number, at, len(whole))
+        assert actual.body_offset == at + actual.header_size
         at += len(whole)
 
 

@@ -168,15 +168,15 @@ def test_bounds_of_pages_are_their_least_and_greatest_values(name, data):
     kind, choices, plain, *options = KINDS[name]
     page = st.lists(st.sampled_from([*choices, None]), max_size=6) | st.just([None, None])
     pages = [[choices[0]], *data.draw(st.lists(page, max_size=6))]
-    found = summarized(kind, pages, options[0] if options else {})
+    actual = summarized(kind, pages, options[0] if options else {})
     floating = pa.types.is_floating(kind)
     expected = [slow_bounds(cells, plain, floating=floating) for cells in pages]
-    assert found.min_values == [low for low, _, _ in expected]
-    assert found.max_values == [high for _, high, _ in expected]
+    assert actual.min_values == [low for low, _, _ in expected]
+    assert actual.max_values == [high for _, high, _ in expected]
     if floating:
-        assert found.nan_counts.tolist() == [nans for _, _, nans in expected]
+        assert actual.nan_counts.tolist() == [nans for _, _, nans in expected]
     else:
-        assert found.nan_counts is None
+        assert actual.nan_counts is None
 
 
 def test_decimals_of_any_width_compare_as_signed_numbers():
@@ -186,17 +186,17 @@ def test_decimals_of_any_width_compare_as_signed_numbers():
         logicalType=LogicalType(DECIMAL=DecimalType(scale=0, precision=9)),
     )
     values = pa.array([b"\x01", b"\xff", b"\x00\x80", b"\x80", b"\xff\xfe\x00"], pa.binary())
-    found = summarize(order_of(element), values, np.array([2, 0, 3]))
-    assert found.min_values == [b"\xff", None, b"\xff\xfe\x00"]
-    assert found.max_values == [b"\x01", None, b"\x00\x80"]
+    actual = summarize(order_of(element), values, np.array([2, 0, 3]))
+    assert actual.min_values == [b"\xff", None, b"\xff\xfe\x00"]
+    assert actual.max_values == [b"\x01", None, b"\x00\x80"]
 
 
 def test_no_pages_and_only_empty_pages_have_no_bounds():
     for kind, physical in ((Type.INT32, pa.int32()), (Type.BYTE_ARRAY, pa.binary())):
         order = order_of(SchemaElement(name="x", type=kind))
         for counts in ([], [0], [0, 0, 0]):
-            found = summarize(order, pa.array([], physical), np.array(counts, dtype=np.int64))
-            assert found.min_values == found.max_values == [None] * len(counts)
+            actual = summarize(order, pa.array([], physical), np.array(counts, dtype=np.int64))
+            assert actual.min_values == actual.max_values == [None] * len(counts)
 
 
 @pytest.mark.parametrize("counts", [[0, 3], [3, 0], [0, 1, 0, 0, 2, 0], [1, 1, 1]])
@@ -219,9 +219,9 @@ def test_empty_pages_do_not_affect_adjacent_pages(counts, kind, physical):
     order = order_of(SchemaElement(name="x", type=kind))
     # A slice, so that its offset is tested as well.
     values = pa.array([cells[0], *cells], physical).slice(1)
-    found = summarize(order, values, np.array(counts, dtype=np.int64))
+    actual = summarize(order, values, np.array(counts, dtype=np.int64))
     rest = iter(cells)
-    for count, low, high in zip(counts, found.min_values, found.max_values, strict=True):
+    for count, low, high in zip(counts, actual.min_values, actual.max_values, strict=True):
         held = list(itertools.islice(rest, count))
         if not held:
             assert low is high is None
@@ -348,8 +348,8 @@ def test_signaling_nans_hide_no_value(bits, at):
     numbers = np.insert(raw, at, bits).view(np.float32)
     values = pa.Array.from_buffers(pa.float32(), 4, [None, pa.py_buffer(numbers.tobytes())])
     order = order_of(SchemaElement(name="x", type=Type.FLOAT))
-    found = summarize(order, values, np.array([4]))
+    actual = summarize(order, values, np.array([4]))
     bounds = [
-        np.frombuffer(side[0], np.float32)[0] for side in (found.min_values, found.max_values)
+        np.frombuffer(side[0], np.float32)[0] for side in (actual.min_values, actual.max_values)
     ]
-    assert (bounds, found.nan_counts.tolist()) == ([1.0, 3.0], [1])
+    assert (bounds, actual.nan_counts.tolist()) == ([1.0, 3.0], [1])

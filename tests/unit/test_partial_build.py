@@ -111,8 +111,8 @@ def in_parts(path, indexes, groups, folder) -> FromParts:
 
 def sections(path, builder, indexes):
     with Workspace() as work:
-        found = builder.sections(open_file(path), indexes, "f" * 32, work, None)
-        return [(bytes(one.section.data), one.section.meta_length) for one in found]
+        actual = builder.sections(open_file(path), indexes, "f" * 32, work, None)
+        return [(bytes(one.section.data), one.section.meta_length) for one in actual]
 
 
 @pytest.mark.parametrize("page_index", [False, True], ids=["plain", "page-indexed"])
@@ -186,13 +186,13 @@ def test_row_groups_are_cut_into_runs_of_about_one_size(tmp_path_factory, sizes,
         for size in sizes:
             writer.write_table(pa.table({"v": np.arange(size)}))
     file = open_file(path)
-    found = cut(file, most)
-    assert [group for run in found for group in run] == list(range(len(sizes)))
-    assert all(len(run) for run in found)
+    actual = cut(file, most)
+    assert [group for run in actual for group in run] == list(range(len(sizes)))
+    assert all(len(run) for run in actual)
     stored = [file.chunk(g, 0).total_compressed_size for g in range(len(sizes))]
-    assert len(found) <= max(1, min(len(sizes), -(-sum(stored) // most)))
+    assert len(actual) <= max(1, min(len(sizes), -(-sum(stored) // most)))
     share = sum(stored) / -(-sum(stored) // most)
-    assert all(sum(stored[g] for g in run) < share + 2 * max(stored) for run in found)
+    assert all(sum(stored[g] for g in run) < share + 2 * max(stored) for run in actual)
 
 
 def test_reading_some_row_groups_reads_no_others(tmp_path):

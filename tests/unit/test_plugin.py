@@ -71,10 +71,10 @@ def test_a_kind_is_found_by_its_entry_point_and_imported_when_it_is_needed(insta
     assert run(WRITE, tmp_path, *path).stderr == ""
     said = run(READ, tmp_path, *path)
     assert said.stderr == ""
-    none, before, found, kinds, _, findings = json.loads(said.stdout)
+    none, before, actual, kinds, _, findings = json.loads(said.stdout)
     assert (none, before) == (1, False)
-    assert found == [[10, 1], [10, 1], [10, 1], [None, 167]] or found[:3] == [[10, 1]] * 3
-    assert found[3][0] is None
+    assert actual == [[10, 1], [10, 1], [10, 1], [None, 167]] or actual[:3] == [[10, 1]] * 3
+    assert actual[3][0] is None
     assert kinds == ["domain", "lookup"]
     assert findings == []
 
@@ -83,9 +83,9 @@ def test_without_the_package_its_indexes_are_carried_along_and_ignored(installed
     assert run(WRITE, tmp_path, installed, PACKAGE / "src").returncode == 0
     said = run(READ, tmp_path)
     assert said.stderr == ""
-    _, before, found, kinds, remarks, findings = json.loads(said.stdout)
+    _, before, actual, kinds, remarks, findings = json.loads(said.stdout)
     assert not before
-    assert found[:3] == [[None, 1]] * 3
+    assert actual[:3] == [[None, 1]] * 3
     assert kinds == ["domain", "lookup"]
     assert "index url:domain not used: kind domain is not known here" in remarks
     assert len(findings) == 1

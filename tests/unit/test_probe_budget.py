@@ -55,17 +55,19 @@ def keys_of(formula):
 
 @given(FORMULAS, st.integers(0, 50), st.integers(0, 9))
 def test_selected_keys_are_affordable_and_lose_no_granule(formula, most, seed):
-    found = affordable(formula, COSTS, most)
-    if found is None:
+    actual = affordable(formula, COSTS, most)
+    if actual is None:
         return
-    pages = {page for leaf in leaves_of(found) for key in leaf.keys.tolist() for page in PAGES[key]}
+    pages = {
+        page for leaf in leaves_of(actual) for key in leaf.keys.tolist() for page in PAGES[key]
+    }
     assert 10 * len(pages) <= most
     held = np.random.default_rng(seed).random((30, 10)) < 0.6
 
     def granules(leaf):
         return held[leaf.keys].any(axis=0)
 
-    assert not (granules_of(formula, granules, 10) & ~granules_of(found, granules, 10)).any()
+    assert not (granules_of(formula, granules, 10) & ~granules_of(actual, granules, 10)).any()
 
 
 @pytest.mark.parametrize(

@@ -397,9 +397,9 @@ def test_string_searches_are_search_predicates(search, how):
 
 def test_a_search_in_a_lowered_string_also_searches_the_string():
     lowered = term_of(read_expression(pc.utf8_lower(X)))
-    found = pruning(pc.match_substring(pc.utf8_lower(X), "a"))
+    actual = pruning(pc.match_substring(pc.utf8_lower(X), "a"))
     through = text(How.SUBSTRING, "a", through="utf8_lower")
-    assert found == And((Match(lowered, How.SUBSTRING, "a"), through))
+    assert actual == And((Match(lowered, How.SUBSTRING, "a"), through))
 
 
 def test_a_search_is_recognized_under_casts_to_string_only():

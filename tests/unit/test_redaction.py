@@ -197,11 +197,11 @@ URL = "https://AKIAUSER:hushPass@h/folder/x.parquet?foo=hushToken&sig=hushSig"
 @pytest.fixture
 def signed(tmp_path):
     ia.write_table(TABLE, tmp_path / "x.parquet", indexes=["name:lookup"])
-    found = Signed()
+    actual = Signed()
     MemoryFileSystem.store.clear()
     with fsspec.filesystem("memory").open("/AKIAUSER:hushPass@h/folder/x.parquet", "wb") as out:
         out.write((tmp_path / "x.parquet").read_bytes())
-    yield found
+    yield actual
     MemoryFileSystem.store.clear()
 
 
@@ -216,15 +216,15 @@ def test_errors_of_fsspec_show_no_credentials(signed, fails):
 
 def test_what_describes_a_query_shows_no_credentials(signed):
     data = ia.dataset(URL, filesystem=signed)
-    wanted = pc.field("name") == "n7"
-    explained = data.explain(filter=wanted, analyze=True)
+    expected = pc.field("name") == "n7"
+    explained = data.explain(filter=expected, analyze=True)
     (report,) = ia.list_indexes(URL, filesystem=signed)
     file = ia.ParquetFile(URL, filesystem=signed)
     shown = [
         repr(data),
         repr(next(iter(data.get_fragments()))),
-        str(data.plan(filter=wanted)),
-        repr(data.plan(filter=wanted).files),
+        str(data.plan(filter=expected)),
+        repr(data.plan(filter=expected).files),
         str(explained),
         repr(explained.files),
         json.dumps(explained.to_dict()),
@@ -237,11 +237,11 @@ def test_what_describes_a_query_shows_no_credentials(signed):
     pytest.importorskip("jinja2")
     from intarsia.report.render import query_html
 
-    shown.append(query_html(data.explain(filter=wanted, analyze=True)))
+    shown.append(query_html(data.explain(filter=expected, analyze=True)))
     for text in shown:
         assert shows_no_secret(text), text
     assert data.files == [URL]
-    assert data.to_table(["id"], filter=wanted).to_pydict() == {"id": [7]}
+    assert data.to_table(["id"], filter=expected).to_pydict() == {"id": [7]}
 
 
 COMMANDS = (

@@ -115,8 +115,8 @@ def check(found, holds, columns=("file", "version", "n", "text")):
     for file, got in by_file.items():
         version = got[0][1]
         table = rows_of(file, version)
-        wanted = table.filter(pa.array([holds(n) for n in table["n"].to_pylist()]))
-        assert got == list(zip(*(wanted[name].to_pylist() for name in columns), strict=True))
+        expected = table.filter(pa.array([holds(n) for n in table["n"].to_pylist()]))
+        assert got == list(zip(*(expected[name].to_pylist() for name in columns), strict=True))
 
 
 def low(n):

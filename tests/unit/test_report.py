@@ -71,8 +71,8 @@ class Page(HTMLParser):
 
     def all(self, tag, **attributes):
         """The attributes of those elements."""
-        wanted = {name.rstrip("_"): value for name, value in attributes.items()}
-        return [a for t, a in self.elements if t == tag and wanted.items() <= a.items()]
+        expected = {name.rstrip("_"): value for name, value in attributes.items()}
+        return [a for t, a in self.elements if t == tag and expected.items() <= a.items()]
 
     @property
     def text(self):
@@ -130,8 +130,8 @@ def lake(tmp_path_factory):
 
 
 def explained(path, columns=None, where=None, *, analyze=False):
-    found = ia.dataset(path).explain(columns, where, analyze=analyze, maps=MAX_SHOWN_FILES)
-    return found, checked(query_html(found))
+    actual = ia.dataset(path).explain(columns, where, analyze=analyze, maps=MAX_SHOWN_FILES)
+    return actual, checked(query_html(actual))
 
 
 # --- queries ------------------------------------------------------------------------------------
@@ -150,13 +150,13 @@ def explained(path, columns=None, where=None, *, analyze=False):
     ids=str,
 )
 def test_the_cells_are_the_pages_that_the_explanation_counts(lake, where, analyze):
-    found, page = explained(lake, ["n", "s"], where, analyze=analyze)
-    drawn = [file.plan.figures.pages for file in found.files if file.plan.rows]
+    actual, page = explained(lake, ["n", "s"], where, analyze=analyze)
+    drawn = [file.plan.figures.pages for file in actual.files if file.plan.rows]
     selected = sum(pages.selected for pages in drawn)
     assert len(page.all("rect", class_="f")) == selected
     assert len(page.all("rect", class_="o")) == sum(p.total for p in drawn) - selected
-    for file in found.files:
-        for lane, column in zip(*lanes_and_columns(found, file), strict=True):
+    for file in actual.files:
+        for lane, column in zip(*lanes_and_columns(actual, file), strict=True):
             assert (lane.selected, lane.total) == (column.pages.selected, column.pages.total)
 
 
@@ -168,8 +168,8 @@ def lanes_and_columns(found, file):
 
 
 def test_what_is_drawn_is_where_the_plan_reads(lake):
-    found, page = explained(lake, ["n"], "n = 7003")
-    (report,) = report_of(found).files
+    actual, page = explained(lake, ["n"], "n = 7003")
+    (report,) = report_of(actual).files
     (lane,) = report.picture.lanes
     read = [cell for cell in lane.cells if cell.share]
     assert [(cell.start, cell.width) for cell in read] == [(0.7, 0.05)]
@@ -178,7 +178,7 @@ def test_what_is_drawn_is_where_the_plan_reads(lake):
     assert [mark.label for mark in report.picture.axis.groups] == ["0", "1"]
     assert report.picture.axis.edges == (0.5,)
     (range_,) = report.picture.strip.reads
-    planned = found.files[0].plan
+    planned = actual.files[0].plan
     (part,) = planned.reads[0].selection.parts
     size = planned.figures.bytes.total
     assert (range_.start, range_.width) == (part[0] / size, part[1] / size)
@@ -188,11 +188,11 @@ def test_what_is_drawn_is_where_the_plan_reads(lake):
 
 
 def test_nested_columns_have_a_lane_for_each_leaf(lake):
-    found, page = explained(lake, ["point"], "n = 7003")
-    (report,) = report_of(found).files
+    actual, page = explained(lake, ["point"], "n = 7003")
+    (report,) = report_of(actual).files
     names = {lane.name for lane in report.picture.lanes}
     assert {"n", "point.x", "point.tags.list.element"} <= names
-    assert len(page.all("rect", class_="f")) == found.planned.pages.selected
+    assert len(page.all("rect", class_="f")) == actual.planned.pages.selected
 
 
 def test_an_analysed_page_tells_where_the_time_went(lake):
@@ -204,14 +204,14 @@ def test_an_analysed_page_tells_where_the_time_went(lake):
 
 
 def test_the_page_says_what_the_text_says(lake):
-    found, page = explained(lake, ["n"], "s = 's00001' AND n > 5")
-    assert found.filter in page.text
-    for file in found.files:
+    actual, page = explained(lake, ["n"], "s = 's00001' AND n > 5")
+    assert actual.filter in page.text
+    for file in actual.files:
         for step in file.plan.steps:
             assert step.source in page.texts
         for remark in file.remarks:
             assert remark in page.texts
-    for amount in (found.planned.pages, found.planned.rows, found.planned.bytes):
+    for amount in (actual.planned.pages, actual.planned.rows, actual.planned.bytes):
         assert f"{amount.selected:,}" in page.texts
         assert f"{amount.total:,}" in page.texts
 
@@ -226,8 +226,8 @@ def test_no_columns_and_no_rows_are_pages_too(lake, tmp_path):
 
 def test_chunks_without_a_page_index_are_one_cell(tmp_path):
     pq.write_table(pa.table({"k": range(1000)}), tmp_path / "a.parquet", row_group_size=250)
-    found, page = explained(tmp_path / "a.parquet", where="k = 300")
-    assert len(page.all("rect", class_="f")) == found.planned.pages.selected == 1
+    actual, page = explained(tmp_path / "a.parquet", where="k = 300")
+    assert len(page.all("rect", class_="f")) == actual.planned.pages.selected == 1
     assert len(page.all("rect", class_="o")) == 3
     assert "k: 4 chunks without a page index" in page.text
 
@@ -235,11 +235,11 @@ def test_chunks_without_a_page_index_are_one_cell(tmp_path):
 def test_maps_are_made_of_the_files_asked_for(lake):
     data = ia.dataset(lake)
     for maps, expected in ((0, [False, False]), (1, [True, False]), (20, [True, True])):
-        found = data.explain(filter="s > 's'", maps=maps)
-        assert [file.map is not None for file in found.files] == expected
-        assert str(found) == str(data.explain(filter="s > 's'"))
-    found = data.explain(filter="n > 15000", maps=1)
-    assert [file.map is not None for file in found.files] == [False, True]
+        actual = data.explain(filter="s > 's'", maps=maps)
+        assert [file.map is not None for file in actual.files] == expected
+        assert str(actual) == str(data.explain(filter="s > 's'"))
+    actual = data.explain(filter="n > 15000", maps=1)
+    assert [file.map is not None for file in actual.files] == [False, True]
 
 
 def test_a_map_takes_no_more_requests(lake, monkeypatch):
@@ -284,13 +284,13 @@ def test_a_file_is_bands_from_the_first_byte_to_the_last(lake):
     file = open_file(lake / "0.parquet")
     html, _ = file_html(file, file.schema.leaves)
     checked(html)
-    found = ia.dataset(lake / "0.parquet").explain(filter="n = 7", maps=1).files[0].map
+    actual = ia.dataset(lake / "0.parquet").explain(filter="n = 7", maps=1).files[0].map
     at = 4
-    for band in found.bands:
+    for band in actual.bands:
         assert band.offset == at
         at += band.length
-    assert at == found.size
-    parts = {part: [b for b in found.bands if b.part is part] for part in Part}
+    assert at == actual.size
+    parts = {part: [b for b in actual.bands if b.part is part] for part in Part}
     assert [band.name for band in parts[Part.SECTION]] == ["s:lookup"]
     assert len(parts[Part.CHUNK]) == 2 * len(file.schema.leaves)
     assert [len(parts[p]) for p in (Part.DIRECTORY, Part.OLD_FOOTER, Part.FOOTER)] == [1, 1, 1]
@@ -327,8 +327,8 @@ def test_a_footer_may_claim_more_bytes_than_there_are():
 def test_bytes_that_two_claim_are_the_firsts():
     claims = [Band(Part.CHUNK, 4, 50, 0, "a"), Band(Part.CHUNK, 10, 20), Band(Part.FOOTER, 40, 900)]
     file = SimpleNamespace(source=SimpleNamespace(size=100))
-    found = [(band.offset, band.length) for band in _disjoint(file, claims)]
-    assert found == [(4, 50), (54, 46)]
+    actual = [(band.offset, band.length) for band in _disjoint(file, claims)]
+    assert actual == [(4, 50), (54, 46)]
 
 
 def test_row_groups_without_rows_are_no_pages(tmp_path):
@@ -343,8 +343,8 @@ def test_row_groups_without_rows_are_no_pages(tmp_path):
 
 
 def test_problems_are_told_in_short(lake, monkeypatch):
-    found = [FormatError("x" * 10_000)] * 250
-    monkeypatch.setattr(file_module, "problems_of", lambda summaries: found)
+    actual = [FormatError("x" * 10_000)] * 250
+    monkeypatch.setattr(file_module, "problems_of", lambda summaries: actual)
     file = open_file(next(iter(lake.glob("*.parquet"))))
     html, is_whole = file_html(file, file.schema.leaves)
     assert not is_whole
@@ -382,8 +382,8 @@ def test_names_and_values_are_text_and_nothing_else(tmp_path):
 def test_half_characters_can_be_written():
     plan = FilePlan("lake/\udcff.parquet", "", RowRanges.none(), {}, (), (Step("folders", 0, 0),),
                     Figures(files=Amount(0, 1)), ())  # fmt: skip
-    found = Explanation((FileAccount(plan),), '(x == "\udcff")', ("x",))
-    assert "\\udcff.parquet" in query_html(found).encode().decode()
+    actual = Explanation((FileAccount(plan),), '(x == "\udcff")', ("x",))
+    assert "\\udcff.parquet" in query_html(actual).encode().decode()
 
 
 def test_what_is_long_is_cut():
@@ -408,43 +408,43 @@ def many(pages, columns, page_rows=1000, every=1000):
     firsts = np.arange(pages, dtype=np.int64) * page_rows
     sizes = np.full(pages, 100, dtype=np.int64)
     rows = pages * page_rows
-    wanted = np.arange(0, pages, every)
+    expected = np.arange(0, pages, every)
     chunks, reads, bands = [], [], []
     for leaf in range(columns):
         start = 4 + leaf * pages * 100
         index = OffsetIndex(start + firsts // page_rows * 100, sizes, firsts)
         chunks.append(ChunkMap(0, leaf, f"column {leaf}", 0, rows, pages * 100, index))
         bands.append(Band(Part.CHUNK, start, pages * 100, 0, f"column {leaf}"))
-        parts = tuple((int(index.offset[page]), 100) for page in wanted)
-        held = RowRanges(wanted * page_rows, wanted * page_rows + page_rows)
-        selection = ChunkSelection(None, parts, held, (page_rows,) * len(wanted))
+        parts = tuple((int(index.offset[page]), 100) for page in expected)
+        held = RowRanges(expected * page_rows, expected * page_rows + page_rows)
+        selection = ChunkSelection(None, parts, held, (page_rows,) * len(expected))
         reads.append(PlannedRead(0, leaf, f"column {leaf}", selection))
     size = 4 + columns * pages * 100
-    candidates = RowRanges(wanted * page_rows, wanted * page_rows + 1)
+    candidates = RowRanges(expected * page_rows, expected * page_rows + 1)
     figures = Figures(
         Amount(1, 1),
         Amount(1, 1),
-        Amount(columns * len(wanted), columns * pages),
-        Amount(len(wanted), rows),
-        Amount(columns * len(wanted) * 100, size),
-        Amount(columns * len(wanted)),
+        Amount(columns * len(expected), columns * pages),
+        Amount(len(expected), rows),
+        Amount(columns * len(expected) * 100, size),
+        Amount(columns * len(expected)),
     )
     plan = FilePlan("a.parquet", "", candidates, {}, tuple(reads),
-                    (Step("page index", len(wanted), 1),), figures, ())  # fmt: skip
-    found = FileMap(size, np.array([0, rows]), tuple(chunks), tuple(bands))
-    return Explanation((FileAccount(plan, map=found),), "(x == 1)", ("x",))
+                    (Step("page index", len(expected), 1),), figures, ())  # fmt: skip
+    actual = FileMap(size, np.array([0, rows]), tuple(chunks), tuple(bands))
+    return Explanation((FileAccount(plan, map=actual),), "(x == 1)", ("x",))
 
 
 def test_a_million_pages_are_a_page_of_two_megabytes_in_seconds():
-    found = many(pages=50_000, columns=20)
+    actual = many(pages=50_000, columns=20)
     since = time.process_time()
-    html = query_html(found)
+    html = query_html(actual)
     assert time.process_time() - since < 10
     assert len(html) < 2_000_000
     page = checked(html)
     assert "Up to 100 neighbouring pages are drawn together" in page.text
     assert len(page.all("rect", class_="f")) + len(page.all("rect", class_="o")) <= 10_000
-    (report,) = report_of(found).files
+    (report,) = report_of(actual).files
     for lane in report.picture.lanes:
         assert (lane.selected, lane.total) == (50, 50_000)
         assert sum(round(cell.share * cell.pages) for cell in lane.cells) == lane.selected
@@ -453,8 +453,8 @@ def test_a_million_pages_are_a_page_of_two_megabytes_in_seconds():
 
 def test_many_files_of_many_columns_are_a_page_of_megabytes():
     one = many(pages=600, columns=25, every=2).files[0]
-    found = Explanation((one,) * 30, "(x == 1)", ("x",))
-    html = query_html(found)
+    actual = Explanation((one,) * 30, "(x == 1)", ("x",))
+    html = query_html(actual)
     assert len(html) < 4_000_000
     page = checked(html)
     assert "And 10 more files with rows that might match" in page.text
@@ -489,8 +489,8 @@ def test_very_many_ranges_of_rows_are_shares_of_slices():
 
 def test_a_strip_of_very_many_chunks_is_a_few_hundred_bands():
     bands = [Band(Part.CHUNK, 4 + i, 1, i // 10, f"c{i % 10}") for i in range(20_000)]
-    found = FileMap(20_004, np.array([0, 1]), (), tuple(bands))
-    strip = strip_of(found, [(4 + i, 1) for i in range(0, 20_000, 2)])
+    actual = FileMap(20_004, np.array([0, 1]), (), tuple(bands))
+    strip = strip_of(actual, [(4 + i, 1) for i in range(0, 20_000, 2)])
     assert len(strip.bands) <= 400
     assert len(strip.reads) <= 400
     assert sum(band.width for band in strip.bands) == pytest.approx(20_000 / 20_004)

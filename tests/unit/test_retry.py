@@ -137,8 +137,8 @@ def test_no_read_fails_at_a_fault_rate_of_30_percent(lake, slept):
     for seed in range(12):
         storage = Faulty(0.3, seed=seed)
         data = ia.dataset(lake, filesystem=storage)
-        found = data.to_table(["id"], filter=pc.field("id") == 1234)
-        assert found.to_pydict() == {"id": [1234] * 4}
+        actual = data.to_table(["id"], filter=pc.field("id") == 1234)
+        assert actual.to_pydict() == {"id": [1234] * 4}
         assert data.to_table(["name"], filter=pc.field("name") == "n7").num_rows == 120
         assert storage.failed
     assert slept

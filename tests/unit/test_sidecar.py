@@ -123,12 +123,12 @@ def test_indexes_in_a_file_and_beside_it_serve_together_the_embedded_one_first(f
     ia.add_indexes(file, [ia.Lookup("k", granule_rows=1000), ia.MinMax("n")], sidecar=True)
     assert [entry.name for entry in ia.ParquetFile(file).indexes] == ["k:lookup", "n:minmax"]
     source = ia.dataset(file)
-    wanted = WANTED & (pc.field("n") < 10_000)
-    plan = source.plan(filter=wanted)
+    expected = WANTED & (pc.field("n") < 10_000)
+    plan = source.plan(filter=expected)
     assert plan.figures.rows.selected == 100
     steps = [step.source for step in plan.files[0].steps]
     assert {"index k:lookup", "index n:minmax"} <= set(steps)
-    assert source.to_table(filter=wanted).equals(TABLE.filter(wanted))
+    assert source.to_table(filter=expected).equals(TABLE.filter(expected))
     assert ia.verify(file) == []
 
 

@@ -57,10 +57,10 @@ def all_ids(file):
 @pytest.fixture
 def opened(monkeypatch):
     """Counts the spliced files that pyarrow opens."""
-    found = []
+    actual = []
     real = RootTemplate.opened
-    monkeypatch.setattr(RootTemplate, "opened", lambda *a, **k: found.append(a) or real(*a, **k))
-    return found
+    monkeypatch.setattr(RootTemplate, "opened", lambda *a, **k: actual.append(a) or real(*a, **k))
+    return actual
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -71,10 +71,10 @@ def test_values_are_those_of_each_chunk_by_itself(tmp_path, options, opened):
     ids = all_ids(file)
     _ = file.schema_arrow
     opened.clear()
-    found = [values(chunk) for chunk in chunks_of(file, ((id_, True) for id_ in ids))]
+    actual = [values(chunk) for chunk in chunks_of(file, ((id_, True) for id_ in ids))]
     assert len(opened) < len(ids)
     expected = [values(Chunk(file, *id_)) for id_ in ids]
-    assert list(map(repr, found)) == list(map(repr, expected))
+    assert list(map(repr, actual)) == list(map(repr, expected))
 
 
 def test_large_chunks_and_others_that_are_not_asked_for_are_not_decoded_ahead(tmp_path, opened):
@@ -124,13 +124,13 @@ def test_findings_of_damaged_files_are_those_of_each_chunk_by_itself(tmp_path, m
     findings = []
     for limit in (small_chunks._MAX_STORED_BYTES, -1):
         monkeypatch.setattr(small_chunks, "_MAX_STORED_BYTES", limit)
-        found = []
+        actual = []
         for at in range(4, stop, 61):
             changed = bytearray(whole)
             changed[at] ^= 0x41
             path.write_bytes(changed)
-            found.append(list(map(str, ia.verify(path))))
-        findings.append(found)
+            actual.append(list(map(str, ia.verify(path))))
+        findings.append(actual)
     assert sum(map(bool, findings[0])) > len(findings[0]) // 4
     assert findings[0] == findings[1]
 
@@ -146,9 +146,9 @@ def test_page_indexes_are_those_of_each_chunk_by_itself(tmp_path, monkeypatch, o
         assert ia.verify(path) == []
         written.append(
             [
-                (repr(found.column_index), repr(found.offset_index))
+                (repr(actual.column_index), repr(actual.offset_index))
                 for id_ in all_ids(open_file(path))
-                for found in (file.page_index(*id_),)
+                for actual in (file.page_index(*id_),)
             ]
         )
     assert written[0] == written[1]

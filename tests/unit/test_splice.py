@@ -36,16 +36,16 @@ BYTES = pa.array([text and text.encode() for text in TEXTS], pa.binary())
 @pytest.fixture
 def opened(monkeypatch):
     """The types of each spliced file that pyarrow opens."""
-    found = []
+    actual = []
     plain = RootTemplate.opened
 
     def noted(self, *given):
         file = plain(self, *given)
-        found.append([str(kind) for kind in file.schema_arrow.types])
+        actual.append([str(kind) for kind in file.schema_arrow.types])
         return file
 
     monkeypatch.setattr(RootTemplate, "opened", noted)
-    return found
+    return actual
 
 
 def read(tmp_path, opened, table, *, read_dictionary=(), **options):

@@ -489,18 +489,18 @@ def test_moments_of_more_decimals_than_a_column_compare_as_they_are(unit, zone, 
     ticks = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
     moments = pa.array([4 * ticks, 4 * ticks + 1, 5 * ticks, None], pa.timestamp(unit, zone))
     table = pa.table({"t": moments})
-    found = decimal.Decimal(second)
+    actual = decimal.Decimal(second)
     sought = f"1970-01-01 00:00:0{second}"
     exact = [
         None if n is None else decimal.Decimal(n) / ticks for n in moments.cast("int64").to_pylist()
     ]
     for sign, compare in {"<": operator.lt, "=": operator.eq, ">=": operator.ge}.items():
         kept = evaluate(parse_where(f"t {sign} '{sought}'", table.schema), table)["t"].to_pylist()
-        wanted = [one is not None and compare(one, found) for one in exact]
-        assert kept == table.filter(wanted)["t"].to_pylist()
+        expected = [one is not None and compare(one, actual) for one in exact]
+        assert kept == table.filter(expected)["t"].to_pylist()
     condition = f"t IN ('{sought}', '1970-01-01 00:00:05')"
     kept = evaluate(parse_where(condition, table.schema), table)["t"].to_pylist()
-    assert kept == table.filter([one in (found, 5) for one in exact])["t"].to_pylist()
+    assert kept == table.filter([one in (actual, 5) for one in exact])["t"].to_pylist()
 
 
 @pytest.mark.parametrize(
@@ -523,8 +523,8 @@ def test_what_may_be_a_column_by_its_name_is_to_be_said(text, name):
 def test_columns_with_the_names_of_functions_are_read_in_quotes():
     days = pa.array([datetime.date(2000, 1, 1), datetime.date(2000, 1, 2)])
     table = pa.table({"current_date": days, "day": ["x", "y"], "interval": [1, 2]})
-    found = parse_where("\"current_date\" = DATE '2000-01-01'", table.schema)
-    assert table.filter(found)["day"].to_pylist() == ["x"]
+    actual = parse_where("\"current_date\" = DATE '2000-01-01'", table.schema)
+    assert table.filter(actual)["day"].to_pylist() == ["x"]
     for text in (
         "\"current_date\" < now() - INTERVAL '1' day",
         '"current_date" < current_date()',
@@ -552,8 +552,8 @@ def test_integers_that_doubles_do_not_tell_apart_are_compared_with_fractions(kin
     checks += [f"NOT (i = {constant})", f"i IS DISTINCT FROM {constant}"]
     for condition in checks:
         expected = duckdb.sql(f'SELECT i FROM "table" WHERE {condition}').to_arrow_table()["i"]
-        found = table.filter(parse_where(condition, table.schema))["i"]
-        assert found.to_pylist() == expected.to_pylist(), condition
+        actual = table.filter(parse_where(condition, table.schema))["i"]
+        assert actual.to_pylist() == expected.to_pylist(), condition
 
 
 @pytest.mark.parametrize(
@@ -638,8 +638,8 @@ FRACTIONS = [
 @pytest.mark.parametrize("condition", FRACTIONS)
 def test_fractions_are_the_numbers_that_duckdb_takes_them_for(condition):
     expected = duckdb.sql(f"SELECT i FROM NUMBERS WHERE {condition}").to_arrow_table()["i"]
-    found = evaluate(parse_where(condition, NUMBERS.schema), NUMBERS)["i"]
-    assert found.to_pylist() == expected.to_pylist()
+    actual = evaluate(parse_where(condition, NUMBERS.schema), NUMBERS)["i"]
+    assert actual.to_pylist() == expected.to_pylist()
 
 
 def test_a_text_with_a_point_is_no_fraction():
@@ -652,8 +652,8 @@ def test_views_are_among_constants(kind):
     table = pa.table({"id": [1, 2, 3], "t": pa.array(["aa", "bb", None], kind)})
     seen = table.cast(filterable_schema(table.schema))
     for condition, expected in {"t IN ('aa', 'x')": [1], "t NOT IN ('aa')": [2]}.items():
-        found = evaluate(parse_where(condition, table.schema), seen)
-        assert found["id"].to_pylist() == expected
+        actual = evaluate(parse_where(condition, table.schema), seen)
+        assert actual["id"].to_pylist() == expected
 
 
 BYTES = [
@@ -673,8 +673,8 @@ def test_bytes_in_texts_are_duckdbs(condition, kind):
     values = [b"\xff", b"a", rb"\xFF", "é".encode(), None, b"a\xffb", b""]
     table = pa.table({"b": pa.array(values, kind)})
     expected = duckdb.sql(f'SELECT b FROM "table" WHERE {condition}').to_arrow_table()["b"]
-    found = table.filter(parse_where(condition, table.schema))["b"]
-    assert found.to_pylist() == expected.to_pylist()
+    actual = table.filter(parse_where(condition, table.schema))["b"]
+    assert actual.to_pylist() == expected.to_pylist()
 
 
 @pytest.mark.parametrize(

@@ -79,9 +79,9 @@ def test_everything_that_uses_indexes_warns(lake, ask):
 
 def test_files_that_have_the_index_are_read_by_it_and_the_others_without(lake):
     source = ia.dataset(lake)
-    wanted = pc.field("k").isin([f"k{i * ROWS * 7919 % 100_003:06}" for i in range(FILES)])
+    expected = pc.field("k").isin([f"k{i * ROWS * 7919 % 100_003:06}" for i in range(FILES)])
     with pytest.warns(ia.IntarsiaWarning):
-        plan = source.plan(filter=wanted)
+        plan = source.plan(filter=expected)
     rows = {file.path[-9]: file.figures.rows.selected for file in plan.files}
     steps = {file.path[-9]: [s.source for s in file.steps] for file in plan.files}
     assert {name: "index k:lookup" in own for name, own in steps.items()} == {
@@ -93,8 +93,8 @@ def test_files_that_have_the_index_are_read_by_it_and_the_others_without(lake):
     }
     assert max(rows["0"], rows["1"]) <= 100
     assert all(rows[name] > 100 for name in "234")
-    found = source.to_table(filter=wanted).column("n").to_pylist()
-    assert found == [i * ROWS for i in range(FILES)]
+    actual = source.to_table(filter=expected).column("n").to_pylist()
+    assert actual == [i * ROWS for i in range(FILES)]
 
 
 def test_nothing_is_said_where_all_files_have_it_or_none_has(tmp_path):
@@ -187,8 +187,8 @@ def test_a_stale_sidecar_is_told_of_and_mended_or_dropped_as_what_it_is(tmp_path
     options = {"sidecar": sidecar} if apart else {}
 
     with pytest.warns(ia.IntarsiaWarning) as caught:
-        found = ia.dataset(folder, **options).to_table(filter=key(2 * ROWS + 5))
-    assert found.column("n").to_pylist() == [2 * ROWS + 5]
+        actual = ia.dataset(folder, **options).to_table(filter=key(2 * ROWS + 5))
+    assert actual.column("n").to_pylist() == [2 * ROWS + 5]
     (said,) = [str(one.message) for one in caught]
     assert "2 files looked into, 1 have indexes from before a rewrite" in said
     call = f"intarsia.add_indexes(path, ['k:lookup', 'n:minmax'], sidecar={sidecar!r}, replace"
@@ -201,8 +201,8 @@ def test_a_stale_sidecar_is_told_of_and_mended_or_dropped_as_what_it_is(tmp_path
         ia.dataset(folder, **options).to_table(filter=key(2 * ROWS + 5))
     ia.add_indexes(folder, ["n:lookup"], replace=False)
     ia.add_indexes(folder, ["k:lookup", "n:minmax"], sidecar=sidecar, replace=False)
-    found = ia.dataset(folder, **options).to_table(filter=key(2 * ROWS + 5))
-    assert found.column("n").to_pylist() == [2 * ROWS + 5]
+    actual = ia.dataset(folder, **options).to_table(filter=key(2 * ROWS + 5))
+    assert actual.column("n").to_pylist() == [2 * ROWS + 5]
     assert ia.verify(folder, sidecar=sidecar if apart else None) == []
 
 
@@ -240,9 +240,9 @@ def test_files_without_the_column_lack_no_index_on_it(tmp_path):
     with pytest.warns(ia.IntarsiaWarning, match="1 lack attrs:entries") as told:
         ia.dataset(tmp_path).count_rows(filter="attrs['k'] = 'v'")
     assert "1 lack attrs['k']:lookup" in str(told[0].message)
-    found = [str(finding) for finding in ia.verify(tmp_path)]
-    assert len(found) == 3
-    assert all("2.parquet" in one and "1 of the 2 files" in one for one in found)
+    actual = [str(finding) for finding in ia.verify(tmp_path)]
+    assert len(actual) == 3
+    assert all("2.parquet" in one and "1 of the 2 files" in one for one in actual)
 
 
 LIST, STRUCT = pa.list_(pa.string()), pa.struct({"x": pa.string()})
@@ -276,8 +276,8 @@ def test_files_whose_column_has_another_type_lack_no_index_on_it(index, fitting,
     with pytest.warns(ia.IntarsiaWarning) as told:
         ia.dataset(tmp_path).plan(filter="n = 3")
     assert f"of 4 files looked into, 1 lack {name}, such as " in str(told[0].message)
-    (found,) = ia.verify(tmp_path)
-    assert found.message == f"it has no index {name}, which 1 of the 2 files have"
+    (actual,) = ia.verify(tmp_path)
+    assert actual.message == f"it has no index {name}, which 1 of the 2 files have"
     assert [bool(one.unfit) for one in ia.list_indexes(tmp_path)] == [False, False, True, True]
 
     ia.add_indexes(tmp_path / "1.parquet", [index], replace=False)

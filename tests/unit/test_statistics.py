@@ -257,10 +257,10 @@ def test_a_null_count_that_is_too_large_does_not_hide_values(count):
 @pytest.mark.parametrize("declared", [True, False])
 @pytest.mark.parametrize("kind", [INT64, STRING])
 def test_a_chunk_with_bounds_has_a_value_whatever_its_null_count(kind, declared, bounds, count):
-    found = of_chunk(kind, declared=declared, **bounds, null_count=count)
-    assert might(X.is_valid(), found) == might(X.is_null(), found) == [True]
-    assert not found.all_null.any()
-    assert found.null_counts.tolist() == [UNKNOWN]
+    actual = of_chunk(kind, declared=declared, **bounds, null_count=count)
+    assert might(X.is_valid(), actual) == might(X.is_null(), actual) == [True]
+    assert not actual.all_null.any()
+    assert actual.null_counts.tolist() == [UNKNOWN]
 
 
 def test_a_chunk_of_nulls_only_has_no_value():
@@ -308,8 +308,8 @@ def test_pages_of_nulls_are_those_that_all_counts_agree_about(nulls, rows, of_ch
         None,
     )
     told = chunk(20, null_count=of_chunk)
-    found = without_false_nulls(index, None if rows is None else np.array(rows), told)
-    bounds = page_bounds(INT64, found, declared=True)
+    actual = without_false_nulls(index, None if rows is None else np.array(rows), told)
+    bounds = page_bounds(INT64, actual, declared=True)
     assert bounds.all_null.tolist() == [is_believed, False]
     assert might(X == 3, bounds) == [not is_believed, False]
 

@@ -229,7 +229,7 @@ def test_an_index_that_could_not_be_read_is_asked_for_again(sidecar, tmp_path, m
     pq.write_table(table, tmp_path / "a.parquet", max_rows_per_page=500, write_page_index=True)
     ia.add_indexes(tmp_path / "a.parquet", ["id:lookup"], sidecar=sidecar)
     storage = Failing()
-    wanted = pc.field("id") == 123 * 7919 % 100_003
+    expected = pc.field("id") == 123 * 7919 % 100_003
     failed = 0
     for _ in until_none_fails(storage):
         at, storage.at = storage.at, 0
@@ -237,11 +237,11 @@ def test_an_index_that_could_not_be_read_is_asked_for_again(sidecar, tmp_path, m
         storage.at = at
         with warnings.catch_warnings(record=True) as told, contextlib.suppress(ia.PathError):
             warnings.simplefilter("always")
-            assert data.to_table(filter=wanted)["n"].to_pylist() == [123]
+            assert data.to_table(filter=expected)["n"].to_pylist() == [123]
         failed += "is ignored" in "".join(str(one.message) for one in told)
         storage.at = 0
-        assert data.to_table(filter=wanted)["n"].to_pylist() == [123]
-        (found,) = (kept.file for kept in data.scan_source.cache._files.values())
-        assert [entry.kind for entry in found.sections.entries] == ["lookup"]
-        assert not any(map(found.sections.is_ignored, found.sections.entries))
+        assert data.to_table(filter=expected)["n"].to_pylist() == [123]
+        (actual,) = (kept.file for kept in data.scan_source.cache._files.values())
+        assert [entry.kind for entry in actual.sections.entries] == ["lookup"]
+        assert not any(map(actual.sections.is_ignored, actual.sections.entries))
     assert failed

@@ -83,11 +83,11 @@ def test_a_term_has_one_text_which_reads_back_as_the_same_term(expression, sql):
 )
 def test_a_terms_expression_gives_the_values_of_the_one_it_was_read_from(expression):
     term = term_of(read_expression(expression))
-    found = [
+    actual = [
         TABLE.filter(pc.coalesce(e > pc.scalar(0), True) if "s" not in str(e) else e.is_valid())
         for e in (expression, term.expression)
     ]
-    assert found[0].equals(found[1])
+    assert actual[0].equals(actual[1])
     assert str(term.expression) == str(read_back(term).expression)
 
 

@@ -177,8 +177,8 @@ def test_sections_of_granules_that_are_no_steps_are_read():
     for built in sections:
         meta = built.meta_length, built.meta_crc32
         section = InvertedSection(BufferSource(built.data), *meta, "f", 100)
-        found = section.rows_of(Keys(np.array([3, 9], np.uint32)), of)
-        assert (found.starts // 10).tolist() == [1, 4, 9] or found.num_rows == 40
+        actual = section.rows_of(Keys(np.array([3, 9], np.uint32)), of)
+        assert (actual.starts // 10).tolist() == [1, 4, 9] or actual.num_rows == 40
         assert section.table()["granule"].to_pylist() == granules.tolist()
 
 
@@ -208,8 +208,8 @@ def short(table, tmp_path_factory):
 def test_of_short_pages_a_rare_text_leaves_one_and_a_frequent_one_blocks(
     short, table, filter_, kind, left
 ):
-    found = rows_left(short, table, filter_, kind)
-    assert found == left if left else found % 1000 == 0 and found > 5_000
+    actual = rows_left(short, table, filter_, kind)
+    assert actual == left if left else actual % 1000 == 0 and actual > 5_000
 
 
 def test_frequent_keys_of_short_pages_take_no_more_than_those_of_long_ones(short, path, tmp_path):
@@ -256,11 +256,11 @@ def test_steps_go_on_across_pages_and_row_groups(few, monkeypatch):
     assert np.array_equal(section.entries(), expected)
     of = Subject(field_term("t"), pa.string(), order_of_type(pa.string()))
     for key in np.unique(keys):
-        found = section.rows_of(Keys(np.array([key])), of)
-        assert found.num_rows == len(np.unique(granules[keys == key]))
+        actual = section.rows_of(Keys(np.array([key])), of)
+        assert actual.num_rows == len(np.unique(granules[keys == key]))
     for some in (keys[::9_000], keys[5_000::30_000], keys[-1:] + np.uint32(1)):
-        found = section.rows_of(Keys(some), of)
-        assert np.array_equal(found.rows(), np.unique(granules[np.isin(keys, some)]))
+        actual = section.rows_of(Keys(some), of)
+        assert np.array_equal(actual.rows(), np.unique(granules[np.isin(keys, some)]))
 
 
 # --- what building takes --------------------------------------------------------------------------

@@ -365,11 +365,11 @@ def test_there_are_structures_to_try():
 def test_every_structure_comes_back_with_all_its_fields(cls, which):
     value = full(cls, which)
     data = encode(value)
-    found, length = decode(cls, data + b"rest")
+    actual, length = decode(cls, data + b"rest")
     assert length == len(data)
-    assert found == value
-    assert without_bytes(found) == value
-    assert encode(found) == encode(without_bytes(found)) == data
+    assert actual == value
+    assert without_bytes(actual) == value
+    assert encode(actual) == encode(without_bytes(actual)) == data
     assert [s.number for s in spans(data)[0]] == sorted(cls.thrift_numbers.values())
 
 
@@ -378,10 +378,10 @@ def test_encoding_what_was_decoded_gives_its_bytes_unknown_fields_and_all(cls):
     data = strangers_everywhere(cls, encode(full(cls)))
     structs, whole = count_strangers(cls, data)
     assert structs == whole
-    found, length = decode(cls, data)
+    actual, length = decode(cls, data)
     assert length == len(data)
-    assert encode(found) == data
-    assert without_bytes(found) == full(cls)
+    assert encode(actual) == data
+    assert without_bytes(actual) == full(cls)
 
 
 @pytest.mark.parametrize("cls", STRUCTS, ids=lambda cls: cls.__name__)
@@ -390,11 +390,11 @@ def test_without_the_c_extension_objects_and_bytes_are_the_same(cls, which, requ
     value = full(cls, which)
     data = encode(value)
     with_strangers = strangers_everywhere(cls, data)
-    found = decode(cls, data)
+    actual = decode(cls, data)
     request.getfixturevalue("no_extension")
     assert encode(value) == data
     slow, length = decode(cls, data)
-    assert (slow, length) == found
+    assert (slow, length) == actual
     assert encode(slow) == encode(without_bytes(slow)) == data
     odd, length = decode(cls, with_strangers)
     assert length == len(with_strangers)
@@ -658,9 +658,9 @@ def test_lists_of_booleans_are_read_by_the_library_as_they_are_stepped_over():
 @pytest.mark.usefixtures("no_extension")
 def test_without_the_c_extension_unknown_bytes_that_are_no_text_are_skipped(cls):
     data = replace_fields(spans(encode(full(cls)))[0], [Span(900, BINARY, b"\x02\xff\x00")])
-    found, length = decode(cls, data)
+    actual, length = decode(cls, data)
     assert length == len(data)
-    assert encode(found) == data
+    assert encode(actual) == data
 
 
 @pytest.mark.usefixtures("no_extension")
@@ -678,9 +678,9 @@ def test_all_elements_are_decoded_in_one_go_to_the_fields_that_are_asked_for():
     ]
     group, _ = decode(RowGroup, encode(RowGroup(columns=chunks, total_byte_size=1, num_rows=2)))
     assert isinstance(group.columns, Structs)
-    found = group.columns.all_as(OutlinedChunk)
-    assert [chunk.meta_data.num_values for chunk in found] == list(range(20))
-    starts = [chunk.meta_data.start for chunk in found]
+    actual = group.columns.all_as(OutlinedChunk)
+    assert [chunk.meta_data.num_values for chunk in actual] == list(range(20))
+    starts = [chunk.meta_data.start for chunk in actual]
     assert starts == [group.columns[i].meta_data.start for i in range(20)]
     assert group.columns.all_as(CountedChunk)[7].meta_data.num_values == 7
 

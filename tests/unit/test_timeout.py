@@ -60,12 +60,12 @@ class SlowFileSystem(MemoryFileSystem):
 @pytest.fixture(scope="module")
 def contents(tmp_path_factory):
     """The bytes of many files."""
-    path, found = tmp_path_factory.mktemp("contents") / "one.parquet", []
+    path, actual = tmp_path_factory.mktemp("contents") / "one.parquet", []
     for number in range(FILES):
         rows = range(number * ROWS, (number + 1) * ROWS)
         ia.write_table(pa.table({"k": rows, "s": [f"value {i % 97}" for i in range(ROWS)]}), path)
-        found.append(path.read_bytes())
-    return found
+        actual.append(path.read_bytes())
+    return actual
 
 
 @pytest.fixture

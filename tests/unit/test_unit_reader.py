@@ -65,9 +65,9 @@ def read(stored, condition, columns=("n", "t")):
     """Returns the matching rows, and the number of pages read for them."""
     file, table, _ = stored
     before = file._opened.pages_read
-    found = file.read(columns, filter=condition)
-    assert found.equals(table.filter(condition).select(columns))
-    return found, file._opened.pages_read - before
+    actual = file.read(columns, filter=condition)
+    assert actual.equals(table.filter(condition).select(columns))
+    return actual, file._opened.pages_read - before
 
 
 IS_ODD, IN_FIRST = pc.field("odd") == 1, pc.field("half") == 0
@@ -86,8 +86,8 @@ IS_ODD, IN_FIRST = pc.field("odd") == 1, pc.field("half") == 0
     ],
 )
 def test_pages_without_a_passing_row_are_not_read(stored, condition, pages):
-    _, found = read(stored, condition)
-    assert found == pages
+    _, actual = read(stored, condition)
+    assert actual == pages
 
 
 @pytest.fixture(scope="module")
@@ -132,19 +132,19 @@ def test_what_was_marked_first_is_picked_last(random, condition):
 @pytest.fixture
 def steps(monkeypatch):
     """The columns read in each step, and the columns whose rows were selected."""
-    found = {"read": [], "picked": []}
+    actual = {"read": [], "picked": []}
 
     def read(file, schema, columns, *others):
-        found["read"].append(sorted(columns))
+        actual["read"].append(sorted(columns))
         return read_columns(file, schema, columns, *others)
 
     def pick(mask, table, rows):
-        found["picked"].append(sorted(table.column_names))
+        actual["picked"].append(sorted(table.column_names))
         return rows_where(mask, table, rows)
 
     monkeypatch.setattr(unit_reader, "read_columns", read)
     monkeypatch.setattr(unit_reader, "rows_where", pick)
-    return found
+    return actual
 
 
 def test_a_file_is_read_as_the_one_before_it_would_have_been(random, steps):
@@ -174,8 +174,8 @@ def test_files_with_known_matching_rows_do_not_influence_others(tmp_path, steps)
     large = pa.table({"k": rng.integers(0, 500, ROWS), "t": ["y"] * ROWS})
     pq.write_table(large, tmp_path / "last.parquet")
     ds = ia.dataset(tmp_path)
-    found = ds.to_table(["t", "__filename"], filter=pc.field("k") == 7, use_threads=False)
-    assert found.num_rows == 30 * 4 + pc.sum(pc.equal(large["k"], 7)).as_py()
+    actual = ds.to_table(["t", "__filename"], filter=pc.field("k") == 7, use_threads=False)
+    assert actual.num_rows == 30 * 4 + pc.sum(pc.equal(large["k"], 7)).as_py()
     assert steps["read"][-2:] == [["k"], ["__filename", "t"]]
 
 
@@ -212,9 +212,9 @@ def test_pages_with_few_rows_are_skipped(tmp_path):
         write_page_index=True,
     )
     ds = ia.dataset(tmp_path / "a.parquet")
-    found = ds.explain(["t"], filter=pc.field("k") == 0, analyze=True)
-    assert found.read.rows.selected == pc.sum(pc.equal(pa.array(numbers), 0)).as_py()
-    assert found.read.pages.selected < 0.7 * found.read.pages.total
+    actual = ds.explain(["t"], filter=pc.field("k") == 0, analyze=True)
+    assert actual.read.rows.selected == pc.sum(pc.equal(pa.array(numbers), 0)).as_py()
+    assert actual.read.pages.selected < 0.7 * actual.read.pages.total
 
 
 def test_a_damaged_page_without_a_matching_row_is_not_read(tmp_path):
@@ -233,8 +233,8 @@ def test_a_damaged_page_without_a_matching_row_is_not_read(tmp_path):
     damaged.write_bytes(data)
     for what in ("raise", "skip"):
         ds = ia.dataset(tmp_path, on_corrupt=what)
-        found = ds.to_table(["t"], filter=pc.field("k") == 0, use_threads=False)
-        assert found.num_rows == 2 * ROWS + 100
+        actual = ds.to_table(["t"], filter=pc.field("k") == 0, use_threads=False)
+        assert actual.num_rows == 2 * ROWS + 100
         assert ds.corrupt == []
 
 
@@ -247,9 +247,11 @@ def test_values_of_rows_that_do_not_pass_need_not_fit(tmp_path):
     large = np.where(numbers == 50_000, 2**40, numbers)
     pq.write_table(pa.table({"k": numbers % 2, "v": large}), tmp_path / "1.parquet")
     for threads in (False, True):
-        found = ia.dataset(tmp_path).to_table(["v"], filter=pc.field("k") == 1, use_threads=threads)
-        assert found.schema.types == [pa.int32()]
-        assert found["v"].to_pylist() == [*range(1, ROWS, 2)] * 2
+        actual = ia.dataset(tmp_path).to_table(
+            ["v"], filter=pc.field("k") == 1, use_threads=threads
+        )
+        assert actual.schema.types == [pa.int32()]
+        assert actual["v"].to_pylist() == [*range(1, ROWS, 2)] * 2
     with pytest.raises(ia.FormatError, match=r"1\.parquet, column v: int64 cannot be read"):
         ia.dataset(tmp_path).to_table(["v"], filter=pc.field("k") == 0)
 

@@ -48,8 +48,8 @@ def test_few_long_rows_are_several_units(path, monkeypatch):
     assert RowRanges.union(parts) == rows
     assert 4 <= len(parts) <= 6
     assert list(units.units_of(file, rows, _roots(file, ["i"]))) == [rows]
-    found = ia.dataset(path).to_table(["i"], filter=pc.starts_with(pc.field("t"), "00177a"))
-    assert found.to_pydict() == {"i": [177]}
+    actual = ia.dataset(path).to_table(["i"], filter=pc.starts_with(pc.field("t"), "00177a"))
+    assert actual.to_pydict() == {"i": [177]}
 
 
 def test_rows_are_taken_of_more_text_than_one_array_holds():
@@ -58,10 +58,10 @@ def test_rows_are_taken_of_more_text_than_one_array_holds():
     offsets = np.append(0, np.arange(size, size + 20)).astype(np.int32)
     part = pa.StringArray.from_buffers(20, pa.py_buffer(offsets), text)
     numbers = pa.chunked_array([range(20), range(20, 40)])
-    found = pa.table({"i": numbers, "t": pa.chunked_array([part] * 2)})
+    actual = pa.table({"i": numbers, "t": pa.chunked_array([part] * 2)})
     expression = pc.field("i") == 33
-    wanted = Condition.of(expression, read_expression(expression), found.schema)
-    kept, rows = rows_where(holds(wanted.comparison, found), found, RowRanges.all(40))
+    expected = Condition.of(expression, read_expression(expression), actual.schema)
+    kept, rows = rows_where(holds(expected.comparison, actual), actual, RowRanges.all(40))
     assert kept.to_pydict() == {"i": [33], "t": ["\0"]}
     assert rows == RowRanges.of((33, 34))
 

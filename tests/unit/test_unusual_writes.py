@@ -79,9 +79,9 @@ def test_indexes_of_texts_that_are_not_utf8(path):
     ia.add_indexes(path, ["s:minmax"])
     (finding,) = ia.verify(path)
     assert finding.message == "1 of 2 strings are not UTF-8"
-    found = ia.dataset(path)
-    assert found.count_rows(filter=pc.field("s") >= "a") == 2
-    assert found.count_rows(filter=pc.field("s") == "ok") == 1
+    actual = ia.dataset(path)
+    assert actual.count_rows(filter=pc.field("s") >= "a") == 2
+    assert actual.count_rows(filter=pc.field("s") == "ok") == 1
 
 
 def test_files_that_are_united_have_each_name_once(tmp_path):
@@ -136,8 +136,8 @@ def test_bounds_of_dictionaries_are_those_of_what_is_used(indices, ordered, grou
     table = pa.table({"d": pa.chunked_array([column, column[1:]])})
     ia.write_table(table, path, row_group_size=group_rows)
     values = [value for value in table["d"].to_pylist() if value is not None]
-    found = duckdb.sql(f"SELECT min(d), max(d) FROM '{path}'").fetchall()
-    assert found == [(min(values), max(values))]
+    actual = duckdb.sql(f"SELECT min(d), max(d) FROM '{path}'").fetchall()
+    assert actual == [(min(values), max(values))]
     assert pq.read_table(path)["d"].to_pylist() == table["d"].to_pylist()
     assert pq.read_schema(path) == table.schema
     assert ia.verify(path) == []

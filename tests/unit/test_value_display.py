@@ -80,8 +80,8 @@ def test_nan_is_shown_as_nan():
 def test_decimals_keep_every_digit_whatever_their_scale(scale):
     logical = LogicalType(DECIMAL=DecimalType(scale=scale, precision=300))
     unscaled = -(10**250) - 1
-    found = readable(element(Type.BYTE_ARRAY, logical), unscaled.to_bytes(105, "big", signed=True))
-    sign, digits, exponent = found.as_tuple()
+    actual = readable(element(Type.BYTE_ARRAY, logical), unscaled.to_bytes(105, "big", signed=True))
+    sign, digits, exponent = actual.as_tuple()
     assert (sign, int("".join(map(str, digits))), exponent) == (1, -unscaled, -scale)
 
 

@@ -89,8 +89,8 @@ def test_other_counts_are_used(path):
     plain = path.with_name("plain.parquet")
     pq.write_table(pa.table({"s": pa.array([{"a": "x"}, None])}), plain, store_schema=stored)
     assert miscounts_nulls(open_file(plain).file_footer, 0) is not stored
-    wanted = pc.field("s", "a").is_valid()
-    assert ia.dataset(plain).count_rows(filter=wanted) == 1
+    expected = pc.field("s", "a").is_valid()
+    assert ia.dataset(plain).count_rows(filter=expected) == 1
 
 
 @pytest.mark.parametrize(

@@ -56,9 +56,9 @@ def wait_for(condition: Callable[[], Any], what: str) -> Any:
     """Waits for a true value of ``condition``, and returns it."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
-        found = condition()
-        if found:
-            return found
+        actual = condition()
+        if actual:
+            return actual
         time.sleep(0.02)
     raise AssertionError(f"waited {PATIENCE} s for {what}")
 
@@ -98,7 +98,7 @@ class Cluster:
     def executors(self) -> list[int]:
         """Returns the process ids of all executors."""
         workers = {worker.pid for worker in self._workers.values()}
-        found = []
+        actual = []
         for entry in os.listdir("/proc"):
             try:
                 command = Path("/proc", entry, "cmdline").read_text()
@@ -106,8 +106,8 @@ class Cluster:
             except (OSError, ValueError, IndexError):
                 continue
             if parent in workers and "CoarseGrainedExecutorBackend" in command:
-                found.append(int(entry))
-        return found
+                actual.append(int(entry))
+        return actual
 
     def kill_executor(self) -> int:
         """Kills one executor; the worker starts another one."""
@@ -165,12 +165,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     home = find_java_home()
     if home is not None:
         os.environ["JAVA_HOME"] = home
-    found = Cluster(tmp_path_factory.mktemp("cluster"))
+    actual = Cluster(tmp_path_factory.mktemp("cluster"))
     try:
-        found.start()
-        yield found
+        actual.start()
+        yield actual
     finally:
-        found.stop()
+        actual.stop()
 
 
 @pytest.fixture(scope="session")
@@ -196,10 +196,10 @@ def session_on(cluster: Cluster) -> Iterator[Callable[..., SparkSession]]:
         end()
         os.environ["PYSPARK_PYTHON"] = python
         own = {"spark.executorEnv.PYTHONPATH": packages}
-        found = ias.session(cluster.url, app_name="cluster", **SETTINGS, **own, **settings)
-        found.sparkContext.setLogLevel("OFF")
+        actual = ias.session(cluster.url, app_name="cluster", **SETTINGS, **own, **settings)
+        actual.sparkContext.setLogLevel("OFF")
         wait_for(lambda: len(cluster.executors()) == len(HOSTS), "executors")
-        return found
+        return actual
 
     yield start
     end()

@@ -85,10 +85,10 @@ def test_expressions_filter_with_and_without_columns(spark, lake):
 
 
 def test_a_schema_may_be_a_string(spark, lake):
-    found = ias.read(spark, lake, schema="id int, p string, other date", where="key = 17")
-    assert found.dtypes == [("id", "int"), ("p", "string"), ("other", "date")]
+    actual = ias.read(spark, lake, schema="id int, p string, other date", where="key = 17")
+    assert actual.dtypes == [("id", "int"), ("p", "string"), ("other", "date")]
     expected = spark.read.parquet(str(lake)).where("key = 17").collect()
-    assert sorted(found.collect()) == sorted((row.id, str(row.p), None) for row in expected)
+    assert sorted(actual.collect()) == sorted((row.id, str(row.p), None) for row in expected)
 
 
 def test_columns_of_any_name_are_written(spark, data, tmp_path):
@@ -99,8 +99,8 @@ def test_columns_of_any_name_are_written(spark, data, tmp_path):
 
 def test_the_format_is_registered(spark, lake):
     ias.register(spark)
-    found = spark.read.format("intarsia").option("where", "id = 5").load(str(lake))
-    assert found.count() == 1
+    actual = spark.read.format("intarsia").option("where", "id = 5").load(str(lake))
+    assert actual.count() == 1
 
 
 def test_the_format_writes(spark, data, tmp_path):
@@ -135,10 +135,10 @@ def test_views_answer_sql(spark, lake):
     )
     ias.read(spark, lake, where="id < 60").createOrReplaceTempView("read")
     for view in ("few", "read"):
-        found = spark.sql(
+        actual = spark.sql(
             f"SELECT p, count(*) AS n FROM {view} WHERE id >= 30 GROUP BY 1 ORDER BY 1"
         )
-        assert [tuple(row) for row in found.collect()] == [(0, 10), (1, 10), (2, 10)]
+        assert [tuple(row) for row in actual.collect()] == [(0, 10), (1, 10), (2, 10)]
 
 
 def test_streams(spark, tmp_path):

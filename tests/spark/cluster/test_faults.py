@@ -339,14 +339,14 @@ def writers(executor, folder):
                 parents[int(entry.name)] = int(stat[1])
             except OSError:
                 continue
-    found = []
+    actual = []
     for pid in parents:
         above = pid
         while above in parents and above != executor:
             above = parents[above]
         if above == executor and opens(pid, str(folder)):
-            found.append(pid)
-    return found
+            actual.append(pid)
+    return actual
 
 
 def opens(pid, folder):

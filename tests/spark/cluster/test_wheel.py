@@ -56,17 +56,17 @@ def bare(wheel, tmp_path):
 
 def closure(requirements, extra=""):
     """Returns the installed distributions that these require, with no extras but ``extra``."""
-    found = {}
+    actual = {}
     left = [(one, extra) for one in requirements]
     while left:
         text, extra = left.pop()
         need = Requirement(text)
         is_asked = need.marker is None or need.marker.evaluate({"extra": extra})
-        if need.name in found or not is_asked:
+        if need.name in actual or not is_asked:
             continue
-        found[need.name] = importlib.metadata.distribution(need.name)
-        left += [(one, "") for one in found[need.name].requires or ()]
-    return found.values()
+        actual[need.name] = importlib.metadata.distribution(need.name)
+        left += [(one, "") for one in actual[need.name].requires or ()]
+    return actual.values()
 
 
 def places(spark):
@@ -80,16 +80,16 @@ def places(spark):
         for _ in batches:
             yield pyarrow.RecordBatch.from_pylist([{"file": intarsia.__file__}])
 
-    found = spark.range(0, 4, 1, 4).mapInArrow(look, "file string").collect()
-    return {row.file for row in found}
+    actual = spark.range(0, 4, 1, 4).mapInArrow(look, "file string").collect()
+    return {row.file for row in actual}
 
 
 def check_work(spark, folder):
     """Asserts that writing, reading and the format work in executors."""
     data = spark.range(0, 1000, 1, 3).selectExpr("id", "id % 2 AS p", "concat('x', id) AS text")
     ias.write(data, folder, indexes=["text:lookup", "text:ngram"], partition_by="p")
-    found = ias.read(spark, folder, where="text = 'x7' OR id > 997")
-    assert sorted(row.id for row in found.collect()) == [7, 998, 999]
+    actual = ias.read(spark, folder, where="text = 'x7' OR id > 997")
+    assert sorted(row.id for row in actual.collect()) == [7, 998, 999]
     data.write.format("intarsia").mode("append").save(str(folder.with_name("format")))
     reader = spark.read.format("intarsia").option("where", "text LIKE '%99'")
     assert reader.load(str(folder.with_name("format"))).count() == 10

@@ -21,8 +21,8 @@ class Domain(Inverted):
         return None if of.is_text else "it is no text"
 
     def keys_of_values(self, values):
-        found = pc.extract_regex(values, pattern=r"^(?P<domain>[a-z]+://[^/]*)/")
-        domains = pc.struct_field(found, "domain")
+        actual = pc.extract_regex(values, pattern=r"^(?P<domain>[a-z]+://[^/]*)/")
+        domains = pc.struct_field(actual, "domain")
         return fingerprints(domains.drop_null()), np.flatnonzero(domains.is_valid())
 
     def keys_for(self, predicate, of):
