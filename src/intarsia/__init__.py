@@ -10,6 +10,8 @@ loses access to its own installation.
 
 import importlib
 import importlib.util
+import sys
+import types
 from typing import TYPE_CHECKING
 
 from intarsia.process_state import importing
@@ -200,11 +202,20 @@ _NAMES = {
 """The public names of each module."""
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
 
-for _package in ("dataset", "sql", "verify"):
-    # The first import of a subpackage binds its name here, but functions have the same names. So
-    # the packages are imported now, and their names removed: ``__getattr__`` finds the functions.
-    importlib.import_module(f"{__name__}.{_package}")
-    globals().pop(_package)
+_NAMED_AS_PACKAGES = ("dataset", "sql", "verify")
+"""Functions that have the name of a package inside this one."""
+
+
+class _Package(types.ModuleType):
+    """This package. An import of ``intarsia.sql.scope`` does not bind ``sql`` to a package."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        is_package = name in _NAMED_AS_PACKAGES and isinstance(value, types.ModuleType)
+        if not is_package:
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 if not TYPE_CHECKING:  # else type checkers would accept any name

@@ -19,7 +19,7 @@ import os
 import resource
 from pathlib import Path
 
-from intarsia import deadline
+import intarsia.deadline as deadline
 from intarsia.errors import OutOfMemoryError
 from intarsia.limits import number_of_bytes
 

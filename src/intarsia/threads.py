@@ -22,7 +22,8 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
-from intarsia import deadline, memory
+import intarsia.deadline as deadline
+import intarsia.memory as memory
 from intarsia.deadline import Stop
 from intarsia.errors import IntarsiaError
 from intarsia.process_state import ForkLock, SharedState

@@ -205,6 +205,19 @@ def root_of(path):
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
+def test_modules_are_not_imported_from_the_package_itself():
+    """``from intarsia import memory`` asks ``__getattr__``, whose lock another thread may hold.
+
+    ``import intarsia.memory as memory`` does not.
+    """
+    users = []
+    for path in FILES:
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ImportFrom) and node.module == "intarsia":
+                users.append(module_of(path))
+    assert users == []
+
+
 def test_only_the_package_spark_imports_pyspark():
     users = set()
     for path in FILES:

@@ -66,10 +66,7 @@ def test_importing_the_package_imports_next_to_nothing():
     actual = modules_after("import intarsia")
     assert not roots(actual) & HEAVY
     assert {name for name in actual if name.startswith("intarsia.")} == {
-        "intarsia.dataset",
         "intarsia.process_state",
-        "intarsia.sql",
-        "intarsia.verify",
         "intarsia.version",
     }
     assert len(actual) <= MOST_MODULES
@@ -238,3 +235,38 @@ assert os.waitpid(child, 0)[1] == 0
 thread.join()
 """
     printed(program)
+
+
+@pytest.mark.parametrize(
+    "uses",
+    [
+        ("intarsia.sql", "import intarsia.dataset.dataset"),
+        ("intarsia.dataset", "import intarsia.testing"),
+        ("intarsia.verify", "import intarsia.sql.where_clause"),
+    ],
+    ids=" beside ".join,
+)
+def test_first_uses_and_imports_of_modules_do_not_block_each_other(uses):
+    program = f"""
+import faulthandler, threading
+faulthandler.dump_traceback_later(60, exit=True)
+import intarsia
+start = threading.Barrier(2)
+def run(use):
+    start.wait()
+    exec(use, {{"intarsia": intarsia}})
+threads = [threading.Thread(target=run, args=(use,)) for use in {uses!r}]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert all(callable(getattr(intarsia, name)) for name in ("dataset", "sql", "verify"))
+"""
+    for _ in range(3):
+        printed(program)
+
+
+def test_a_function_hides_the_package_of_its_name_after_a_reload():
+    printed(
+        "import importlib, intarsia, intarsia.sql.scope\n"
+        "importlib.reload(intarsia)\n"
+        "assert callable(intarsia.sql) and callable(intarsia.dataset)"
+    )

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from intarsia import deadline
+import intarsia.deadline as deadline
 from intarsia.catalog.catalog import (
     Identity,
     list_folder,

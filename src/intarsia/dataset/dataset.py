@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
-from intarsia import memory
+import intarsia.memory as memory
 from intarsia.catalog.catalog import Catalog
 from intarsia.dataset.batch_stream import scanner_of
 from intarsia.dataset.explain import explain_query, plan_files, plan_files_left, planned_request

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import pyarrow.dataset as pads
 
-from intarsia import memory
+import intarsia.memory as memory
 from intarsia.dataset.footer_freshness import Footers
 from intarsia.dataset.partition_check import check_folders
 from intarsia.dataset.request_builder import confuses_pyarrow

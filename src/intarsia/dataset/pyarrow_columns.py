@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
-from intarsia import deadline
+import intarsia.deadline as deadline
 from intarsia.dataset.request_builder import Columns, expressions_of, fields_at, paths_of
 from intarsia.dataset.row_count_check import completed
 from intarsia.expr.comparison_constants import with_comparable_constants

@@ -11,7 +11,7 @@ import struct
 
 import pyarrow as pa
 
-from intarsia import deadline
+import intarsia.deadline as deadline
 from intarsia.errors import FormatError, OutOfMemoryError, UnsupportedError
 from intarsia.parquet.levels import (
     Levels,

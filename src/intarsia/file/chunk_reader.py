@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia import deadline, memory
+import intarsia.deadline as deadline
+import intarsia.memory as memory
 from intarsia.decode.page_data import check_size, page_levels
 from intarsia.decode.page_size_limit import check_limit, value_bytes
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_root, leaf_batches

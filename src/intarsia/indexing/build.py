@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from intarsia import deadline
+import intarsia.deadline as deadline
 from intarsia.errors import FormatError, IndexSpecError, Where, placed
 from intarsia.file.index_subjects import subject_of
 from intarsia.file.open_file import OpenedFile

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from intarsia import memory
+import intarsia.memory as memory
 from intarsia.errors import IndexSpecError, PredicateError
 from intarsia.expr.casts import without_extension
 from intarsia.expr.functions import elements_of, plain_values

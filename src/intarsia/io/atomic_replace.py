@@ -22,7 +22,7 @@ from typing import BinaryIO
 
 import pyarrow.fs as pafs
 
-from intarsia import deadline
+import intarsia.deadline as deadline
 from intarsia.errors import PathError, tell
 from intarsia.io.external_sort import Workspace, on_disk
 from intarsia.io.file_handle import Version, check_may_write, version_of, version_of_open

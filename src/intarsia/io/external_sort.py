@@ -11,7 +11,8 @@ from types import TracebackType
 
 import numpy as np
 
-from intarsia import deadline, memory
+import intarsia.deadline as deadline
+import intarsia.memory as memory
 from intarsia.errors import PathError
 from intarsia.row_ranges import UInt64Array
 

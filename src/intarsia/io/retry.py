@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 import pyarrow.fs as pafs
 
-from intarsia import deadline
+import intarsia.deadline as deadline
 from intarsia.io.fsspec_listing import as_os_errors, is_fsspec
 from intarsia.threads import awaited
 

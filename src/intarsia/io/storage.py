@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from intarsia import deadline
+import intarsia.deadline as deadline
 from intarsia.errors import PathError, Where, placed
 from intarsia.io.coalesce import coalesce
 from intarsia.io.file_handle import Handle, Stamp, Version, open_handle

@@ -22,7 +22,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from intarsia import deadline
+import intarsia.deadline as deadline
 from intarsia.errors import FormatError, Where
 from intarsia.io.source import Source
 from intarsia.parquet.footer import MAGIC, TRAILER_BYTES, framed

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from intarsia import memory
+import intarsia.memory as memory
 from intarsia.decode.page_size_limit import mean_entry_bytes, value_bytes
 from intarsia.decode.page_validation import has_dictionary_pages_only
 from intarsia.errors import FormatError

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Iterator
 from typing import Any, TextIO, cast
 
-from intarsia import errors
+import intarsia.errors as errors
 
 _DAEMON = "pyspark/daemon.py"
 _MISSING_PACKAGE = "ModuleNotFoundError: No module named 'intarsia'"

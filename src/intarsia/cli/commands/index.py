@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from intarsia import index_kinds
+import intarsia.index_kinds as index_kinds
 from intarsia.cli.options import (
     all_option,
     memory_limit_option,

@@ -19,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia import deadline, memory
+import intarsia.deadline as deadline
+import intarsia.memory as memory
 from intarsia.errors import IntarsiaError, check_version, optional
 from intarsia.process_state import ForkLock, SharedState, abandon, importing
 from intarsia.strings.tokenizer import contains_words
