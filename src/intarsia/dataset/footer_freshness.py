@@ -27,9 +27,8 @@ class Footers:
         """
         check_not_forked(filesystem)
         now: object = object()
-        process = (
-            os.getpid()
-        )  # the parent's threads may have been reading the footers when it forked
+        # The parent's threads may have been reading the footers when it forked.
+        process = os.getpid()
         if isinstance(filesystem, pafs.LocalFileSystem):
             versions = [version_of(file, filesystem) for file in files]
             if None in versions:

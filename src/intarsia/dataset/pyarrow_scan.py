@@ -70,9 +70,9 @@ def whole_scan(source: ScanSource, request: Request) -> WholeScan | None:
     """Plans a scan by pyarrow's own reader, by footers alone.
 
     Rows that match for certain are left out if no column is asked for. Returns None if our reader
-    may be faster, or if pyarrow may fail at rows that do not match. Also
-    returns None for small files that are not open yet, and if a footer cannot be read. pyarrow
-    cannot follow time and memory limits, so with these it returns None too.
+    may be faster, or if pyarrow may fail at rows that do not match. Returns None as well for small
+    files that are not open yet, and if a footer cannot be read. pyarrow cannot follow time and
+    memory limits, so with these it returns None too.
     """
     cache, files = source.cache, source.files
     if not cache.is_local or cache.catalog is not None or not _is_plain(request) or is_limited():

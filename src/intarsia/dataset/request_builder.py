@@ -167,7 +167,7 @@ def uses_scanner_columns(columns: Any, schema: pa.Schema) -> bool:
 
 def confuses_pyarrow(schema: pa.Schema) -> bool:
     """True if a column has the name of one that pyarrow's scanners add."""
-    return not {FILENAME, *_SCANNER_COLUMNS}.isdisjoint(schema.names)
+    return any(schema.get_all_field_indices(name) for name in (FILENAME, *_SCANNER_COLUMNS))
 
 
 def check_scanner_columns(

@@ -100,7 +100,7 @@ def _entry(file: OpenedFile, index: IndexSpec | str) -> IndexEntry:
     if name not in entries:
         known = ", ".join(sorted(entries)) or "none"
         raise IndexSpecError(
-            f"{file.name}: there is no index {name} to export; the file has: {known}"
+            f"{file.name}: there is no index {name} to export; these can be exported: {known}"
         )
     return entries[name]
 

@@ -69,7 +69,7 @@ class NGram(TextIndex):
     kind_version = GRAMS_VERSION
     serves = frozenset({*PATTERNS, Op.EQ, Op.IN})
 
-    def keys_of_strings(
+    def keys_of_texts(
         self, values: pa.Array, positions: Positions
     ) -> tuple[FingerprintArray, Positions]:
         return keys_of_strings(values, positions)

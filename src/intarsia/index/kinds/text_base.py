@@ -16,7 +16,7 @@ class TextIndex(Inverted):
     reading_share = 0.1
     has_blocks = True
 
-    def keys_of_strings(
+    def keys_of_texts(
         self, values: pa.Array, positions: Positions
     ) -> tuple[FingerprintArray, Positions]:
         """Returns the keys of ``n`` strings, and the position of each key.
@@ -29,7 +29,7 @@ class TextIndex(Inverted):
         return None if is_text(of.type) else "its values are neither strings nor bytes"
 
     def keys_of_values(self, values: pa.Array) -> tuple[FingerprintArray, Positions]:
-        return self.keys_of_strings(values, np.arange(len(values), dtype=np.int64))
+        return self.keys_of_texts(values, np.arange(len(values), dtype=np.int64))
 
     def keys_of_runs(self, values: pa.Array, runs: Positions) -> tuple[FingerprintArray, Positions]:
-        return self.keys_of_strings(values, first_of_runs(runs))
+        return self.keys_of_texts(values, first_of_runs(runs))

@@ -46,7 +46,7 @@ class Words(TextIndex):
     kind_version = WORDS_VERSION
     serves = frozenset({How.WORDS})
 
-    def keys_of_strings(
+    def keys_of_texts(
         self, values: pa.Array, positions: Positions
     ) -> tuple[FingerprintArray, Positions]:
         return keys_of_strings(values, positions)
