@@ -512,7 +512,7 @@ def test_columns_of_a_stated_schema(spark, grown):
     ("schema", "error", "words"),
     [
         ("ID bigint", ia.PredicateError, "column 'ID' of the schema is 'id' in files"),
-        ("id int, id int", ia.PredicateError, "each once"),
+        ("id int, id int", ia.PredicateError, "a name of its own"),
         ("", ia.PredicateError, "a schema must have columns"),
         ("id int, k timestamp", ia.UnsupportedError, "column k: names of folders"),
         ("id int, k decimal(9, 2)", ia.UnsupportedError, "column k: names of folders cannot"),

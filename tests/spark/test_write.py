@@ -511,7 +511,7 @@ def test_writing_to_a_glob_is_refused(spark, tmp_path):
         (
             {"indexes": [ia.Lookup("part")], "partition_by": ["part"]},
             ia.IndexSpecError,
-            "folders fix",
+            "in partition_by",
         ),
         ({"indexes": [ia.Lookup("id"), ia.Lookup("id")]}, ia.IndexSpecError, "asked for twice"),
         ({"mode": "replace"}, ValueError, "mode must be one of"),

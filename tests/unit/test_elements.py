@@ -164,11 +164,11 @@ def test_polars_uses_the_index(file, opened, predicate):
 @pytest.mark.parametrize(
     ("on", "reason"),
     [
-        ("n", "no list"),
+        ("n", "not a list"),
         ("matrix", "nested"),
         ("people", "nested"),
         ("people.list.element.name", "nested in lists"),
-        ("s.deep", "no list"),
+        ("s.deep", "not a list"),
         ("s.deep.none", "is not there"),
         ("s.none.tags", "is not there"),
         ("none", "is not there"),
