@@ -90,7 +90,7 @@ def test_rows_equal_duckdbs_union_by_name(files, tmp_path):
         theirs = connection.read_parquet(paths, union_by_name=True)
         actual = data.to_table()
         assert set(data.schema.names) == set(theirs.columns)
-        rows = connection.sql(f"SELECT {', '.join(theirs.columns)} FROM found").fetchall()
+        rows = connection.sql(f"SELECT {', '.join(theirs.columns)} FROM actual").fetchall()
         assert sorted(map(repr, rows)) == sorted(map(repr, theirs.fetchall()))
     for name in set(data.schema.names) - {"nothing"}:
         values = actual[name].to_pylist()
