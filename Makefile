@@ -1,5 +1,5 @@
-# Each of make demo, test, versions, coverage, bench, fuzz and guided sets up .venv first; nothing
-# else is needed but Python 3.11 or later.
+# Each of make demo, test, fast, versions, coverage, bench, fuzz and guided sets up .venv first;
+# nothing else is needed but Python 3.11 or later.
 PYTHON ?= python3
 DATA ?= flights
 SCALE ?= 1
@@ -11,17 +11,27 @@ MINUTES ?= 10
 PROCESSES ?= 2
 ROWS ?= 10000000
 RUNS ?= 7
+# Files of tests/unit that start many processes or wait.
+SLOW := advise bench catalog catalog_hostile changed_in_place cli cli_demo cli_errors cli_inspect \
+	cli_pages cli_write forks imports index_base memory_limit redaction remote_writes \
+	replaced_files report sidecar soak staleness storage_errors supported_versions \
+	text_indexes timeout
 
 # Tests start hundreds of processes that import the package: it is compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test versions coverage check bench fuzz guided clean
+.PHONY: demo test fast versions coverage check bench fuzz guided clean
 
 demo: .venv/demo
 	@$(BIN)/python examples/demo.py --data $(DATA) --scale $(SCALE)
 
 test: .venv/test check
 	@$(BIN)/python -m pytest --numprocesses $(PROCESSES)
+
+# Most of tests/unit, in under two minutes.
+fast: .venv/test
+	@$(BIN)/python -m pytest --numprocesses $(PROCESSES) tests/unit \
+		$(SLOW:%=--ignore=tests/unit/test_%.py)
 
 # Without Spark, on each Python from 3.11 to 3.14 that is on the PATH, and with the oldest packages;
 # TOX="-e 3.13 -- tests/unit" chooses.
