@@ -12,8 +12,7 @@ from typing import TypeVar
 from intarsia.errors import FormatError, Where
 from intarsia.file.column_bounds import ColumnBounds
 from intarsia.file.column_chunks import ColumnChunks
-from intarsia.file.file_footer import ChunkId as ChunkId  # other packages import it from here
-from intarsia.file.file_footer import FileFooter
+from intarsia.file.file_footer import ChunkId, FileFooter
 from intarsia.file.file_warnings import FileWarnings
 from intarsia.index.directory import Checksums, page_index_places
 from intarsia.io.source import ByteRange, Source
@@ -24,7 +23,8 @@ from intarsia.parquet.page_index import (
     read_column_index,
     read_offset_index,
 )
-from intarsia.parquet.statistics import Bounds, Int64Array, without_false_nulls
+from intarsia.parquet.statistics import Bounds, without_false_nulls
+from intarsia.row_ranges import Int64Array
 
 T = TypeVar("T")
 _OFFSETS, _COLUMNS = "offset_index", "column_index"

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from intarsia.errors import FormatError
 from intarsia.parquet.metadata import ColumnIndexStruct, OffsetIndexStruct, PageLocation
 from intarsia.parquet.thrift import decode, encode
-
-Int64Array = NDArray[np.int64]
+from intarsia.row_ranges import Int64Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from intarsia.parquet.metadata import BoundaryOrder, ConvertedType, SchemaElement, Type
 from intarsia.parquet.value_order import INT96_ORDER, Domain, ValueOrder
-
-Int64Array = NDArray[np.int64]
+from intarsia.row_ranges import Int64Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)

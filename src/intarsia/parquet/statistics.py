@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from intarsia.parquet.metadata import ColumnMetaData, ColumnOrder, Statistics
 from intarsia.parquet.page_index import ColumnIndex
 from intarsia.parquet.value_order import Domain, Keys, ValueOrder
+from intarsia.row_ranges import Int64Array
 
-Int64Array = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 UNKNOWN = -1
 """Stands for a count that the file does not state."""
