@@ -21,8 +21,6 @@ from intarsia.index.kinds.distinct_idx1 import (
 )
 from intarsia.io.source import ByteRange, Source
 
-_TRAILER_BYTES = 8
-
 
 def find_list(
     footer: FileFooter,
@@ -43,8 +41,7 @@ def find_list(
         return None
     if metadata.key_value(FOOTER_KEY) is not None and not has_directory:
         raise FormatError("the file was rewritten since")
-    end = footer.source_size - _TRAILER_BYTES - len(footer.raw)
-    return found_in(metadata, source, end, _used_ranges(footer, chunks, entries))
+    return found_in(metadata, source, footer.offset, _used_ranges(footer, chunks, entries))
 
 
 def entry_of(foreign: ListedValues, column: str) -> IndexEntry:

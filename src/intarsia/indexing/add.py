@@ -18,7 +18,6 @@ from typing import Any
 
 from intarsia.deadline import time_limited
 from intarsia.errors import FormatError, IndexSpecError, Where, placed, public, quiet, warn
-from intarsia.file.foreign_idx1 import stray_list
 from intarsia.file.health import missing_in
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.sidecar_discovery import Sidecars, places_of
@@ -511,7 +510,7 @@ def strays(file: OpenedFile) -> tuple[StandardReport, ...]:
     Returns nothing if there is none, or it is not readable.
     """
     try:
-        value_list = stray_list(file)
+        value_list = file.sections.foreign_list()
     except FormatError:
         return ()  # ``verify`` says what is wrong
     return (StandardReport(DistinctIDX1.kind, 0, value_list.place[1]),) if value_list else ()

@@ -19,8 +19,8 @@ from dataclasses import replace
 from typing import Any
 
 from intarsia.errors import FormatError, IndexSpecError, Where
+from intarsia.file.file_footer import ChunkId
 from intarsia.file.open_file import OpenedFile
-from intarsia.file.page_index_cache import ChunkId
 from intarsia.index.base import index_name
 from intarsia.index.directory import (
     FOOTER_KEY,

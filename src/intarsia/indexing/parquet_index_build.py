@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from intarsia.errors import FormatError, IndexSpecError
 from intarsia.file.chunk_reader import Chunk
+from intarsia.file.file_footer import ChunkId
 from intarsia.file.index_subjects import not_a_leaf
 from intarsia.file.open_file import OpenedFile
-from intarsia.file.page_index_cache import ChunkId
 from intarsia.file.page_walk import offset_index_of
 from intarsia.index.literal_encoding import unfit_for_hashing
 from intarsia.index.parquet_indexes import Bloom, PageIndex, Standard

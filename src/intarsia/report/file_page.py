@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from intarsia.errors import FormatError
 from intarsia.file.byte_map import map_of
 from intarsia.file.footer_summary import ColumnSummary, largest, problems_of, summary_of
-from intarsia.file.foreign_idx1 import stray_list
 from intarsia.file.open_file import OpenedFile
 from intarsia.index.base import index_name
 from intarsia.index.kinds.distinct_idx1 import DistinctIDX1
@@ -189,7 +188,7 @@ def _indexes(file: OpenedFile, summaries: Sequence[ColumnSummary]) -> Iterator[I
             place = f"Parquet’s own, on {plural(len(filters), 'chunk')}"
             yield row(index_name(summary.leaf.name, Bloom.kind), place, sum(filters))
     try:
-        stray = stray_list(file)
+        stray = file.sections.foreign_list()
     except FormatError:
         return  # ``verify`` says what is wrong
     if stray is not None:

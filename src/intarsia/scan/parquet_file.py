@@ -16,9 +16,9 @@ from intarsia.errors import PathError, UnsupportedError, Where, check_is_list, i
 from intarsia.expr.filterable_types import restorer_of
 from intarsia.file.chunk_reader import Chunk
 from intarsia.file.corrupt_rows import CorruptData, OnCorrupt, check_on_corrupt
+from intarsia.file.file_footer import ChunkId
 from intarsia.file.health import Health
 from intarsia.file.open_file import OpenedFile
-from intarsia.file.page_index_cache import ChunkId
 from intarsia.file.page_listing import PageInfo, describe_pages
 from intarsia.file.read_options import DEFAULTS, ReadOptions
 from intarsia.file.scan_profile import NO_PROFILE, NoProfile

@@ -13,8 +13,8 @@ from intarsia.decode.page_size_limit import value_bytes
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_root, leaf_array
 from intarsia.errors import FormatError
 from intarsia.file.chunk_reader import Chunk
+from intarsia.file.file_footer import ChunkId
 from intarsia.file.open_file import OpenedFile
-from intarsia.file.page_index_cache import ChunkId
 from intarsia.parquet.metadata import Type
 from intarsia.parquet.page_header import PageAt
 

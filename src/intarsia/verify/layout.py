@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from intarsia.errors import FormatError, Where
+from intarsia.file.file_footer import ChunkId
 from intarsia.file.open_file import OpenedFile
-from intarsia.file.page_index_cache import ChunkId
 from intarsia.parquet.metadata import ColumnChunk
 from intarsia.verify.finding import Finding, error
 

@@ -15,8 +15,8 @@ from intarsia.cli.output import column_view, file_view, html_file, pages_view, t
 from intarsia.cli.output.files_view import Summary
 from intarsia.cli.output.json_document import describe, json_text
 from intarsia.errors import IntarsiaError
+from intarsia.file.file_footer import ChunkId
 from intarsia.file.open_file import OpenedFile
-from intarsia.file.page_index_cache import ChunkId
 from intarsia.file.sidecar_discovery import places_of
 from intarsia.io.glob import is_glob
 from intarsia.io.retry import infos_of

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from intarsia.cli.output import tables
-from intarsia.cli.output.json_document import footer_offset
 from intarsia.cli.output.labels import listed
 from intarsia.cli.output.terminal import (
     NONE,
@@ -65,7 +64,7 @@ def _file(file: OpenedFile) -> None:
     )
     writer = cut(clean(metadata.created_by or "an unnamed writer"), 120)
     paragraph(f"written by {writer}, format version {metadata.version}")
-    paragraph(f"footer at {footer_offset(file):,}, {len(file.footer):,} bytes")
+    paragraph(f"footer at {file.footer_offset:,}, {len(file.footer):,} bytes")
 
 
 def _sizes(groups: Sequence[RowGroup]) -> str:

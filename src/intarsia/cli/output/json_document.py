@@ -12,7 +12,6 @@ from typing import Any
 from intarsia.control_characters import shown_in_json
 from intarsia.errors import FormatError
 from intarsia.file.open_file import OpenedFile
-from intarsia.parquet.footer import TRAILER_BYTES
 from intarsia.parquet.metadata import (
     CompressionCodec,
     ConvertedType,
@@ -58,16 +57,11 @@ def describe(file: OpenedFile, leaves: Sequence[Leaf]) -> tuple[dict[str, Any], 
     document = {
         "file": redacted(file.name),
         "size": file.source.size,
-        "footer": {"offset": footer_offset(file), "length": len(file.footer)},
+        "footer": {"offset": file.footer_offset, "length": len(file.footer)},
         "metadata": metadata,
         "indexes": [{"name": entry.name, **dataclasses.asdict(entry)} for entry in indexes],
     }
     return jsonable(document), whole
-
-
-def footer_offset(file: OpenedFile) -> int:
-    """Returns the offset of the footer's metadata, in bytes from the start of the file."""
-    return file.source.size - TRAILER_BYTES - len(file.footer)
 
 
 def json_text(value: Any, indent: int | None = None) -> str:

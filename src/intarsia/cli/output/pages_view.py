@@ -28,8 +28,8 @@ from intarsia.cli.output.terminal import (
 from intarsia.errors import FormatError, IntarsiaError, Where
 from intarsia.expr.scalar_format import readable_values
 from intarsia.file.chunk_reader import Chunk
+from intarsia.file.file_footer import ChunkId
 from intarsia.file.open_file import OpenedFile
-from intarsia.file.page_index_cache import ChunkId
 from intarsia.file.page_listing import PageInfo, describe_pages
 from intarsia.parquet.enum_names import encoding_name, page_name
 from intarsia.parquet.schema import Leaf
