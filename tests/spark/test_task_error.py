@@ -45,18 +45,7 @@ def printed(log):
 
 
 def test_a_query_that_stops_early_prints_nothing(spark, tmp_path, monkeypatch):
-    """For comparison: with Spark's own mapInArrow the same query prints a traceback."""
-
-    def peer(batches):
-        for _ in batches:
-            for _ in range(20):
-                yield pa.record_batch([pa.array(range(100_000), pa.int64())], names=["id"])
-
-    log = tmp_path / "peer"
-    frame = spark.range(1, numPartitions=1).mapInArrow(redirected(peer, str(log)), "id long")
-    assert len(frame.limit(1).collect()) == 1
-    assert "BrokenPipeError" in printed(log)
-
+    """Spark's own mapInArrow often prints a traceback here, unless Spark kills it first."""
     pq.write_table(pa.table({"id": range(ROWS)}), tmp_path / "a.parquet", row_group_size=100_000)
     log, runner = tmp_path / "log", read._runner
     monkeypatch.setattr(read, "_runner", lambda *given: redirected(runner(*given), str(log)))
