@@ -1,10 +1,11 @@
-"""Measures where the time of a scan goes. Scans without a profile pay for no clock.
+"""Measures what a scan does with one file. Scans without a profile pay for no clock.
 
-A file is opened with a ``Profile``, to which its readers report what they do.
+A file is opened with a ``Profile``, to which its planner and its readers report what they do.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -15,6 +16,8 @@ from intarsia.expr.tree import shown
 from intarsia.io.source import ByteRange, Source
 from intarsia.plan.file_account import Activity, Filtered
 from intarsia.plan.plan import Amount
+from intarsia.process_state import ForkLock
+from intarsia.row_ranges import RowRanges
 
 _UNTIMED = nullcontext()
 
@@ -26,6 +29,15 @@ class NoProfile:
         """Returns a context whose time counts for ``activity``, except that of inner contexts."""
         del activity
         return _UNTIMED
+
+    def planning(self) -> None:
+        """Records that planning starts, from all rows of the file. Earlier steps do not count."""
+
+    def step(self, source: str, rows: RowRanges) -> None:
+        """Records that ``source``, a step of planning, left the candidate rows ``rows``."""
+
+    def matched(self, num_rows: int) -> None:
+        """Records that the scan gave ``num_rows`` more rows."""
 
     def filtered(self, condition: pc.Expression, tested: int, passed: int) -> None:
         """Records that ``passed`` of ``tested`` rows fulfilled a condition."""
@@ -42,50 +54,67 @@ NO_PROFILE = NoProfile()
 
 
 class Profile(NoProfile):
-    """Assigns all time to one activity or another, for a file that one thread reads at a time.
+    """The steps, pages, rows and seconds of one file. Threads may share it.
 
-    Work in other threads counts only while the reading thread waits for it. So the seconds of all
-    activities add up to the elapsed time.
+    Seconds are those of all threads, so their sum may exceed the elapsed time.
     """
 
     def __init__(self) -> None:
+        self._lock, self._thread = ForkLock(), threading.local()
         self._seconds = dict.fromkeys(Activity, 0.0)
-        self._activity, self._since = Activity.OTHER, time.perf_counter()
         self._filtered: dict[str, Amount] = {}
+        self.steps: list[tuple[str, RowRanges]] = []
+        """The steps of the last plan, with the candidate rows that each of them left."""
+        self.num_matches = 0
+        """Rows that the scan gave."""
         self.chunks: dict[tuple[int, int], set[int] | None] = {}
         """Offsets of the decoded pages by row group and leaf; None if all pages were."""
 
     @contextmanager
     def during(self, activity: Activity) -> Iterator[None]:
-        outer = self._turn_to(activity)
+        outer: Activity | None = getattr(self._thread, "activity", None)
+        self._turn_to(activity)
         try:
             yield
         finally:
             self._turn_to(outer)
 
-    def _turn_to(self, activity: Activity) -> Activity:
-        now, before = time.perf_counter(), self._activity
-        self._seconds[before] += now - self._since
-        self._activity, self._since = activity, now
-        return before
+    def _turn_to(self, activity: Activity | None) -> None:
+        """Ends this thread's activity, if there is one, and begins ``activity``."""
+        now, thread = time.perf_counter(), self._thread
+        before: Activity | None = getattr(thread, "activity", None)
+        if before is not None:
+            with self._lock:
+                self._seconds[before] += now - thread.since
+        thread.activity, thread.since = activity, now
+
+    def planning(self) -> None:
+        self.steps = []
+
+    def step(self, source: str, rows: RowRanges) -> None:
+        self.steps.append((source, rows))
+
+    def matched(self, num_rows: int) -> None:
+        self.num_matches += num_rows
 
     def filtered(self, condition: pc.Expression, tested: int, passed: int) -> None:
         text = shown(condition)
-        self._filtered[text] = self._filtered.get(text, Amount()) + Amount(passed, tested)
+        with self._lock:
+            self._filtered[text] = self._filtered.get(text, Amount()) + Amount(passed, tested)
 
     def pages(self, row_group: int, leaf: int, offsets: Collection[int] | None) -> None:
-        known = self.chunks.setdefault((row_group, leaf), set())
-        if offsets is None:
-            self.chunks[row_group, leaf] = None
-        elif known is not None:
-            known.update(offsets)
+        with self._lock:
+            known = self.chunks.setdefault((row_group, leaf), set())
+            if offsets is None:
+                self.chunks[row_group, leaf] = None
+            elif known is not None:
+                known.update(offsets)
 
     def watched(self, source: Source) -> Source:
         return _TimedSource(source, self)
 
     def seconds(self) -> dict[Activity, float]:
-        """Returns the seconds of each activity since the profile was made."""
-        self._turn_to(self._activity)
+        """Returns the seconds of each activity so far."""
         return dict(self._seconds)
 
     def conditions(self) -> tuple[Filtered, ...]:

@@ -37,9 +37,10 @@ from intarsia.scan.index_selection import by_promise, cost_of, is_little, may_pa
 from intarsia.scan.page_selection import groups_of
 from intarsia.scan.small_row_groups import reads_whole_chunks
 
+ROW_GROUP_STATISTICS = "row-group statistics"
 BLOOM_FILTERS = "bloom filters"
 PAGE_INDEX = "page index"
-"""Name of the step that uses page indexes."""
+"""Names of the steps of planning. Embedded indexes have a step each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,7 @@ def plan_rows(
     rows = RowRanges.all(file.num_rows) if within is None else within
     check_folder(file, constants, schema)
     constants = {**constants, **missing_columns(file, pruning, constants, schema)}
+    file.profile.planning()
     return _Planner(file, constants, schema).run(pruning, leaves, rows, by_footer)
 
 
@@ -208,7 +210,7 @@ class _Planner:
         leaves = self._leaves(tests)
         for test, leaf in leaves.items():
             self._learn(test, self._by_row_groups(test, leaf))
-        rows = self._step("row-group statistics", pruning, rows)
+        rows = self._step(ROW_GROUP_STATISTICS, pruning, rows)
         if by_footer or not rows:
             return Candidates(rows, tuple(self._steps))
         unneeded = {test for test, leaf in leaves.items() if self._is_idle(test, leaf)}
@@ -332,6 +334,7 @@ class _Planner:
 
     def _step(self, source: str, pruning: Pruning, rows: RowRanges) -> RowRanges:
         left = rows_left(pruning, rows, self._rows_by_test.__getitem__)
+        self._file.profile.step(source, left)
         self._learned_from = ""
         self._steps.append(Step(source, left.num_rows, len(groups_of(self._file, left))))
         return left

@@ -131,7 +131,7 @@ def _scan(
             attempt.is_failed = True
             yield from attempt.replan(result.is_replaced)
             continue
-        attempt.next_row = result.stop
+        attempt.accept(result.table, result.stop)
         if result.table.num_rows:
             yield result.table
 
@@ -282,13 +282,18 @@ class _Attempt:
         except FileReplaced:
             yield reader, rows.clip(stop, file.num_rows)  # reading it fails again, in order
 
+    def accept(self, table: pa.Table, stop: int) -> None:
+        """Records that the rows before ``stop`` are read; ``table`` has the last matching ones."""
+        self.next_row = stop
+        self._file.profile.matched(table.num_rows)
+
     def run(self, reader: UnitReader, unit: RowRanges) -> _UnitResult:
         """Reads the matching rows of ``unit``."""
-        stop = int(unit.stops[-1])
+        stop, activity = int(unit.stops[-1]), reader.file.profile.during(Activity.OTHER)
         try:
             pinned = reader.file.pin()
             threads = nullcontext() if self._use_threads else one_thread()
-            with placed(Where(self._file.name)), threads:
+            with placed(Where(self._file.name)), threads, activity:
                 table = None if self._read is None else self._read()
                 table = reader.matching(unit) if table is None else table
             del pinned
@@ -309,7 +314,7 @@ class _Attempt:
                 is_replaced = result.is_replaced
                 if result.table is None or not self.is_plan_valid():
                     break
-                self.next_row = result.stop
+                self.accept(result.table, result.stop)
                 if result.table.num_rows:
                     yield result.table
             else:

@@ -126,6 +126,10 @@ def _row_groups(file: OpenedFile, roots: Sequence[Root]) -> list[RowGroupBytes]:
     counts = [group.num_rows for group in file.metadata.row_groups]
     chunks = [file.chunk(group, leaf) for group in range(len(counts)) for leaf in leaves]
     pieces = _read(file.source, [(chunk.start, chunk.total_compressed_size) for chunk in chunks])
+    file.groups_read.update(range(len(counts)))
+    for group in range(len(counts)):
+        for leaf in leaves:
+            file.profile.pages(group, leaf, None)
     chunk_data = map(_chunk_bytes, chunks, pieces)
     return [
         RowGroupBytes(count, list(itertools.islice(chunk_data, len(leaves)))) for count in counts

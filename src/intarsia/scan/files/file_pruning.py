@@ -24,7 +24,12 @@ from intarsia.pruning.predicate_tree import Never, Pruning, tests_of
 from intarsia.pruning.predicates import Predicate, Test
 from intarsia.pruning.prune import rows_left
 from intarsia.row_ranges import RowRanges
-from intarsia.scan.file_planner import folder_might_match, leaf_of, missing_columns
+from intarsia.scan.file_planner import (
+    ROW_GROUP_STATISTICS,
+    folder_might_match,
+    leaf_of,
+    missing_columns,
+)
 from intarsia.scan.files.file_cache import FileCache
 from intarsia.scan.files.index_pruning import files_with_keys
 from intarsia.scan.files.small_file_filter import LEAST_FILES, matching_rows
@@ -36,6 +41,8 @@ from intarsia.threads import run_io_tasks
 T = TypeVar("T")
 BoolArray = NDArray[np.bool_]
 
+SMALL_FILE_FILTER, KEYS = "filter of small files", "keys of many files"
+"""Names of the steps that examine many files together."""
 _FIRST_BATCH_FILES, _MAX_BATCH_FILES = 8, 128
 """Files of the first batch, few because the first rows may be enough, and maximum of later ones.
 
@@ -175,6 +182,7 @@ def _verdicts(
     """
     group = Survey(files, constants, request.schema)
     might_match = group.might_match(request.pruning)
+    _record(files, might_match, ROW_GROUP_STATISTICS)
     if (
         by_footer
         or request.filter is None
@@ -190,11 +198,20 @@ def _verdicts(
     matching_by_position = matching_rows(chosen, folders, request.schema, request.filter)
     matching = {candidates[i]: rows for i, rows in matching_by_position.items()}
     might_match[list(matching)] = [bool(rows) for rows in matching.values()]
+    for i, rows in matching.items():
+        files[i].profile.step(SMALL_FILE_FILTER, rows)
     large = [i for i in np.flatnonzero(unsure).tolist() if i not in matching]
     if len(large) >= LEAST_FILES:
         chosen, folders = [files[i] for i in large], [constants[i] for i in large]
         might_match[large] = files_with_keys(chosen, folders, request.schema, request.pruning)
+        _record(chosen, might_match[large], KEYS)
     return might_match, matching
+
+
+def _record(files: Sequence[OpenedFile], might_match: BoolArray, source: str) -> None:
+    """Records in the profiles of ``files`` that ``source`` excluded some of them."""
+    for i in np.flatnonzero(~might_match).tolist():
+        files[i].profile.step(source, RowRanges.none())
 
 
 def alike(numbered: Iterable[tuple[int, OpenedFile, File]]) -> list[list[int]]:
