@@ -51,8 +51,8 @@ def fixed(is_analyzed):
     by_folder = planned("lake/a=2/x.parquet", [Step("folders", 0, 0)], figures())
     files = (
         FileAccount(plan, stages, remarks, read if is_analyzed else None),
-        FileAccount(by_footer, (), (), only_footer if is_analyzed else None),
-        FileAccount(by_folder),
+        FileAccount(by_footer, (), (), only_footer if is_analyzed else None, reader="none"),
+        FileAccount(by_folder, reader="none"),
     )
     condition = "((id == 7) and (at > 3))"
     reason = "pages that can match have 8.0% of the bytes an engine decodes"
@@ -60,9 +60,14 @@ def fixed(is_analyzed):
 
 
 PLANNED = """\
+verdict  reads 8 % of the bytes; row-group statistics decided
 filter   ((id == 7) and (at > 3))
 columns  id, at
 reader   pages: pages that can match have 8.0% of the bytes an engine decodes
+readers
+  pages       1 file: 5.00% of their rows might match
+  none        1 file: excluded by row-group statistics
+  none        1 file: excluded by folders
 planned
   files       1 of 3 (33.33%)
   row_groups  1 of 6 (16.67%)
@@ -95,7 +100,7 @@ read
   bytes       3,000 of 15,000 (20.00%)
   requests    6
   seconds     0.0100
-seconds, one file and one unit of rows after the other
+seconds in all threads
   planning    0.0040 (40.0%)
   reading     0.0010 (10.0%)
   decoding    0.0030 (30.0%)
@@ -127,7 +132,8 @@ def test_analyzing_adds_bytes_read_and_times():
 def test_json_contains_every_file():
     document = json.loads(json.dumps(fixed(is_analyzed=True).to_dict()))
     assert list(document) == [
-        *("filter", "columns", "reader", "reason", "planned", "read", "seconds", "files")
+        *("verdict", "filter", "columns", "reader", "reason", "readers", "planned", "read"),
+        *("seconds", "elapsed_seconds", "files"),
     ]
     assert document["read"]["bytes"] == {"selected": 3000, "total": 15_000}
     assert [file["path"] for file in document["files"]] == [
@@ -191,9 +197,10 @@ def test_reads_are_shown_file_by_file(lake):
     assert condition.rows.total == actual.files[0].plan.rows.num_rows
 
 
-def test_the_seconds_of_all_activities_are_the_time_it_took(lake):
+def test_every_activity_takes_time_and_no_more_than_two_threads_have(lake):
+    pa.set_cpu_count(2)
     actual = ia.dataset(lake).explain(filter="s >= 's00001'", analyze=True)
-    assert actual.seconds == pytest.approx(sum(actual.activities.values()))
+    assert sum(actual.activities.values()) < 3 * actual.seconds
     assert all(seconds > 0 for seconds in actual.activities.values())
     assert actual.activities[Activity.OTHER] < actual.seconds / 2
 
@@ -212,7 +219,7 @@ def test_folders_that_cannot_match_are_not_read(lake):
 def test_nothing_is_read_where_no_folder_can_match(lake):
     actual = ia.dataset(lake).explain(["n"], "day = 7", analyze=True)
     assert actual.read.bytes == Amount(0, actual.planned.bytes.total)
-    assert actual.seconds == 0
+    assert set(actual.activities.values()) == {0}
     assert "by folders  2 files" in str(actual)
 
 
@@ -288,8 +295,12 @@ def test_a_page_index_that_contradicts_its_pages_is_shown_after_reading(lake, mo
     )
     with pytest.warns(ia.IntarsiaWarning, match="page 0 of those read has 500 rows"):
         actual = ia.dataset(lake / "day=1").explain(["n"], "n = 4001", analyze=True)
-    assert remarks(actual) == ["index s:lookup not used: no condition on s it could answer"]
-    assert "page 0 of those read has 500 rows, but the offset index says 400" in str(actual)
+    problem = "page 0 of those read has 500 rows, but the offset index says 400 rows"
+    assert remarks(actual) == [
+        f"a page index is ignored: row group 0, column n: {problem}",
+        "index s:lookup not used: no condition on s it could answer",
+    ]
+    assert str(actual).count(problem) == 1
     assert actual.read.rows.selected == 1
 
 
@@ -375,7 +386,7 @@ def test_a_filter_is_shown_as_it_was_given(tmp_path):
     assert source.explain().filter == "none"
 
 
-def test_pages_located_by_headers_count_as_the_planned_chunk(tmp_path):
+def test_pages_located_by_headers_are_counted(tmp_path):
     count = 200_000
     table = pa.table({"n": range(count), "s": [f"{i % 100_000:06}" for i in range(count)]})
     path = tmp_path / "a.parquet"
@@ -383,7 +394,8 @@ def test_pages_located_by_headers_count_as_the_planned_chunk(tmp_path):
     ia.add_indexes(path, ["s:lookup"])
     actual = ia.dataset(path).explain(filter=pc.field("s") == "000007", analyze=True)
     assert actual.read.rows.selected == 2
-    assert actual.read.pages == actual.planned.pages == Amount(2, 2)
+    assert actual.read.pages == actual.planned.pages
+    assert 2 <= actual.read.pages.selected < actual.read.pages.total
 
 
 def test_pages_of_an_unfiltered_scan_are_those_of_the_page_index(tmp_path):

@@ -29,7 +29,15 @@ from intarsia.io.file_handle import Stamp, Version, stamps_under
 from intarsia.io.fsspec_listing import is_fsspec
 from intarsia.io.retry import infos_of
 from intarsia.io.source import BufferSource, EndSource, Source
-from intarsia.io.storage import SIDECAR_FOLDER, FileSource, gap_bytes, infos_under, is_uri, resolve
+from intarsia.io.storage import (
+    SIDECAR_FOLDER,
+    FileSource,
+    IOCount,
+    gap_bytes,
+    infos_under,
+    is_uri,
+    resolve,
+)
 from intarsia.limits import MAX_CATALOG_POINTER_BYTES, check_claim
 from intarsia.plan.plan import Amount, Figures
 from intarsia.process_state import ForkLock, SharedState
@@ -95,9 +103,12 @@ def read_pointer(filesystem: pafs.FileSystem, root: str) -> Pointer:
     return versioned_pointer(filesystem, root)[0]
 
 
-def versioned_pointer(filesystem: pafs.FileSystem, root: str) -> tuple[Pointer, Version]:
+def versioned_pointer(
+    filesystem: pafs.FileSystem, root: str, count: IOCount | None = None
+) -> tuple[Pointer, Version]:
     """Reads the pointer and the version of its file. Raises the errors of ``read_pointer``."""
     source = FileSource(filesystem, pointer_path(root))
+    source.count = count or source.count
     try:
         version = source.version
         check_claim("the catalog's pointer", source.size, MAX_CATALOG_POINTER_BYTES)
@@ -107,16 +118,23 @@ def versioned_pointer(filesystem: pafs.FileSystem, root: str) -> tuple[Pointer, 
 
 
 def open_segments(
-    filesystem: pafs.FileSystem, root: str, pointer: Pointer, options: ReadOptions
+    filesystem: pafs.FileSystem,
+    root: str,
+    pointer: Pointer,
+    options: ReadOptions,
+    count: IOCount | None = None,
 ) -> list[SegmentReader]:
-    """Returns readers of a catalog's segments. Nothing is read yet."""
-    source_of = partial(_source_of, filesystem, root)
+    """Returns readers of a catalog's segments. Nothing is read yet. ``count`` counts the reads."""
+    source_of = partial(_source_of, filesystem, root, count)
     return [SegmentReader(segment, source_of, options) for segment in pointer.segments]
 
 
-def _source_of(filesystem: pafs.FileSystem, root: str, table: Table) -> Source:
+def _source_of(
+    filesystem: pafs.FileSystem, root: str, count: IOCount | None, table: Table
+) -> Source:
     """Returns the source of a table. A small table is read at once."""
     source = FileSource(filesystem, f"{root}/{SIDECAR_FOLDER}/{table.name}")
+    source.count = count or source.count
     if source.size != table.size or table.size > gap_bytes(filesystem):
         return source
     data = source.read([(0, table.size)])[0]
@@ -166,11 +184,20 @@ class Catalog(SharedState):
         self._lock = ForkLock()
         self._state: _State | None = None
         self._ignored: Identity | None = None
+        self._is_shared = True
+        self.count = IOCount()
+        """The reads of the catalog so far, if it was made by ``anew``."""
         super().__init__()
 
     def clear(self) -> None:
         with self._lock:
             self._state = self._listing = None
+
+    def anew(self) -> Catalog:
+        """Returns the same catalog, of which nothing is read yet. It caches for itself alone."""
+        made = Catalog(self._filesystem, self.root, self._options)
+        made._is_shared = False
+        return made
 
     def _identities(self, infos: Iterable[pafs.FileInfo] | None = None) -> dict[str, Identity]:
         return list_folder(self._filesystem, self.root, infos)[0]
@@ -259,12 +286,12 @@ class Catalog(SharedState):
     def _segments(self, listing: dict[str, Identity], anew: bool) -> Sequence[SegmentReader]:
         """Returns the cached segments of an earlier query, or opens the current ones."""
         is_local = isinstance(self._filesystem, pafs.LocalFileSystem)
-        own = _own_files(listing) if is_local and not anew else {}
+        own = _own_files(listing) if is_local and self._is_shared and not anew else {}
         cached = _CATALOG_CACHE.find(self.root, self._options, own) if own else None
         if cached is not None:
             return cached
-        pointer = read_pointer(self._filesystem, self.root)
-        segments = open_segments(self._filesystem, self.root, pointer, self._options)
+        pointer, _ = versioned_pointer(self._filesystem, self.root, self.count)
+        segments = open_segments(self._filesystem, self.root, pointer, self._options, self.count)
         if own:
             _CATALOG_CACHE.keep(self.root, self._options, own, segments)
         return segments

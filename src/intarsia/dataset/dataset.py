@@ -6,6 +6,7 @@ pyarrow itself scans without a filter. A scan with a filter is planned and read 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,7 +20,13 @@ import pyarrow.fs as pafs
 import intarsia.memory as memory
 from intarsia.catalog.catalog import Catalog
 from intarsia.dataset.batch_stream import scanner_of
-from intarsia.dataset.explain import explain_query, plan_files, plan_files_left, planned_request
+from intarsia.dataset.explain import (
+    engine_of,
+    explain_query,
+    plan_files,
+    plan_files_left,
+    planned_request,
+)
 from intarsia.dataset.footer_freshness import Footers
 from intarsia.dataset.fragment import (
     PlannedFragment,
@@ -70,12 +77,14 @@ from intarsia.deadline import (
 )
 from intarsia.errors import public
 from intarsia.expr.filterable_types import filterable_schema, restorer_of, taken
+from intarsia.expr.tree import shown as shown_expression
 from intarsia.file.corrupt_rows import CorruptData
 from intarsia.file.open_file import retry_while_replaced
 from intarsia.file.read_options import ReadOptions
 from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.directory import without_pointer
 from intarsia.plan.explanation import Explanation
+from intarsia.plan.file_account import ENGINE, QueryRun
 from intarsia.plan.plan import Plan
 from intarsia.redaction import shown_redacted
 from intarsia.row_ranges import RowRanges
@@ -775,8 +784,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         filter : pyarrow.dataset.Expression or str, optional
             Rows for which this is TRUE match.
         analyze : bool, default False
-            Runs the query as well, and adds what it read. Files are then read one after the other,
-            without threads. That takes longer than a scan, but shows where the time goes.
+            Runs the query as well, as ``to_table`` does, and adds what it read.
         maps : int, default 0
             The number of files whose pages are all listed, for pictures: the first files in which
             rows are left.
@@ -787,7 +795,29 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         >>> explanation.reader
         'engine'
         """
-        return explain_query(self.scan_source, columns, filter, analyze=analyze, maps=maps)
+        source = self.scan_source
+        request = planned_request(source, columns, filter)
+        text = filter if isinstance(filter, str) and source.filter is None else None
+        if text is None:
+            condition = None if request.filter is None else request.filter.condition.expression
+            text = "none" if condition is None else shown_expression(condition)
+        run = partial(self._run, columns, filter) if analyze else None
+        explanation = explain_query(source, request, text, run=run, maps=maps)
+        reader, reason = engine_of(source, request)
+        return replace(explanation, reader=reader, reason=reason)
+
+    def _run(self, columns: Columns, filter_: FilterLike, source: ScanSource) -> QueryRun:
+        """Runs a query as ``to_table`` does, on the files of ``source``."""
+        made = self.wrap(self)
+        made.scan_source = source
+        start = time.perf_counter()
+        scan = made._scan(columns, filter_, {})
+        if scan is not None:
+            num_rows, reader = sum(table.num_rows for table in scan[1]), ""
+        else:
+            num_rows = sum(batch.num_rows for batch in made.to_batches(columns))
+            reader = ENGINE
+        return QueryRun(num_rows, time.perf_counter() - start, reader)
 
 
 def _table_of(scanner: pads.Scanner) -> pa.Table:

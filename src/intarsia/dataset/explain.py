@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 from intarsia.dataset.engine_hand_over import HandOver, hand_over
-from intarsia.dataset.explain_accounts import account_of, read_of
+from intarsia.dataset.explain_accounts import account_of, reads_of, unindexed_columns
 from intarsia.dataset.request_builder import Columns, scan_request
 from intarsia.dataset.scan_source import ScanSource
-from intarsia.expr.tree import shown
-from intarsia.file.byte_map import map_of
-from intarsia.file.open_file import OpenedFile, read_one_version, retry_while_replaced
+from intarsia.file.open_file import OpenedFile, read_one_version
 from intarsia.io.storage import gap_bytes
 from intarsia.plan.explanation import Explanation
-from intarsia.plan.file_account import FileAccount
-from intarsia.plan.plan import FilePlan, Plan, Step
+from intarsia.plan.file_account import QueryRun
+from intarsia.plan.plan import FilePlan, Plan
 from intarsia.pruning.partition_pruning import Constants
-from intarsia.row_ranges import RowRanges
-from intarsia.scan.file_planner import folder_might_match, plan_rows
+from intarsia.scan.file_planner import plan_rows
 from intarsia.scan.files.file_cache import FileCache
 from intarsia.scan.files.file_pruning import (
     CandidateFile,
@@ -31,7 +28,6 @@ from intarsia.scan.files.file_pruning import (
 from intarsia.scan.read_estimate import plan_reads
 from intarsia.scan.request import FilterLike, Request
 from intarsia.scan.schema_adapter import roots_to_read
-from intarsia.scan.unit_reader import ScanStatistics
 
 
 def planned_request(source: ScanSource, columns: Columns, filter_: FilterLike) -> Request:
@@ -100,98 +96,67 @@ def _left(cache: FileCache, files: list[File], request: Request) -> list[File]:
 
 
 def explain_query(
-    source: ScanSource, columns: Columns, filter_: FilterLike, *, analyze: bool, maps: int
+    source: ScanSource,
+    request: Request,
+    filter_text: str,
+    *,
+    run: Callable[[ScanSource], QueryRun] | None,
+    maps: int,
 ) -> Explanation:
-    """Returns the explanation of a query over files that are opened anew, and the reader for it.
+    """Returns the explanation of a query over files that are opened anew.
 
-    Issues the warnings about the files. The parameters are those of ``Dataset.explain``.
+    ``run`` runs the query on a source of these files; with None it is only planned. The first
+    ``maps`` files in which rows are left have a map of their pages. Issues the warnings about the
+    files.
     """
-    request, gap = planned_request(source, columns, filter_), gap_bytes(source.filesystem)
-    filter_text = filter_ if isinstance(filter_, str) and source.filter is None else None
-    cache = source.cache.anew()
-    explained = _explain_files(cache, source.files, request, gap, analyze, maps, filter_text)
+    cache = source.cache.anew(is_profiled=True)
+    profiled = source.with_cache(cache)
+    if run is None:
+        _plan_candidates(profiled, request)
+        query_run = None
+    else:
+        query_run = run(profiled)
+    reads = reads_of(cache) if query_run is not None else {}
+    accounts = []
+    for file in source.files:
+        account = account_of(profiled, file, request, query_run, is_mapped=maps > 0)
+        maps -= account.map is not None
+        accounts.append(replace(account, read=reads.get(file.path, account.read)))
+    source.cache.health.tell()
+    count = None if cache.catalog is None else cache.catalog.count
+    return Explanation(
+        tuple(accounts),
+        filter_text,
+        request.all_columns,
+        query_run is not None,
+        unindexed=unindexed_columns(cache, accounts, request),
+        run=query_run,
+        catalog_reads=(0, 0) if count is None else (count.requests, count.bytes),
+    )
+
+
+def engine_of(source: ScanSource, request: Request) -> tuple[str, str]:
+    """Returns which reader an engine such as DuckDB uses for a query, and why."""
     condition = None if request.filter is None else request.filter.condition.expression
     handed = hand_over(source, request.all_columns, condition)
-    source.cache.health.tell()
     if isinstance(handed, HandOver):
-        return replace(explained, reader="engine", reason=handed.reason)
-    return replace(explained, reader="pages", reason=handed)
+        return "engine", handed.reason
+    return "pages", handed
 
 
-def _explain_files(
-    cache: FileCache,
-    files: Sequence[File],
-    request: Request,
-    gap: int,
-    analyze: bool,
-    maps: int,
-    filter_text: str | None,
-) -> Explanation:
-    """Returns the accounts of all ``files``. With ``analyze``, reads one file after the other.
+def _plan_candidates(source: ScanSource, request: Request) -> None:
+    """Plans the files that a scan opens. Their profiles record the steps."""
 
-    The first ``maps`` files in which rows are left have a map of their pages. ``filter_text`` is
-    the filter as the caller wrote it; if None, pyarrow's Expression is shown.
-    """
-    scan_statistics = ScanStatistics() if analyze else None
-    left = {file.path for file in _left(cache, list(in_folders(files, request.pruning)), request)}
-    accounts = []
-    for file in files:
-        if file.path not in left and folder_might_match(request.pruning, file.constants):
-            accounts.append(_cut(cache, file))
-            continue
-        account = _account(cache, file, request, gap, scan_statistics, is_mapped=maps > 0)
-        maps -= account.map is not None
-        accounts.append(account)
-    if filter_text is None:
-        filter_text = (
-            "none" if request.filter is None else shown(request.filter.condition.expression)
-        )
-    return Explanation(tuple(accounts), filter_text, request.all_columns, analyze)
+    def planned(candidate: CandidateFile) -> None:
+        def plan(opened: OpenedFile) -> None:
+            if not opened.profile.is_together:
+                plan_rows(opened, request.pruning, candidate.file.constants, request.schema)
 
+        read_one_version(candidate.part.get, plan)
 
-def _cut(cache: FileCache, file: File) -> FileAccount:
-    """Returns the account of a file that the catalog rules out. The file is not opened."""
-    assert cache.catalog is not None
-    figures, steps = cache.catalog.figures([file]), (Step("catalog", 0, 0),)
-    plan = FilePlan(file.path, "", RowRanges.none(), dict(file.constants), (), steps, figures, ())
-    return FileAccount(plan)
-
-
-def _account(
-    cache: FileCache,
-    file: File,
-    request: Request,
-    gap: int,
-    scan_statistics: ScanStatistics | None,
-    *,
-    is_mapped: bool,
-) -> FileAccount:
-    """Returns a file's account. With ``scan_statistics`` of earlier files, the file is read too."""
-
-    def planned(opened: OpenedFile) -> FileAccount:
-        return _planned(opened, file, request, gap, is_mapped=is_mapped)
-
-    account = read_one_version(partial(cache.lease, file.path), planned)
-    if scan_statistics is None or not folder_might_match(request.pruning, file.constants):
-        return account
-    plan = account.plan
-    read = partial(read_of, cache, file.path, request, file.constants, plan, scan_statistics)
-    return replace(account, read=retry_while_replaced(file.path, read))
-
-
-def _planned(
-    opened: OpenedFile, file: File, request: Request, gap: int, *, is_mapped: bool
-) -> FileAccount:
-    """Returns a file's account, without figures of a read."""
-    plan = _plan_file(opened, file.constants, request, gap)
-    if not folder_might_match(request.pruning, file.constants):
-        return FileAccount(replace(plan, steps=(Step("folders", 0, 0),)))
-    account = account_of(opened, request, plan)
-    if is_mapped and plan.rows:
-        leaves = list(dict.fromkeys(read.leaf for read in plan.reads))
-        mapped = map_of(opened, leaves, with_indexes=request.filter is not None)
-        account = replace(account, map=mapped)
-    return account
+    left = prune_files(source.cache, source.files, request, by_footer=True)
+    for _ in run_file_tasks(source.cache, (partial(planned, candidate) for candidate in left)):
+        pass
 
 
 def _plan_file(opened: OpenedFile, constants: Constants, request: Request, gap: int) -> FilePlan:

@@ -1,86 +1,215 @@
-"""Accounts of files for ``explain``: why indexes are not used, and what a query reads."""
+"""Accounts of files for ``explain``: what a query reads, and why indexes are not used."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
+from intarsia.dataset.scan_source import ScanSource
 from intarsia.expr.tree import shown
+from intarsia.file.byte_map import map_of
 from intarsia.file.embedded_indexes import Embedded
-from intarsia.file.open_file import OpenedFile, as_current_version
+from intarsia.file.open_file import OpenedFile
 from intarsia.file.scan_profile import Profile
 from intarsia.index.base import Inverted
 from intarsia.index.directory import IndexEntry
 from intarsia.index.registry import known_version
-from intarsia.parquet.schema import Leaf
-from intarsia.plan.file_account import Activity, FileAccount, FileRead, Stage
-from intarsia.plan.plan import Amount, Figures, FilePlan
-from intarsia.pruning.partition_pruning import Constants
+from intarsia.io.storage import gap_bytes
+from intarsia.parquet.schema import Leaf, Root
+from intarsia.plan.file_account import (
+    CATALOG,
+    ENGINE,
+    FOLDERS,
+    ROW_GROUPS,
+    SKIPPED,
+    Activity,
+    FileAccount,
+    FileRead,
+    QueryRun,
+    Stage,
+)
+from intarsia.plan.file_regions import FileMap
+from intarsia.plan.plan import Amount, ColumnPlan, Figures, FilePlan, Step
 from intarsia.pruning.predicate_tree import tests_of
 from intarsia.pruning.predicates import Predicate
-from intarsia.scan.file_planner import PAGE_INDEX, index_source, indexes_for, leaf_of
-from intarsia.scan.files.file_cache import FileCache
+from intarsia.row_ranges import RowRanges
+from intarsia.scan.file_planner import (
+    PAGE_INDEX,
+    Candidates,
+    folder_might_match,
+    index_source,
+    indexes_for,
+    leaf_of,
+)
+from intarsia.scan.files.file_cache import FileCache, ProfiledFile
+from intarsia.scan.files.file_pruning import File
 from intarsia.scan.index_selection import may_pay
 from intarsia.scan.page_selection import groups_of
 from intarsia.scan.predicate_order import stages
+from intarsia.scan.read_estimate import plan_reads
 from intarsia.scan.request import Request
-from intarsia.scan.scan import Part, scan
-from intarsia.scan.unit_reader import ScanStatistics
+from intarsia.scan.schema_adapter import roots_to_read
 
 
-def account_of(file: OpenedFile, request: Request, plan: FilePlan) -> FileAccount:
-    """Returns the account of a file that has been planned."""
-    has_several = request.filter is not None and request.filter.conjuncts
-    planned_stages = stages(file, request, plan.rows) if has_several and plan.rows else []
-    order = tuple(
-        Stage(shown(stage.condition.expression), stage.columns) for stage in planned_stages
-    )
-    return FileAccount(plan, order, tuple(_remarks(file, request, plan)))
-
-
-def read_of(
-    cache: FileCache,
-    path: str,
+def account_of(
+    source: ScanSource,
+    file: File,
     request: Request,
-    constants: Constants,
-    plan: FilePlan,
-    scan_statistics: ScanStatistics,
-) -> FileRead:
-    """Returns what a first query reads of the file. Units are read in turn, so times add up.
+    run: QueryRun | None,
+    *,
+    is_mapped: bool,
+) -> FileAccount:
+    """Returns the account of a file of a profiled ``source``, without what was read of it.
 
-    The totals come from ``plan``. ``scan_statistics`` has the scan statistics of the files before.
+    ``run`` is the query's run, if it was run.
     """
-    planned = plan.figures
-    profile = Profile()
-    with profile.during(Activity.PLANNING):
-        source, file = cache.open_unshared(path, profile)
-    part = Part(lambda: as_current_version(file), constants)
-    tables = scan([part], request, use_threads=False, scan_statistics=scan_statistics)
-    rows = sum(table.num_rows for table in tables)
-    seconds, count = profile.seconds(), dataclasses.replace(source.count)
-    figures = Figures(
-        files=Amount(1, planned.files.total),
-        row_groups=Amount(len(file.groups_read), planned.row_groups.total),
-        pages=Amount(_num_pages(file, profile), planned.pages.total),
-        rows=Amount(rows, planned.rows.total),
-        bytes=Amount(count.bytes, planned.bytes.total),
-        requests=Amount(count.requests),
+    cache = source.cache
+    opened = cache.profiled.get(file.path)
+    if opened is None and run is not None and run.reader == ENGINE:
+        return _account_of_engine(source, file, request)
+    if opened is None:
+        return _unopened(cache, file, request)
+    _, opened_file, profile = opened[-1]
+    steps = tuple(
+        Step(name, rows.num_rows, len(groups_of(opened_file, rows))) for name, rows in profile.steps
     )
-    return FileRead(figures, seconds, profile.conditions(), tuple(file.ignored))
+    rows = profile.steps[-1][1] if profile.steps else RowRanges.all(opened_file.num_rows)
+    roots = roots_to_read(opened_file, request, file.constants)
+    if not rows or profile.is_together:
+        if run is not None:  # columns of the output are read only where rows match
+            leaves = {leaf for _, leaf in profile.chunks}
+            roots = [root for root in roots if not leaves.isdisjoint(root.leaves)]
+        plan = _whole_plan(opened_file, file, roots if profile.is_together else (), rows, steps)
+        reader = ROW_GROUPS if profile.is_together else SKIPPED
+        return FileAccount(plan, remarks=tuple(opened_file.ignored), reader=reader)
+    candidates, gap = Candidates(rows, steps), gap_bytes(source.filesystem)
+    plan = plan_reads(opened_file, roots, candidates, file.constants, gap)
+    has_several = request.filter is not None and request.filter.conjuncts
+    order = tuple(
+        Stage(shown(stage.condition.expression), stage.columns)
+        for stage in (stages(opened_file, request, rows) if has_several else ())
+    )
+    account = FileAccount(plan, order, tuple(_remarks(opened_file, request, plan)))
+    return replace(account, map=_map_of(opened_file, plan, request)) if is_mapped else account
+
+
+def _whole_plan(
+    opened: OpenedFile, file: File, roots: Sequence[Root], rows: RowRanges, steps: tuple[Step, ...]
+) -> FilePlan:
+    """Returns the plan of a file of which whole row groups, or none, of ``roots`` are read.
+
+    A chunk counts as one page.
+    """
+    groups = range(len(opened.metadata.row_groups))
+    leaves = [leaf for root in roots for leaf in root.leaves]
+    sizes = [[c.total_compressed_size for c in opened.outlines(g, leaves)] for g in groups]
+    columns = tuple(
+        ColumnPlan(
+            opened.schema.leaves[leaf].name,
+            Amount(len(groups), len(groups)),
+            Amount(sum(of_leaf), sum(of_leaf)),
+            len(groups),
+        )
+        for leaf, *of_leaf in zip(leaves, *sizes, strict=True)
+    )
+    is_read = bool(roots)
+    figures = Figures(
+        files=Amount(int(is_read), 1),
+        row_groups=Amount(len(groups) if is_read else 0, len(groups)),
+        pages=sum((column.pages for column in columns), Amount()),
+        rows=Amount(rows.num_rows, opened.num_rows),
+        bytes=Amount(sum(column.bytes.selected for column in columns), opened.source.size),
+        requests=Amount(int(is_read)),
+    )
+    constants = dict(file.constants)
+    return FilePlan(file.path, "", rows, constants, (), steps, figures, columns)
+
+
+def _unopened(cache: FileCache, file: File, request: Request) -> FileAccount:
+    """Returns the account of a file that the scan does not open."""
+    figures, step = Figures(files=Amount(0, 1)), FOLDERS
+    if cache.catalog is not None and folder_might_match(request.pruning, file.constants):
+        figures, step = cache.catalog.figures([file]), CATALOG
+    constants, steps = dict(file.constants), (Step(step, 0, 0),)
+    plan = FilePlan(file.path, "", RowRanges.none(), constants, (), steps, figures, ())
+    return FileAccount(plan, reader=SKIPPED)
+
+
+def _account_of_engine(source: ScanSource, file: File, request: Request) -> FileAccount:
+    """Returns the account of a file of which pyarrow reads all rows, by its footer."""
+    opened = source.cache.get(file.path)
+    roots = roots_to_read(opened, request, file.constants)
+    candidates = Candidates(RowRanges.all(opened.num_rows), ())
+    plan = plan_reads(opened, roots, candidates, file.constants, gap_bytes(source.filesystem))
+    figures = plan.figures
+    footer = opened.source.size - opened.footer_offset
+    read = replace(
+        figures,
+        bytes=Amount(figures.bytes.selected + footer, figures.bytes.total),
+        requests=Amount(figures.requests.selected + 1),
+    )
+    was_read = FileRead(read, dict.fromkeys(Activity, 0.0), ())
+    return FileAccount(plan, (), tuple(opened.ignored), was_read, reader=ENGINE)
+
+
+def _map_of(file: OpenedFile, plan: FilePlan, request: Request) -> FileMap:
+    leaves = list(dict.fromkeys(read.leaf for read in plan.reads))
+    return map_of(file, leaves, with_indexes=request.filter is not None)
+
+
+def reads_of(cache: FileCache) -> dict[str, FileRead]:
+    """Returns what was read so far of the files of a profiled cache, by path."""
+    return {path: _read_of(opened) for path, opened in cache.profiled.items()}
+
+
+def _read_of(opened: Sequence[ProfiledFile]) -> FileRead:
+    """Returns what was read of a file, and of its earlier versions if it was replaced."""
+    counts = [source.count for source, *_ in opened]
+    counts += [file.beside.count for _, file, _ in opened if file.beside is not None]
+    _, file, profile = opened[-1]
+    figures = Figures(
+        files=Amount(1, 1),
+        row_groups=Amount(len(file.groups_read), len(file.metadata.row_groups)),
+        pages=Amount(_num_pages(file, profile)),
+        rows=Amount(profile.num_matches, file.num_rows),
+        bytes=Amount(sum(count.bytes for count in counts), file.source.size),
+        requests=Amount(sum(count.requests for count in counts)),
+    )
+    return FileRead(figures, profile.seconds(), profile.conditions(), tuple(file.ignored))
 
 
 def _num_pages(file: OpenedFile, profile: Profile) -> int:
     """Returns the number of pages that were decoded. Each counts once.
 
-    A chunk without an offset index counts as one page, as in plans.
+    A chunk without a cached offset index counts as one page, as in plans.
     """
-    known = file.page_indexes
-    known.load(profile.chunks, [])
-    count = 0
+    known, count = file.page_indexes, 0
     for id_, offsets in profile.chunks.items():
-        total = 1 if id_ in known.walked else known.num_pages(*id_)
+        total = known.num_pages(*id_)
         count += total if offsets is None else min(len(offsets), total)
     return count
+
+
+def unindexed_columns(
+    cache: FileCache, accounts: Sequence[FileAccount], request: Request
+) -> tuple[str, ...]:
+    """Returns the columns in the filter of which a file with candidate rows has no index."""
+    read = [one for one in accounts if one.plan.rows and one.plan.path in cache.profiled]
+    if not read:
+        return ()
+    account = read[0]
+    file, constants = cache.profiled[account.plan.path][-1].file, account.plan.constants
+    without: dict[str, None] = {}
+    for test in tests_of(request.pruning):
+        leaf = leaf_of(file, test, constants, request.schema)
+        is_indexed = bool(indexes_for(file, [test], constants, request.schema))
+        if leaf is not None:
+            groups = groups_of(file, account.plan.rows)
+            chunks = [file.column_chunk(group, leaf.index) for group in groups]
+            is_indexed |= any(chunk.column_index_offset is not None for chunk in chunks)
+        if not is_indexed:
+            without[str(test.term)] = None
+    return tuple(without)
 
 
 def _remarks(file: OpenedFile, request: Request, plan: FilePlan) -> Iterator[str]:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import pyarrow.compute as pc
 
@@ -22,8 +22,23 @@ from intarsia.row_ranges import RowRanges
 _UNTIMED = nullcontext()
 
 
+class _Thread(threading.local):
+    """The activity of a thread, and when it began."""
+
+    activity: _During | None = None
+    since = 0.0
+
+
+_thread, _lock = _Thread(), ForkLock()
+
+
 class NoProfile:
     """A profile that records nothing."""
+
+    is_recording = False
+    """True if it is worth computing what only a profile records."""
+    is_together = False
+    """True if the file is decoded together with other small files."""
 
     def during(self, activity: Activity) -> AbstractContextManager[None]:
         """Returns a context whose time counts for ``activity``, except that of inner contexts."""
@@ -35,6 +50,9 @@ class NoProfile:
 
     def step(self, source: str, rows: RowRanges) -> None:
         """Records that ``source``, a step of planning, left the candidate rows ``rows``."""
+
+    def together(self) -> None:
+        """Records that the file is decoded together with other small files."""
 
     def matched(self, num_rows: int) -> None:
         """Records that the scan gave ``num_rows`` more rows."""
@@ -59,34 +77,26 @@ class Profile(NoProfile):
     Seconds are those of all threads, so their sum may exceed the elapsed time.
     """
 
+    is_recording = True
+
     def __init__(self) -> None:
-        self._lock, self._thread = ForkLock(), threading.local()
         self._seconds = dict.fromkeys(Activity, 0.0)
         self._filtered: dict[str, Amount] = {}
         self.steps: list[tuple[str, RowRanges]] = []
         """The steps of the last plan, with the candidate rows that each of them left."""
+        self.is_together = False
         self.num_matches = 0
         """Rows that the scan gave."""
         self.chunks: dict[tuple[int, int], set[int] | None] = {}
         """Offsets of the decoded pages by row group and leaf; None if all pages were."""
 
-    @contextmanager
-    def during(self, activity: Activity) -> Iterator[None]:
-        outer: Activity | None = getattr(self._thread, "activity", None)
-        self._turn_to(activity)
-        try:
-            yield
-        finally:
-            self._turn_to(outer)
+    def during(self, activity: Activity) -> AbstractContextManager[None]:
+        return _During(self, activity)
 
-    def _turn_to(self, activity: Activity | None) -> None:
-        """Ends this thread's activity, if there is one, and begins ``activity``."""
-        now, thread = time.perf_counter(), self._thread
-        before: Activity | None = getattr(thread, "activity", None)
-        if before is not None:
-            with self._lock:
-                self._seconds[before] += now - thread.since
-        thread.activity, thread.since = activity, now
+    def spend(self, activity: Activity, seconds: float) -> None:
+        """Adds seconds to an activity."""
+        with _lock:
+            self._seconds[activity] += seconds
 
     def planning(self) -> None:
         self.steps = []
@@ -94,16 +104,19 @@ class Profile(NoProfile):
     def step(self, source: str, rows: RowRanges) -> None:
         self.steps.append((source, rows))
 
+    def together(self) -> None:
+        self.is_together = True
+
     def matched(self, num_rows: int) -> None:
         self.num_matches += num_rows
 
     def filtered(self, condition: pc.Expression, tested: int, passed: int) -> None:
         text = shown(condition)
-        with self._lock:
+        with _lock:
             self._filtered[text] = self._filtered.get(text, Amount()) + Amount(passed, tested)
 
     def pages(self, row_group: int, leaf: int, offsets: Collection[int] | None) -> None:
-        with self._lock:
+        with _lock:
             known = self.chunks.setdefault((row_group, leaf), set())
             if offsets is None:
                 self.chunks[row_group, leaf] = None
@@ -122,14 +135,41 @@ class Profile(NoProfile):
         return tuple(Filtered(*item) for item in self._filtered.items())
 
 
+class _During:
+    """A context in which the thread's time counts for one activity of a profile."""
+
+    __slots__ = ("_activity", "_outer", "_profile")
+
+    def __init__(self, profile: Profile, activity: Activity) -> None:
+        self._profile, self._activity = profile, activity
+
+    def __enter__(self) -> None:
+        self._outer = _turn_to(self)
+
+    def __exit__(self, *exception: object) -> None:
+        _turn_to(self._outer)
+
+    def end(self, seconds: float) -> None:
+        """Adds the time since the thread turned to this activity."""
+        self._profile.spend(self._activity, seconds)
+
+
+def _turn_to(activity: _During | None) -> _During | None:
+    """Ends this thread's activity, if there is one, begins ``activity``, and returns the former."""
+    now, before = time.perf_counter(), _thread.activity
+    if before is not None:
+        before.end(now - _thread.since)
+    _thread.activity, _thread.since = activity, now
+    return before
+
+
 class _TimedSource:
     def __init__(self, inner: Source, profile: Profile) -> None:
         self._inner, self._profile = inner, profile
 
     @property
     def size(self) -> int:
-        with self._profile.during(Activity.READING):
-            return self._inner.size
+        return self._inner.size
 
     def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
         with self._profile.during(Activity.READING):

@@ -29,7 +29,15 @@ from intarsia.index.sidecar import Owner, Sidecar
 from intarsia.io.fsspec_listing import check_not_forked
 from intarsia.io.glob import HIDDEN
 from intarsia.io.retry import infos_of
-from intarsia.io.storage import SIDECAR_FOLDER, FileSource, PathLike, is_uri, resolve, several
+from intarsia.io.storage import (
+    SIDECAR_FOLDER,
+    FileSource,
+    IOCount,
+    PathLike,
+    is_uri,
+    resolve,
+    several,
+)
 from intarsia.process_state import ForkLock, SharedState
 from intarsia.threads import begin, result_of
 
@@ -203,6 +211,8 @@ class Beside:
         self._source, self._places = source, places
         self._opened: FileSource | None = None
         self._sidecar: Sidecar | None = None
+        self.count = IOCount()
+        """The reads of the sidecar so far."""
         self._opened_paths: list[str] | None = None
         places.expect(source.path)
 
@@ -252,6 +262,7 @@ class Beside:
 
     def _open(self, path: str, footer: bytes) -> Sidecar:
         opened = FileSource(self._places.filesystem, path)
+        opened.count = self.count
         sidecar = Sidecar(opened, self.owner(footer))
         self._opened, self._sidecar = opened, sidecar
         return sidecar

@@ -22,7 +22,7 @@ _WIDTH = 80
 _TITLE_WIDTH = 9
 _MAX_SHOWN_FILES = 20
 _MAX_SHOWN_COLUMNS = 20
-_SECONDS_TITLE = "seconds, one file and one unit of rows after the other"
+_SECONDS_TITLE = "seconds in all threads"
 
 
 class Node(NamedTuple):
@@ -33,20 +33,23 @@ class Node(NamedTuple):
 
 
 def report(
-    condition: str,
-    columns: Sequence[str],
-    reader: str,
+    paragraphs: Mapping[str, str],
+    readers: Sequence[tuple[str, str]],
     figures_by_title: Mapping[str, Figures],
+    seconds: float | None,
     activities: Mapping[Activity, float] | None,
     files: Sequence[FileAccount],
 ) -> str:
-    """Returns the whole text. ``figures_by_title`` has the amounts of all files."""
-    paragraphs = {"filter": condition, "columns": ", ".join(columns), "reader": reader}
+    """Returns the whole text. ``figures_by_title`` has the amounts of all files.
+
+    ``readers`` are the names of readers, with the files that each of them reads.
+    """
     lines = [line for title, text in paragraphs.items() for line in _wrapped(title, text)]
+    lines += ["readers", *(clean(f"  {name:<11} {files}") for name, files in readers)]
     for title, figures in figures_by_title.items():
         lines += [title, *_figures(figures)]
         if title == "read" and activities is not None:
-            lines.append(f"  seconds     {sum(activities.values()):.4f}")
+            lines.append(f"  seconds     {seconds or 0.0:.4f}")
     if activities is not None:
         lines += [_SECONDS_TITLE, *_activities(activities)]
     base = common_folder([redacted(file.plan.path) for file in files])

@@ -10,6 +10,13 @@ from intarsia.plan.file_regions import FileMap
 from intarsia.plan.plan import Amount, Figures, FilePlan
 from intarsia.redaction import shown_redacted
 
+PAGES, ROW_GROUPS, ENGINE, SKIPPED = "pages", "row groups", "engine", "none"
+"""How a file is read: its pages that can match, whole row groups of several small files together,
+by the engine's own reader, or not at all.
+"""
+FOLDERS, CATALOG = "folders", "catalog"
+"""Names of the steps that exclude files before they are opened."""
+
 
 class Activity(Enum):
     """An activity on which a scan spends time."""
@@ -23,6 +30,18 @@ class Activity(Enum):
     FILTERING = "filtering"
     """Evaluating conditions, and removing rows that fail."""
     OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRun:
+    """A query that was run: the rows it gave, its elapsed seconds, and who read all of them.
+
+    ``reader`` is ``ENGINE`` if the engine's own reader read all files, else empty.
+    """
+
+    num_rows: int
+    seconds: float
+    reader: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +65,8 @@ class Filtered:
 class FileRead:
     """The actual reads of one file. Bytes and requests include the footer and indexes.
 
-    ``seconds`` is the time of each activity; the sum is the time of the file. ``remarks`` are the
-    warnings during the scan, for example about an index that pages contradict.
+    ``seconds`` is the time of each activity in all threads. ``remarks`` are the warnings during
+    the scan, for example about an index that pages contradict.
     """
 
     figures: Figures
@@ -63,7 +82,8 @@ class FileAccount:
 
     A filter of a single condition has no stages. If all conditions are evaluated at once, as for
     few rows, there is one stage. ``remarks`` name indexes that were not used or are missing, with
-    the reason. ``map`` has the positions of pages, if the caller requested it.
+    the reason. ``map`` has the positions of pages, if the caller requested it. ``reader`` is
+    ``"pages"``, ``"row groups"``, ``"engine"`` or ``"none"``.
     """
 
     plan: FilePlan
@@ -71,3 +91,4 @@ class FileAccount:
     remarks: tuple[str, ...] = ()
     read: FileRead | None = None
     map: FileMap | None = None
+    reader: str = PAGES

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.dataset as pads
@@ -23,11 +24,12 @@ from intarsia.file.open_file import (
     retry_while_replaced,
 )
 from intarsia.file.read_options import DEFAULTS, ReadOptions
-from intarsia.file.scan_profile import NO_PROFILE, NoProfile
+from intarsia.file.scan_profile import NO_PROFILE, NoProfile, Profile
 from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.io.file_handle import Version, version_of
 from intarsia.io.storage import FileSource
 from intarsia.memory import share
+from intarsia.plan.file_account import Activity
 from intarsia.process_state import ForkLock, SharedState
 from intarsia.scan.parquet_file import open_source
 from intarsia.threads import begin, result_of
@@ -46,12 +48,20 @@ class _CachedFile:
     """Last estimate of the memory that the file takes."""
 
 
+class ProfiledFile(NamedTuple):
+    """A file that was opened with a profile, for ``explain``."""
+
+    source: FileSource
+    file: OpenedFile
+    profile: Profile
+
+
 class FileCache(SharedState):
     """The most recently used files of one file system, as many as fit in ``kept_bytes``.
 
     The files that were opened last, ``max_open_local_files()`` of them, keep their handles and
     tails. The others are opened again if more than their footers is needed. ``gap`` is that of
-    ``FileSource``.
+    ``FileSource``. If ``is_profiled``, all files that were opened are in ``profiled``, by path.
     """
 
     def __init__(
@@ -62,7 +72,10 @@ class FileCache(SharedState):
         kept_bytes: int = CACHE_BYTES,
         places: Sidecars | None = None,
         health: Health | None = None,
+        is_profiled: bool = False,
     ) -> None:
+        self.profiled: dict[str, list[ProfiledFile]] = {}
+        self._is_profiled = is_profiled
         self._filesystem, self._gap = filesystem, gap
         self._limit, self._num_bytes = kept_bytes, 0
         self._options = options
@@ -101,14 +114,21 @@ class FileCache(SharedState):
         )
         return cls(filesystem, options, gap, places=places)
 
-    def anew(self, options: ReadOptions | None = None) -> FileCache:
+    def anew(self, options: ReadOptions | None = None, *, is_profiled: bool = False) -> FileCache:
         """Returns an empty cache for the same files, with other ``options`` if they are given."""
         options = options or self._options
         cache = FileCache(
-            self._filesystem, options, self._gap, places=self.places, health=self.health
+            self._filesystem,
+            options,
+            self._gap,
+            places=self.places,
+            health=self.health,
+            is_profiled=is_profiled,
         )
         if not options.looks_for_damage:  # a catalog repeats footers, which are not checked
             cache.catalog = self.catalog
+        if is_profiled and cache.catalog is not None:
+            cache.catalog = cache.catalog.anew()
         return cache
 
     @property
@@ -175,14 +195,12 @@ class FileCache(SharedState):
             del self._files[cached.path]
             self._num_bytes -= cached.num_bytes
 
-    def open_unshared(
-        self, path: str, profile: NoProfile = NO_PROFILE
-    ) -> tuple[FileSource, OpenedFile]:
+    def open_unshared(self, path: str) -> tuple[FileSource, OpenedFile]:
         """Opens a file outside of the cache. Also returns its source, which counts reads."""
         source = FileSource(self._filesystem, path, self._gap)
-        return source, self._opened(source, profile)
+        return source, self._opened(source, NO_PROFILE)
 
-    def _opened(self, source: FileSource, profile: NoProfile = NO_PROFILE) -> OpenedFile:
+    def _opened(self, source: FileSource, profile: NoProfile) -> OpenedFile:
         places, health = self.places, self.health
         opened = partial(open_source, source, self._options, profile, places=places, health=health)
         tail = None if self.catalog is None else self.catalog.tail(source)
@@ -202,8 +220,12 @@ class FileCache(SharedState):
             if isinstance(error.__cause__, FileNotFoundError):
                 error.add_note("It was deleted since it was listed: open the data set again")
             raise
-        file = self._opened(source)
+        profile = Profile() if self._is_profiled else NO_PROFILE
+        with profile.during(Activity.PLANNING):
+            file = self._opened(source, profile)
         with self._lock:
+            if isinstance(profile, Profile):
+                self.profiled.setdefault(path, []).append(ProfiledFile(source, file, profile))
             if path in self._files:
                 self._forget(self._files[path])
                 self.health.renew(path)

@@ -32,7 +32,7 @@ from intarsia.scan.file_planner import (
 )
 from intarsia.scan.files.file_cache import FileCache
 from intarsia.scan.files.index_pruning import files_with_keys
-from intarsia.scan.files.small_file_filter import LEAST_FILES, matching_rows
+from intarsia.scan.files.small_file_filter import LEAST_FILES, matching_rows, small_files_of
 from intarsia.scan.files.small_file_reader import readers
 from intarsia.scan.request import Request
 from intarsia.scan.scan import Matching, Part
@@ -183,22 +183,24 @@ def _verdicts(
     group = Survey(files, constants, request.schema)
     might_match = group.might_match(request.pruning)
     _record(files, might_match, ROW_GROUP_STATISTICS)
-    if (
-        by_footer
-        or request.filter is None
-        or files[0].request_bytes
-        or might_match.sum() < LEAST_FILES
-    ):
+    if request.filter is None or files[0].request_bytes or might_match.sum() < LEAST_FILES:
+        return might_match, {}
+    if by_footer and not files[0].profile.is_recording:
         return might_match, {}
     unsure = might_match & group.might_match(request.filter.escapes)
     candidates = np.flatnonzero(might_match if request.columns else unsure).tolist()
     if len(candidates) < LEAST_FILES:
         return might_match, {}
     chosen, folders = [files[i] for i in candidates], [constants[i] for i in candidates]
+    if by_footer:
+        for i in small_files_of(chosen, folders, request.filter):
+            chosen[i].profile.together()
+        return might_match, {}
     matching_by_position = matching_rows(chosen, folders, request.schema, request.filter)
     matching = {candidates[i]: rows for i, rows in matching_by_position.items()}
     might_match[list(matching)] = [bool(rows) for rows in matching.values()]
     for i, rows in matching.items():
+        files[i].profile.together()
         files[i].profile.step(SMALL_FILE_FILTER, rows)
     large = [i for i in np.flatnonzero(unsure).tolist() if i not in matching]
     if len(large) >= LEAST_FILES:

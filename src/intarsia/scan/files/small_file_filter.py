@@ -43,10 +43,8 @@ def matching_rows(
     the data set's. The result is empty if the filter's columns cannot be decoded together.
     """
     roots = _roots(files[0], constants[0], filter_)
-    if roots is None:
-        return {}
-    small = [i for i, file in enumerate(files) if _is_small(file, roots)]
-    if len(small) < LEAST_FILES:
+    small = small_files_of(files, constants, filter_)
+    if roots is None or not small:
         return {}
     small_files, folders = [files[i] for i in small], [constants[i] for i in small]
     fields = [schema.field(name) for name in filter_.columns or ()]
@@ -72,6 +70,17 @@ def matching_rows(
     except READ_ERRORS:
         pass  # reading the files one by one reports the error
     return rows_by_file
+
+
+def small_files_of(
+    files: Sequence[OpenedFile], constants: Sequence[Constants], filter_: Filter
+) -> list[int]:
+    """Returns the positions of the files that ``matching_rows`` decodes."""
+    roots = _roots(files[0], constants[0], filter_)
+    if roots is None:
+        return []
+    small = [i for i, file in enumerate(files) if _is_small(file, roots)]
+    return small if len(small) >= LEAST_FILES else []
 
 
 def _roots(file: OpenedFile, constants: Constants, filter_: Filter) -> list[Root] | None:
