@@ -773,8 +773,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     ) -> Explanation:
         """Returns what a query would read, and what each index leaves out.
 
-        Files are opened anew, so the figures are those of a first query. ``Explanation.reader``
-        says which reader an engine such as DuckDB would use.
+        Files are opened anew, so the figures are those of a first query. Unless the query is run,
+        ``Explanation.reader`` says which reader an engine such as DuckDB would use.
 
         Parameters
         ----------
@@ -803,6 +803,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             text = "none" if condition is None else shown_expression(condition)
         run = partial(self._run, columns, filter) if analyze else None
         explanation = explain_query(source, request, text, run=run, maps=maps)
+        if analyze:
+            return explanation
         reader, reason = engine_of(source, request)
         return replace(explanation, reader=reader, reason=reason)
 

@@ -54,8 +54,8 @@ class Explanation:
     >>> explanation = ia.dataset("logs.parquet").explain(filter="trace_id = 't7'")
     >>> explanation.planned.rows.total
     1000
-    >>> explanation.verdict
-    'reads 5.94 % of the bytes; index trace_id:lookup decided'
+    >>> ia.dataset("logs.parquet").explain(filter="trace_id = 'absent'").verdict
+    'reads no rows; row-group statistics decided'
     """
 
     files: tuple[FileAccount, ...]
@@ -71,7 +71,7 @@ class Explanation:
     ``"pages"`` is Intarsia's.
     """
     reason: str = ""
-    """Why this reader is chosen."""
+    """Why this reader is chosen. Empty if the query was run: then ``groups`` says who read it."""
     unindexed: tuple[str, ...] = ()
     """Columns in the filter without any index in the first file that is read."""
     run: QueryRun | None = None
@@ -175,13 +175,13 @@ class Explanation:
 
     def __str__(self) -> str:
         heads = {"planned": self.planned} | ({"read": self.read} if self.read else {})
-        reader = f"{self.reader}: {self.reason}" if self.reason else self.reader
         paragraphs = {
             "verdict": self.verdict,
             "filter": self.filter,
             "columns": ", ".join(self.columns),
-            "reader": reader,
         }
+        if self.reason:
+            paragraphs["reader"] = f"{self.reader}: {self.reason}"
         groups = [(group.reader, str(group)) for group in self.groups]
         return report(paragraphs, groups, heads, self.seconds, self.activities, self.files)
 

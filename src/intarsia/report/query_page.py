@@ -159,16 +159,23 @@ def report_of(explanation: Explanation) -> QueryReport:
 
 
 def _lead(explanation: Explanation) -> str:
-    """Returns the summary in a sentence."""
+    """Returns the summary in a few sentences."""
     figures = explanation.read or explanation.planned
     verb = "were read" if explanation.read else "would be read"
     of_bytes = percent(figures.bytes.selected, figures.bytes.total)
+    verdict = explanation.verdict[0].upper() + explanation.verdict[1:]
     return (
-        f"{figures.pages.selected:,} of {plural(figures.pages.total, 'page')} and "
+        f"{verdict}. {figures.pages.selected:,} of {plural(figures.pages.total, 'page')} and "
         f"{figures.bytes.selected:,} of {plural(figures.bytes.total, 'byte')}"
-        f"{f' ({of_bytes})' if of_bytes else ''} {verb}. "
-        f"{_READERS[explanation.reader]}{f': {explanation.reason}' if explanation.reason else ''}."
+        f"{f' ({of_bytes})' if of_bytes else ''} {verb}.{_reader(explanation)}"
     )
+
+
+def _reader(explanation: Explanation) -> str:
+    """Returns a sentence about the reader of engines; empty if the query was run without one."""
+    if not explanation.reason:
+        return ""
+    return f" {_READERS[explanation.reader]}: {explanation.reason}."
 
 
 def _figures(explanation: Explanation) -> Iterator[Figure]:
