@@ -35,6 +35,7 @@ from intarsia.pruning.predicates import Predicate
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.file_planner import (
     PAGE_INDEX,
+    ROW_GROUP_STATISTICS,
     Candidates,
     folder_might_match,
     index_source,
@@ -72,7 +73,7 @@ def account_of(
     _, opened_file, profile = opened[-1]
     steps = tuple(
         Step(name, rows.num_rows, len(groups_of(opened_file, rows))) for name, rows in profile.steps
-    )
+    ) or _first_steps(opened_file)
     rows = profile.steps[-1][1] if profile.steps else RowRanges.all(opened_file.num_rows)
     roots = roots_to_read(opened_file, request, file.constants)
     if not rows or profile.is_together:
@@ -139,7 +140,7 @@ def _account_of_engine(source: ScanSource, file: File, request: Request) -> File
     """Returns the account of a file of which pyarrow reads all rows, by its footer."""
     opened = source.cache.get(file.path)
     roots = roots_to_read(opened, request, file.constants)
-    candidates = Candidates(RowRanges.all(opened.num_rows), ())
+    candidates = Candidates(RowRanges.all(opened.num_rows), _first_steps(opened))
     plan = plan_reads(opened, roots, candidates, file.constants, gap_bytes(source.filesystem))
     figures = plan.figures
     footer = opened.source.size - opened.footer_offset
@@ -150,6 +151,11 @@ def _account_of_engine(source: ScanSource, file: File, request: Request) -> File
     )
     was_read = FileRead(read, dict.fromkeys(Activity, 0.0), ())
     return FileAccount(plan, (), tuple(opened.ignored), was_read, reader=ENGINE)
+
+
+def _first_steps(file: OpenedFile) -> tuple[Step, ...]:
+    """Returns the steps of a plan of all rows."""
+    return (Step(ROW_GROUP_STATISTICS, file.num_rows, len(file.metadata.row_groups)),)
 
 
 def _map_of(file: OpenedFile, plan: FilePlan, request: Request) -> FileMap:
