@@ -67,7 +67,7 @@ def account_of(
     cache = source.cache
     opened = cache.profiled.get(file.path)
     if opened is None and run is not None and run.reader == ENGINE:
-        return _account_of_engine(source, file, request)
+        return _account_of_engine(source, file, request, is_mapped=is_mapped)
     if opened is None:
         return _unopened(cache, file, request)
     _, opened_file, profile = opened[-1]
@@ -136,7 +136,9 @@ def _unopened(cache: FileCache, file: File, request: Request) -> FileAccount:
     return FileAccount(plan, reader=SKIPPED)
 
 
-def _account_of_engine(source: ScanSource, file: File, request: Request) -> FileAccount:
+def _account_of_engine(
+    source: ScanSource, file: File, request: Request, *, is_mapped: bool
+) -> FileAccount:
     """Returns the account of a file of which pyarrow reads all rows, by its footer."""
     opened = source.cache.get(file.path)
     roots = roots_to_read(opened, request, file.constants)
@@ -150,7 +152,8 @@ def _account_of_engine(source: ScanSource, file: File, request: Request) -> File
         requests=Amount(figures.requests.selected + 1),
     )
     was_read = FileRead(read, dict.fromkeys(Activity, 0.0), ())
-    return FileAccount(plan, (), tuple(opened.ignored), was_read, reader=ENGINE)
+    file_map = _map_of(opened, plan, request) if is_mapped else None
+    return FileAccount(plan, (), tuple(opened.ignored), was_read, file_map, ENGINE)
 
 
 def _first_steps(file: OpenedFile) -> tuple[Step, ...]:
