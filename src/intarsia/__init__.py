@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time ``__getattr__`` 
     from intarsia.dataset.dataset import Dataset
     from intarsia.dataset.discovery import dataset
     from intarsia.engines import polars
+    from intarsia.engines.duckdb.explain import explain_sql
     from intarsia.engines.duckdb.sql import sql
     from intarsia.errors import (
         CorruptDataWarning,
@@ -108,6 +109,7 @@ __all__ = [
     "dataset",
     "drop_catalog",
     "drop_indexes",
+    "explain_sql",
     "export_index",
     "list_contains",
     "list_contains_all",
@@ -130,6 +132,7 @@ _NAMES = {
     "intarsia.dataset.dataset": ("Dataset",),
     "intarsia.dataset.discovery": ("dataset",),
     "intarsia.engines": ("polars",),
+    "intarsia.engines.duckdb.explain": ("explain_sql",),
     "intarsia.engines.duckdb.sql": ("sql",),
     "intarsia.errors": (
         "CorruptDataWarning",

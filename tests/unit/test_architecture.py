@@ -37,7 +37,8 @@ LAYERS = (
     "scan/files",
     "dataset",
     "report verify writer",
-    "advisor recovery",
+    "advisor engines recovery",
+    "engines/duckdb engines/polars",
     "spark/column_names spark/explain spark/session spark/task_error spark/types",
     "spark/commit spark/read",
     "spark/write",
@@ -47,8 +48,7 @@ LAYERS = (
     "cli/demo cli/input",
     "cli/actions",
     "cli/commands",
-    "cli engines testing",
-    "engines/duckdb engines/polars",
+    "cli testing",
     "__main__",
 )
 """Packages and modules from the bottom up: each may import itself and those on lines above.
@@ -328,6 +328,7 @@ def test_the_public_names_are_complete():
             "dataset",
             "drop_catalog",
             "drop_indexes",
+            "explain_sql",
             "export_index",
             "list_contains",
             "list_contains_all",

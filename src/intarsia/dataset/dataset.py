@@ -23,6 +23,7 @@ from intarsia.dataset.batch_stream import scanner_of
 from intarsia.dataset.explain import (
     engine_of,
     explain_query,
+    explanation_of,
     plan_files,
     plan_files_left,
     planned_request,
@@ -84,7 +85,7 @@ from intarsia.file.read_options import ReadOptions
 from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.directory import without_pointer
 from intarsia.plan.explanation import Explanation
-from intarsia.plan.file_account import ENGINE, QueryRun
+from intarsia.plan.file_account import ENGINE, EngineReads, QueryRun
 from intarsia.plan.plan import Plan
 from intarsia.redaction import shown_redacted
 from intarsia.row_ranges import RowRanges
@@ -807,6 +808,31 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             return explanation
         reader, reason = engine_of(source, request)
         return replace(explanation, reader=reader, reason=reason)
+
+    def profiled(self) -> Dataset:
+        """Returns this data set with files that are opened anew, and record what is read."""
+        made, source = self.wrap(self), self.scan_source
+        made.scan_source = source.with_cache(source.cache.anew(is_profiled=True))
+        return made
+
+    def explain_profiled(
+        self, seconds: float, engine_reads: EngineReads | None = None
+    ) -> Explanation:
+        """Returns the explanation of the scans of a data set that is ``profiled``.
+
+        ``seconds`` is their elapsed time. ``engine_reads`` are those that an engine reports.
+        """
+        source = self.scan_source
+        requests = source.cache.requests or [planned_request(source, [], None)]
+        conditions = dict.fromkeys(
+            shown_expression(request.filter.condition.expression)
+            for request in requests
+            if request.filter is not None
+        )
+        files = source.cache.profiled.values()
+        run = QueryRun(sum(opened[-1].profile.num_matches for opened in files), seconds)
+        text = ", ".join(conditions) or "none"
+        return explanation_of(source, requests[-1], text, run, engine_reads=engine_reads)
 
     def _run(self, columns: Columns, filter_: FilterLike, source: ScanSource) -> QueryRun:
         """Runs a query as ``to_table`` does, on the files of ``source``."""

@@ -37,6 +37,7 @@ from intarsia.file.open_file import OpenedFile
 from intarsia.file.portable_columns import has_old_bounds, plain_type, why_not_portable
 from intarsia.io.storage import FileReplaced
 from intarsia.parquet.schema import Leaf, Root
+from intarsia.plan.file_account import EngineScan
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.pruning.predicate_tree import tests_of
 from intarsia.row_ranges import RowRanges
@@ -122,7 +123,12 @@ def hand_over(
     ``units`` are those in which the engine keeps timestamps.
     """
     try:
-        return _checked(source, columns, filter_, limit, expects_nan, units)
+        handed = _checked(source, columns, filter_, limit, expects_nan, units)
+        if source.cache.is_profiled:
+            scan = EngineScan(handed.files, handed.rows, tuple(handed.schema.names), handed.reason)
+            source.cache.engine_scans.append(scan)
+            source.cache.requests.append(request_of(source.schema, list(columns), filter_))
+        return handed
     except (RefusedError, FileReplaced) as error:
         return str(error)
 

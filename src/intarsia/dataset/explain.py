@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+
+import pyarrow.compute as pc
 
 from intarsia.dataset.engine_hand_over import HandOver, hand_over
 from intarsia.dataset.explain_accounts import account_of, reads_of, unindexed_columns
 from intarsia.dataset.request_builder import Columns, scan_request
 from intarsia.dataset.scan_source import ScanSource
+from intarsia.expr.tree import shown
 from intarsia.file.open_file import OpenedFile, read_one_version
 from intarsia.io.storage import gap_bytes
 from intarsia.plan.explanation import Explanation
-from intarsia.plan.file_account import QueryRun
-from intarsia.plan.plan import FilePlan, Plan
+from intarsia.plan.file_account import ENGINE, PAGES, EngineReads, FileAccount, QueryRun
+from intarsia.plan.plan import Amount, Figures, FilePlan, Plan
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.scan.file_planner import plan_rows
 from intarsia.scan.files.file_cache import FileCache
@@ -116,14 +119,41 @@ def explain_query(
         query_run = None
     else:
         query_run = run(profiled)
+    return explanation_of(profiled, request, filter_text, query_run, maps=maps)
+
+
+def explanation_of(
+    source: ScanSource,
+    request: Request,
+    filter_text: str,
+    query_run: QueryRun | None,
+    *,
+    maps: int = 0,
+    engine_reads: EngineReads | None = None,
+) -> Explanation:
+    """Returns the explanation of a query that was planned, or run, on a profiled ``source``.
+
+    Without ``engine_reads``, an engine's reads are those of its plan. Other parameters are those of
+    ``explain_query``.
+    """
+    cache = source.cache
     reads = reads_of(cache) if query_run is not None else {}
     accounts = []
     for file in source.files:
-        account = account_of(profiled, file, request, query_run, is_mapped=maps > 0)
+        account = account_of(source, file, request, query_run, is_mapped=maps > 0)
         maps -= account.map is not None
-        accounts.append(replace(account, read=reads.get(file.path, account.read)))
+        read = reads.get(file.path, account.read)
+        if read is not None and account.reader == ENGINE:
+            read = replace(read, figures=_with_engine(read.figures, account.plan.figures))
+        accounts.append(replace(account, read=read))
     source.cache.health.tell()
-    count = None if cache.catalog is None else cache.catalog.count
+    other_reads = [(0, 0)]
+    if query_run is not None and cache.engine_scans:
+        engine_reads = engine_reads or _planned_reads(accounts)
+        other_reads = [(engine_reads.requests, engine_reads.bytes)]
+        query_run = replace(query_run, num_rows=query_run.num_rows + engine_reads.rows)
+    if cache.catalog is not None:
+        other_reads.append((cache.catalog.count.requests, cache.catalog.count.bytes))
     return Explanation(
         tuple(accounts),
         filter_text,
@@ -131,8 +161,40 @@ def explain_query(
         query_run is not None,
         unindexed=unindexed_columns(cache, accounts, request),
         run=query_run,
-        catalog_reads=(0, 0) if count is None else (count.requests, count.bytes),
+        other_reads=(sum(n for n, _ in other_reads), sum(size for _, size in other_reads)),
     )
+
+
+def _with_engine(read: Figures, planned: Figures) -> Figures:
+    """Returns what was read of a file, with the row groups and pages that an engine read."""
+    groups = Amount(planned.row_groups.selected, read.row_groups.total)
+    return replace(read, row_groups=groups, pages=Amount(planned.pages.selected))
+
+
+def _planned_reads(accounts: Sequence[FileAccount]) -> EngineReads:
+    """Returns the planned reads of the files that an engine reads."""
+    figures = [account.plan.figures for account in accounts if account.reader == ENGINE]
+    total = sum(figures, Figures())
+    return EngineReads(total.requests.selected, total.bytes.selected, total.rows.selected)
+
+
+def explain_scan(
+    source: ScanSource, columns: Sequence[str], filter_: pc.Expression | None, limit: int | None
+) -> Explanation:
+    """Returns the explanation of an engine's scan, which its own reader may do.
+
+    The parameters are those of ``hand_over``. Issues the warnings about the files.
+    """
+    profiled = source.with_cache(source.cache.anew(is_profiled=True))
+    request = planned_request(profiled, list(columns), filter_)
+    handed = hand_over(profiled, columns, filter_, limit)
+    if isinstance(handed, str):
+        _plan_candidates(profiled, request)
+    text = "none" if filter_ is None else shown(filter_)
+    explained = explanation_of(profiled, request, text, None)
+    if isinstance(handed, str):
+        return replace(explained, reader=PAGES, reason=handed)
+    return replace(explained, reader=ENGINE, reason=handed.reason)
 
 
 def engine_of(source: ScanSource, request: Request) -> tuple[str, str]:

@@ -23,6 +23,7 @@ from intarsia.plan.file_account import (
     ROW_GROUPS,
     SKIPPED,
     Activity,
+    EngineScan,
     FileAccount,
     FileRead,
     QueryRun,
@@ -45,7 +46,7 @@ from intarsia.scan.file_planner import (
 from intarsia.scan.files.file_cache import FileCache, ProfiledFile
 from intarsia.scan.files.file_pruning import File
 from intarsia.scan.index_selection import may_pay
-from intarsia.scan.page_selection import groups_of
+from intarsia.scan.page_selection import groups_of, rows_of
 from intarsia.scan.predicate_order import stages
 from intarsia.scan.read_estimate import plan_reads
 from intarsia.scan.request import Request
@@ -65,15 +66,16 @@ def account_of(
     ``run`` is the query's run, if it was run.
     """
     cache = source.cache
+    for scan in cache.engine_scans:
+        if file.path in scan.files:
+            return _account_of_engine_scan(source, file, request, scan)
     opened = cache.profiled.get(file.path)
     if opened is None and run is not None and run.reader == ENGINE:
         return _account_of_engine(source, file, request, is_mapped=is_mapped)
     if opened is None:
         return _unopened(cache, file, request)
     _, opened_file, profile = opened[-1]
-    steps = tuple(
-        Step(name, rows.num_rows, len(groups_of(opened_file, rows))) for name, rows in profile.steps
-    ) or _first_steps(opened_file)
+    steps = _steps(opened_file, profile)
     rows = profile.steps[-1][1] if profile.steps else RowRanges.all(opened_file.num_rows)
     roots = roots_to_read(opened_file, request, file.constants)
     if not rows or profile.is_together:
@@ -154,6 +156,32 @@ def _account_of_engine(
     was_read = FileRead(read, dict.fromkeys(Activity, 0.0), ())
     file_map = _map_of(opened, plan, request) if is_mapped else None
     return FileAccount(plan, (), tuple(opened.ignored), was_read, file_map, ENGINE)
+
+
+def _account_of_engine_scan(
+    source: ScanSource, file: File, request: Request, scan: EngineScan
+) -> FileAccount:
+    """Returns the account of a file that an engine read: row groups with candidate rows, whole."""
+    _, opened, profile = source.cache.profiled[file.path][-1]
+    rows = scan.rows.get(file.path)
+    steps = _first_steps(opened) if rows is None else _steps(opened, profile)
+    rows = RowRanges.all(opened.num_rows) if rows is None else rows
+    roots = roots_to_read(opened, request, file.constants)
+    whole = rows_of(opened, groups_of(opened, rows))
+    gap = gap_bytes(source.filesystem)
+    plan = plan_reads(
+        opened, roots, Candidates(whole, steps), file.constants, gap, count_pages=False
+    )
+    amount = Amount(rows.num_rows, opened.num_rows)
+    plan = replace(plan, rows=rows, figures=replace(plan.figures, rows=amount))
+    return FileAccount(plan, remarks=tuple(opened.ignored), reader=ENGINE, reason=scan.reason)
+
+
+def _steps(file: OpenedFile, profile: Profile) -> tuple[Step, ...]:
+    """Returns the steps that a profile recorded."""
+    return tuple(
+        Step(name, rows.num_rows, len(groups_of(file, rows))) for name, rows in profile.steps
+    ) or _first_steps(file)
 
 
 def _first_steps(file: OpenedFile) -> tuple[Step, ...]:

@@ -46,6 +46,8 @@ def scan_pages(
     By default ``parts`` are all files in which rows may match. After the last table, what was
     noticed about the files is warned of.
     """
+    if source.cache.is_profiled:
+        source.cache.requests.append(request)
     tables = scan(
         source.parts(request, use_threads=use_threads) if parts is None else parts,
         request,

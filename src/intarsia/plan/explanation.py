@@ -76,8 +76,8 @@ class Explanation:
     """Columns in the filter without any index in the first file that is read."""
     run: QueryRun | None = None
     """The rows and the elapsed time of the query, if it was run."""
-    catalog_reads: tuple[int, int] = (0, 0)
-    """Requests and bytes that the data set's catalog took."""
+    other_reads: tuple[int, int] = (0, 0)
+    """Requests and bytes of the data set's catalog, and those that an engine reports."""
 
     def __repr__(self) -> str:
         return str(self)
@@ -103,7 +103,7 @@ class Explanation:
         """
         if not self.is_analyzed:
             return None
-        requests, num_bytes = self.catalog_reads
+        requests, num_bytes = self.other_reads
         total = sum((read.figures for read in self._reads), Figures())
         total += Figures(bytes=Amount(num_bytes), requests=Amount(requests))
         if self.run is not None:
@@ -211,7 +211,7 @@ def _reason(reader: str, files: Sequence[FileAccount]) -> str:
     if reader == ROW_GROUPS:
         return "small files, decoded together"
     if reader == ENGINE:
-        return "no row can be left out, pyarrow reads them"
+        return files[0].reason or "no row can be left out, pyarrow reads them"
     rows = _total(files).rows
     return f"{rows.selected / max(rows.total, 1):.2%} of their rows might match"
 

@@ -9,6 +9,7 @@ from enum import Enum
 from intarsia.plan.file_regions import FileMap
 from intarsia.plan.plan import Amount, Figures, FilePlan
 from intarsia.redaction import shown_redacted
+from intarsia.row_ranges import RowRanges
 
 PAGES, ROW_GROUPS, ENGINE, SKIPPED = "pages", "row groups", "engine", "none"
 """How a file is read: its pages that can match, whole row groups of several small files together,
@@ -30,6 +31,28 @@ class Activity(Enum):
     FILTERING = "filtering"
     """Evaluating conditions, and removing rows that fail."""
     OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineScan:
+    """Files that the reader of an engine read, and why.
+
+    ``rows`` maps files of which only some rows were read to these rows. ``columns`` were read.
+    """
+
+    files: tuple[str, ...]
+    rows: Mapping[str, RowRanges]
+    columns: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class EngineReads:
+    """The requests, the bytes and the rows of an engine's own reader, as the engine reports."""
+
+    requests: int = 0
+    bytes: int = 0
+    rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +106,7 @@ class FileAccount:
     A filter of a single condition has no stages. If all conditions are evaluated at once, as for
     few rows, there is one stage. ``remarks`` name indexes that were not used or are missing, with
     the reason. ``map`` has the positions of pages, if the caller requested it. ``reader`` is
-    ``"pages"``, ``"row groups"``, ``"engine"`` or ``"none"``.
+    ``"pages"``, ``"row groups"``, ``"engine"`` or ``"none"``; ``reason`` is why an engine reads.
     """
 
     plan: FilePlan
@@ -92,3 +115,4 @@ class FileAccount:
     read: FileRead | None = None
     map: FileMap | None = None
     reader: str = PAGES
+    reason: str = ""

@@ -9,6 +9,7 @@ from intarsia.cli.output import html_file, row_stream, tables
 from intarsia.cli.output.json_document import json_text
 from intarsia.dataset.discovery import dataset
 from intarsia.dataset.request_builder import check_columns
+from intarsia.engines.duckdb.explain import explain_sql
 from intarsia.file.corrupt_rows import OnCorrupt
 from intarsia.report.query_page import MAX_SHOWN_FILES
 from intarsia.report.render import query_html
@@ -16,6 +17,8 @@ from intarsia.sql.where_clause import parse_where
 from intarsia.tables.data_files import TableFormatOption
 
 _TABLE_ROWS = 50
+_TABLE = "data"
+"""The name of the table in a SQL query."""
 
 
 def scan(
@@ -67,6 +70,7 @@ def explain(
     path: str,
     where: str | None,
     columns: str | None,
+    query: str | None,
     analyze: bool,
     as_json: bool,
     html: str | None,
@@ -84,6 +88,13 @@ def explain(
         sidecar=sidecar_folder,
         table_format=table_format,
     )
+    if query is not None:
+        for option, value in (("--where", where), ("--columns", columns), ("--html", html)):
+            if value is not None:
+                raise click.UsageError(f"{option} does not go with --sql")
+        of_query = explain_sql(query, analyze=analyze, **{_TABLE: source})
+        click.echo(json_text(of_query.to_dict(), indent=2) if as_json else of_query)
+        return
     maps = 0 if html is None else MAX_SHOWN_FILES
     explanation = source.explain(
         column_names(source.schema, columns), where, analyze=analyze, maps=maps

@@ -60,6 +60,11 @@ def scan(**options: Any) -> None:
 @where_option
 @columns_option
 @click.option(
+    "--sql",
+    "query",
+    help="A SQL query of the table data in place of --where and --columns; DuckDB runs it.",
+)
+@click.option(
     "--analyze", is_flag=True, help="Run the query as well; show what was read, and the time."
 )
 @click.option("--json", "as_json", is_flag=True, help="All of it, of every file, as JSON.")

@@ -15,6 +15,7 @@ from intarsia.deadline import Stop, Stopped, active, current, iterate_active
 from intarsia.errors import IntarsiaError, guarded_items
 from intarsia.expr.nested_types import Path
 from intarsia.expr.tree import field_paths, read_expression
+from intarsia.plan.file_account import EngineReads
 from intarsia.scan.nested_projection import pruned_to_fields
 from intarsia.scan.request import pruned_schema
 from intarsia.scan.scan import Part
@@ -31,6 +32,8 @@ class WatchedDataset(Dataset):
     """The columns of each of pyarrow's own scans. Their errors are not collected."""
     stop: Stop | None
     """The time limit for scans, which run in the engine's threads."""
+    engine_reads = EngineReads()
+    """The reads of DuckDB's own reader, if the data set is profiled."""
     _limit: int | None = None
     _parts_left: Sequence[Part] | None = None
     _scans_once = True

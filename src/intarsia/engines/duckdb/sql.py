@@ -37,6 +37,7 @@ from intarsia.engines.duckdb.connection import (
 from intarsia.engines.duckdb.join_keys import Joined
 from intarsia.engines.duckdb.native_scan import create_view, drop_views, with_files
 from intarsia.engines.duckdb.offset import from_offset
+from intarsia.engines.duckdb.profile import profiled_scans
 from intarsia.engines.duckdb.scalar_subqueries import with_values
 from intarsia.engines.duckdb.scan_dataset import WatchedDataset
 from intarsia.errors import public
@@ -126,12 +127,20 @@ def _sql(query: str, parameters: Parameters, tables: Mapping[str, TableLike]) ->
     require_duckdb()
     if not isinstance(parameters, Sequence | Mapping) or isinstance(parameters, str | bytes):
         raise TypeError(f"parameters are given in a list or by name, not as {parameters!r}")
-    opened = {name: _opened(table) for name, table in tables.items()}
+    return run_query(
+        query, parameters, {name: opened_table(table) for name, table in tables.items()}
+    )
+
+
+def run_query(
+    query: str, parameters: Parameters, opened: Mapping[str, pads.Dataset | pa.Table]
+) -> pa.Table:
+    """Returns the result of a query over opened tables."""
     with contextlib.suppress(_ReplacedError):
         return _run(query, parameters, opened)
     with session(shared=False) as connection:
-        now = functools.cache(functools.partial(_begin, connection))
-        rewritten = _rewritten(query, parameters, opened, now).read_once()
+        now = functools.cache(functools.partial(begin, connection))
+        rewritten = rewrite_query(query, parameters, opened, now).read_once()
         return _answer(connection, rewritten, parameters, opened, hands_over=False)[0]
 
 
@@ -187,14 +196,14 @@ def _run(
         contextlib.suppress(require_duckdb().FatalException, NotAnsweredError),
         session(shared=True) as connection,
     ):
-        now = functools.cache(functools.partial(_begin, connection))
-        rewritten = _rewritten(query, parameters, opened, now)
+        now = functools.cache(functools.partial(begin, connection))
+        rewritten = rewrite_query(query, parameters, opened, now)
         if rewritten.is_one:
             schemas = {name: table.schema for name, table in opened.items()}
             value_of = functools.partial(_value, connection, now, opened, versions)
             planned = with_values(query, schemas, value_of)
             if planned != query:
-                rewritten = _rewritten(planned, parameters, opened, now)
+                rewritten = rewrite_query(planned, parameters, opened, now)
             if rewritten.reads_ahead:
                 versions.note()
             if planned == query:
@@ -204,8 +213,8 @@ def _run(
             with asking_first(), versions.checked():  # errors must show the query as it was given
                 return _answer(connection, rewritten, parameters, opened)[0]
     with session(shared=False) as connection:
-        now = functools.cache(functools.partial(_begin, connection))
-        rewritten = _rewritten(query, parameters, opened, now)
+        now = functools.cache(functools.partial(begin, connection))
+        rewritten = rewrite_query(query, parameters, opened, now)
         if not rewritten.is_one:  # other statements may not be run twice
             return _answer(connection, rewritten, parameters, opened, hands_over=False)[0]
         if rewritten.reads_ahead:
@@ -214,7 +223,7 @@ def _run(
             return _answer(connection, rewritten, parameters, opened, hands_over=False)[0]
 
 
-def _rewritten(
+def rewrite_query(
     query: str,
     parameters: Parameters,
     tables: Mapping[str, pads.Dataset | pa.Table],
@@ -239,7 +248,7 @@ def _value(
     versions.note()
     now()
     with asking_first():
-        rows, types = _answer(connection, _rewritten(query, (), tables, now), (), tables)
+        rows, types = _answer(connection, rewrite_query(query, (), tables, now), (), tables)
     return rows, types[0]
 
 
@@ -275,7 +284,8 @@ def _answer(
             [str(kind) for kind in answer.types],
         )
         if count is None:
-            result = answer.to_arrow_table()
+            with profiled_scans(connection, watched):
+                result = answer.to_arrow_table()
             if views:
                 connection.execute(drop_views(views))
             if not all(is_current(*one) for one in handed.values()):
@@ -301,14 +311,15 @@ def _answer(
     raise errors[0]
 
 
-def _begin(connection: duckdb.DuckDBPyConnection) -> datetime:
+def begin(connection: duckdb.DuckDBPyConnection) -> datetime:
     """Begins a transaction. Returns the time that ``now()`` has in it."""
     connection.begin()
     [(since,)] = connection.sql("SELECT epoch_us(now())").fetchall()
     return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=since)
 
 
-def _opened(table: TableLike) -> pads.Dataset | pa.Table:
+def opened_table(table: TableLike) -> pads.Dataset | pa.Table:
+    """Returns a table of a query as DuckDB scans it. Raises ``TypeError`` for other objects."""
     if isinstance(table, str | os.PathLike):
         table = dataset(table)
     if isinstance(table, Dataset):

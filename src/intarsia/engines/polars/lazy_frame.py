@@ -13,6 +13,7 @@ from intarsia.dataset.dataset import Dataset
 from intarsia.dataset.discovery import dataset
 from intarsia.dataset.record_batches import empty_batch
 from intarsia.engines.arrow_types import as_in_polars, filters_by_other_types
+from intarsia.engines.polars.explain import active_recorder
 from intarsia.engines.polars.native_scan import (
     KnownScans,
     NotReadError,
@@ -104,10 +105,12 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
         limit: int | None,
         batch_rows: int | None,
     ) -> Iterator[polars.DataFrame]:
+        recorder = active_recorder()
+        scanned = data if recorder is None else recorder.recorded(data)
         listed = list(schema) if columns is None else columns
         names_out = [name for name in listed if name != counter]
         if not names_out and predicate is None:
-            count = data.count_rows()
+            count = scanned.count_rows()
             rows = polars.DataFrame(height=count if limit is None else min(limit, count))
             yield _counted(rows, listed, counter)
             return
@@ -118,6 +121,10 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
         pushed = predicate if limit is None and in_batches else None
         pushed_filter = None if pushed is None else arrow_predicate(pushed, data.schema)
         scan_columns = names or data.schema.names[:1]
+        if recorder is not None and not recorder.runs:
+            recorder.plan(data, scan_columns, pushed_filter, limit)
+            yield polars.DataFrame(schema={name: schema[name] for name in listed})
+            return
 
         def ask(rows: polars.LazyFrame) -> polars.LazyFrame:
             rows = rows if limit is None else rows.head(limit)
@@ -125,18 +132,18 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
             return rows.select(polars.selectors.by_name(names_out) if names_out else polars.len())
 
         num_given = 0
-        handed = polars_hand_over(data, scan_columns, schema, pushed_filter, limit)
+        handed = polars_hand_over(scanned, scan_columns, schema, pushed_filter, limit)
         if handed is not None:
             try:
                 in_parts = in_batches and limit is None
-                for frame in frames_of(data, handed, schema, ask, in_parts=in_parts):
+                for frame in frames_of(scanned, handed, schema, ask, in_parts=in_parts):
                     rows = frame if names_out else polars.DataFrame(height=frame.item())
                     yield _counted(rows, listed, counter)
                     num_given += rows.height
                 return
             except NotReadError:  # our reader reads the rest, or names the file and the error
                 pass
-        frames = _frames(data, scan_columns, pushed_filter, limit, batch_rows or _BATCH_ROWS)
+        frames = _frames(scanned, scan_columns, pushed_filter, limit, batch_rows or _BATCH_ROWS)
         for frame in frames if in_batches else _as_one(frames):
             rows = frame if predicate is None else frame.filter(predicate)
             is_known = min(num_given, rows.height)

@@ -29,9 +29,10 @@ from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.io.file_handle import Version, version_of
 from intarsia.io.storage import FileSource
 from intarsia.memory import share
-from intarsia.plan.file_account import Activity
+from intarsia.plan.file_account import Activity, EngineScan
 from intarsia.process_state import ForkLock, SharedState
 from intarsia.scan.parquet_file import open_source
+from intarsia.scan.request import Request
 from intarsia.threads import begin, result_of
 
 CACHE_BYTES = 256 * 1024 * 1024
@@ -61,7 +62,8 @@ class FileCache(SharedState):
 
     The files that were opened last, ``max_open_local_files()`` of them, keep their handles and
     tails. The others are opened again if more than their footers is needed. ``gap`` is that of
-    ``FileSource``. If ``is_profiled``, all files that were opened are in ``profiled``, by path.
+    ``FileSource``. If ``is_profiled``, all files that were opened are in ``profiled``, by path. Then
+    ``engine_scans`` has all scans of engines, and ``requests`` those of all scans.
     """
 
     def __init__(
@@ -75,7 +77,9 @@ class FileCache(SharedState):
         is_profiled: bool = False,
     ) -> None:
         self.profiled: dict[str, list[ProfiledFile]] = {}
-        self._is_profiled = is_profiled
+        self.engine_scans: list[EngineScan] = []
+        self.requests: list[Request] = []
+        self.is_profiled = is_profiled
         self._filesystem, self._gap = filesystem, gap
         self._limit, self._num_bytes = kept_bytes, 0
         self._options = options
@@ -220,7 +224,7 @@ class FileCache(SharedState):
             if isinstance(error.__cause__, FileNotFoundError):
                 error.add_note("It was deleted since it was listed: open the data set again")
             raise
-        profile = Profile() if self._is_profiled else NO_PROFILE
+        profile = Profile() if self.is_profiled else NO_PROFILE
         with profile.during(Activity.PLANNING):
             file = self._opened(source, profile)
         with self._lock:
