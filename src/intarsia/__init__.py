@@ -47,7 +47,7 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time ``__getattr__`` 
         list_contains_any,
         map_contains,
     )
-    from intarsia.file.corrupt_rows import CorruptData
+    from intarsia.file.corrupt_data import CorruptData
     from intarsia.index.kinds.distinct import Distinct
     from intarsia.index.kinds.distinct_idx1 import DistinctIDX1
     from intarsia.index.kinds.elements import Elements
@@ -173,7 +173,7 @@ _NAMES = {
         "map_contains",
     ),
     "intarsia.row_ranges": ("RowRanges",),
-    "intarsia.file.corrupt_rows": ("CorruptData",),
+    "intarsia.file.corrupt_data": ("CorruptData",),
     "intarsia.scan.parquet_file": ("ParquetFile",),
     "intarsia.verify.file": ("verify",),
     "intarsia.verify.finding": (

@@ -79,7 +79,7 @@ from intarsia.deadline import (
 from intarsia.errors import public
 from intarsia.expr.filterable_types import filterable_schema, restorer_of, taken
 from intarsia.expr.tree import shown as shown_expression
-from intarsia.file.corrupt_rows import CorruptData
+from intarsia.file.corrupt_data import CorruptData
 from intarsia.file.open_file import retry_while_replaced
 from intarsia.file.read_options import ReadOptions
 from intarsia.file.sidecar_discovery import Sidecars

@@ -26,7 +26,7 @@ from intarsia.dataset.partitioning import (
 from intarsia.dataset.schema_unification import unified_schema
 from intarsia.decode.page_size_limit import check_page_size_limit
 from intarsia.errors import FormatError, IntarsiaError, check_is_list, public
-from intarsia.file.corrupt_rows import OnCorrupt, check_on_corrupt
+from intarsia.file.corrupt_data import OnCorrupt, check_on_corrupt
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.read_options import Reader, check_reader
 from intarsia.file.sidecar_discovery import places_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from intarsia.errors import Where
-from intarsia.file.corrupt_rows import CorruptData
+from intarsia.file.corrupt_data import CorruptData
 from intarsia.file.health import Health
 from intarsia.process_state import ForkLock
 from intarsia.row_ranges import RowRanges

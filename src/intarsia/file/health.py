@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from intarsia.errors import warn
 from intarsia.file.column_types import ColumnTypes
-from intarsia.file.corrupt_rows import CorruptData
+from intarsia.file.corrupt_data import CorruptData
 from intarsia.file.index_subjects import can_have
 from intarsia.index.directory import IndexEntry
 from intarsia.index.registry import text_of

@@ -19,7 +19,7 @@ from intarsia.file.chunk_layout import Layout
 from intarsia.file.column_bounds import ColumnBounds
 from intarsia.file.column_chunks import ColumnChunks
 from intarsia.file.column_types import ColumnTypes
-from intarsia.file.corrupt_rows import CorruptData
+from intarsia.file.corrupt_data import CorruptData
 from intarsia.file.damage import Damage
 from intarsia.file.embedded_indexes import Sections
 from intarsia.file.file_footer import ChunkId, FileFooter

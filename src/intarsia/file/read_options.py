@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from intarsia.file.corrupt_rows import OnCorrupt
+from intarsia.file.corrupt_data import OnCorrupt
 
 Reader = Literal["auto", "pages", "engine"]
 """Which reader reads files: ours (``pages``), or the engine's own if it gives the same rows."""

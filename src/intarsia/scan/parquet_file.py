@@ -15,7 +15,7 @@ from intarsia.decode.page_size_limit import check_page_size_limit
 from intarsia.errors import PathError, UnsupportedError, Where, check_is_list, instead, public
 from intarsia.expr.filterable_types import restorer_of
 from intarsia.file.chunk_reader import Chunk
-from intarsia.file.corrupt_rows import CorruptData, OnCorrupt, check_on_corrupt
+from intarsia.file.corrupt_data import CorruptData, OnCorrupt, check_on_corrupt
 from intarsia.file.file_footer import ChunkId
 from intarsia.file.health import Health
 from intarsia.file.open_file import OpenedFile

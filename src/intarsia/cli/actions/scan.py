@@ -10,7 +10,7 @@ from intarsia.cli.output.json_document import json_text
 from intarsia.dataset.discovery import dataset
 from intarsia.dataset.request_builder import check_columns
 from intarsia.engines.duckdb.explain import explain_sql
-from intarsia.file.corrupt_rows import OnCorrupt
+from intarsia.file.corrupt_data import OnCorrupt
 from intarsia.report.query_page import MAX_SHOWN_FILES
 from intarsia.report.render import query_html
 from intarsia.sql.where_clause import parse_where

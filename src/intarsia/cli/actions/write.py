@@ -18,7 +18,7 @@ from intarsia.cli.output import terminal
 from intarsia.cli.output.json_document import json_text
 from intarsia.errors import PredicateError
 from intarsia.expr.casts import cast_type
-from intarsia.file.corrupt_rows import OnCorrupt
+from intarsia.file.corrupt_data import OnCorrupt
 from intarsia.indexing.add import IndexReport, list_indexes
 from intarsia.memory import share
 from intarsia.tables.data_files import TableFormatOption

@@ -23,7 +23,7 @@ from intarsia.errors import PathError, PredicateError, first_duplicate, unknown_
 from intarsia.expr.evaluate import evaluate
 from intarsia.expr.filterable_types import filterable_schema, filterable_type, restorer_of, taken
 from intarsia.expr.nested_types import without_dictionary
-from intarsia.file.corrupt_rows import OnCorrupt
+from intarsia.file.corrupt_data import OnCorrupt
 from intarsia.io.glob import HIDDEN, is_glob, means
 from intarsia.io.storage import resolve
 from intarsia.scan.parquet_file import open_file

@@ -21,7 +21,7 @@ from intarsia.decode.page_data import num_rows
 from intarsia.decode.page_validation import CheckedPage, check_page
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_root
 from intarsia.errors import FormatError, Where
-from intarsia.file.corrupt_rows import CorruptData
+from intarsia.file.corrupt_data import CorruptData
 from intarsia.file.open_file import OpenedFile
 from intarsia.parquet.metadata import PageType
 from intarsia.parquet.page_header import read_page_header

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from intarsia.decode.page_validation import check_page
 from intarsia.errors import FormatError, quiet
-from intarsia.file.corrupt_rows import CorruptData
+from intarsia.file.corrupt_data import CorruptData
 from intarsia.file.open_file import OpenedFile
 from intarsia.parquet.metadata import PageType
 from intarsia.plan.page_ranges import ChunkSelection

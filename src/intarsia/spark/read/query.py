@@ -13,7 +13,7 @@ from intarsia.dataset.dataset import Dataset
 from intarsia.errors import check_is_list, unknown_column
 from intarsia.expr.nested_types import nullable
 from intarsia.expr.tree import field_paths, read_expression
-from intarsia.file.corrupt_rows import OnCorrupt
+from intarsia.file.corrupt_data import OnCorrupt
 from intarsia.plan.plan import Plan
 from intarsia.spark.read.spark_footer import check_meaning
 from intarsia.spark.types import arrow_schema, spark_schema

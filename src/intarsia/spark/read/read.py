@@ -28,7 +28,7 @@ from intarsia.dataset.schema_unification import unified_schema
 from intarsia.decode.page_size_limit import check_page_size_limit
 from intarsia.errors import FormatError, Where
 from intarsia.expr.nested_types import nullable
-from intarsia.file.corrupt_rows import OnCorrupt, check_on_corrupt
+from intarsia.file.corrupt_data import OnCorrupt, check_on_corrupt
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.read_options import ReadOptions
 from intarsia.file.sidecar_discovery import places_of
