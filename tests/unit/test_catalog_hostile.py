@@ -219,7 +219,11 @@ def test_keys_of_a_kind_of_another_version_are_not_used(lake, tmp_path):
     check(folder)
     dataset = ia.dataset(folder)
     assert (
-        len(dataset.scan_source.cache.catalog.left(dataset.scan_source.files, _request(dataset)))
+        len(
+            dataset.scan_source.cache.catalog.files_left(
+                dataset.scan_source.files, _request(dataset)
+            )
+        )
         > 1
     )
 

@@ -238,7 +238,7 @@ class Catalog(SharedState):
 
     # --- which files ----------------------------------------------------------------------------
 
-    def left(self, files: Iterable[F], request: Request) -> list[F]:
+    def files_left(self, files: Iterable[F], request: Request) -> list[F]:
         """Returns the ``files`` that might hold matching rows.
 
         Each is a path with its partition values. If the catalog cannot be used, all are returned.
@@ -341,7 +341,7 @@ class Catalog(SharedState):
         ]
 
     def figures(self, files: Iterable[F]) -> Figures:
-        """Returns how many row groups, rows and bytes the files have that ``left`` pruned."""
+        """Returns how many row groups, rows and bytes the files have that ``files_left`` pruned."""
         state, base = self._state, f"{self.root}/"
         paths = [path.removeprefix(base) for path, _ in files]
         total = Figures()

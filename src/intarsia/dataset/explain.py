@@ -95,7 +95,7 @@ def _left(cache: FileCache, files: list[File], request: Request) -> list[File]:
     """Returns the files that the catalog cannot rule out; all files without a catalog."""
     if cache.catalog is None or request.filter is None:
         return files
-    return cache.catalog.left(files, request)
+    return cache.catalog.files_left(files, request)
 
 
 def explain_query(

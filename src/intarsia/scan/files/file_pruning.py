@@ -93,7 +93,7 @@ def prune_unopened(cache: FileCache, files: Sequence[File], request: Request) ->
     candidates = in_folders(files, request.pruning)
     if cache.catalog is None or request.filter is None:
         return candidates
-    return iter(cache.catalog.left(candidates, request))
+    return iter(cache.catalog.files_left(candidates, request))
 
 
 def in_folders(files: Iterable[File], pruning: Pruning) -> Iterator[File]:
