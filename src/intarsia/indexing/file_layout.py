@@ -151,7 +151,7 @@ def compose(
     directory = Directory(
         file_id, binding_of(file.metadata), old.base_length if old else kept_bytes, tuple(entries)
     )
-    return out.closed(footer, directory, file.source)
+    return out.with_directory_and_footer(footer, directory, file.source)
 
 
 def _build_parquet_indexes(
@@ -195,7 +195,9 @@ class _Parts:
                 {**chunk_fields.get(name, {}), **value} if isinstance(value, dict) else value
             )
 
-    def closed(self, footer: bytes, directory: Directory, old: Source) -> Composed:
+    def with_directory_and_footer(
+        self, footer: bytes, directory: Directory, old: Source
+    ) -> Composed:
         """Returns all parts, the directory and the new footer. ``old`` is the file as it was."""
         lists = [entry for entry in directory.indexes if entry.kind == DistinctIDX1.kind]
         if self.changes:
