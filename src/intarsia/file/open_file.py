@@ -337,16 +337,16 @@ class VersionedFile(NamedTuple):
 READ_ERRORS = (IntarsiaError, OSError, pa.ArrowException)
 """The errors that reading a file may raise. An optional step ignores them: reading the file later
 raises the error again, or reads the file's new version."""
-MAX_TRIES = 20
+MAX_VERSIONS_TRIED = 20
 """A query starts again this many times if its file is replaced meanwhile, and then gives up."""
 
 
 class ChangesTooOften(PathError):  # noqa: N818 # as FileReplaced
-    """The error that a file was replaced ``MAX_TRIES`` times before it could be read."""
+    """The error that a file was replaced ``MAX_VERSIONS_TRIED`` times before it could be read."""
 
     def __init__(self, path: str) -> None:
         super().__init__(
-            f"{path}: the file was replaced {MAX_TRIES} times, each time before it was read: ask "
+            f"{path}: the file was replaced {MAX_VERSIONS_TRIED} times, each time before it was read: ask "
             "again when it is changed less often"
         )
         self._path = path
@@ -362,7 +362,7 @@ def read_one_version(get: Callable[[], VersionedFile], action: Callable[[OpenedF
     ``ChangesTooOften``, or ``FileReplaced`` if ``get`` returns the replaced file again.
     """
     before = None
-    for _ in range(MAX_TRIES):
+    for _ in range(MAX_VERSIONS_TRIED):
         lease = get()
         try:
             pinned = lease.file.pin()
@@ -383,7 +383,7 @@ def retry_while_replaced(path: str, action: Callable[[], T]) -> T:
 
     Raises ``ChangesTooOften`` for the file at ``path``.
     """
-    for _ in range(MAX_TRIES):
+    for _ in range(MAX_VERSIONS_TRIED):
         with contextlib.suppress(FileReplaced):
             return action()
     raise ChangesTooOften(path)

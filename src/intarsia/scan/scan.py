@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from intarsia.errors import Where, placed
 from intarsia.file.open_file import (
-    MAX_TRIES,
+    MAX_VERSIONS_TRIED,
     ChangesTooOften,
     OpenedFile,
     VersionedFile,
@@ -241,10 +241,10 @@ class _Attempt:
         """Opens the file's current version.
 
         Raises ``FileReplaced`` if rows of the old version were returned, ``ChangesTooOften`` after
-        ``MAX_TRIES`` versions.
+        ``MAX_VERSIONS_TRIED`` versions.
         """
         self._tries += 1
-        if self._tries > MAX_TRIES:
+        if self._tries > MAX_VERSIONS_TRIED:
             raise ChangesTooOften(self._file.name)
         file, self._answer = self._part.get()
         if self.next_row or file is self._file:
