@@ -346,8 +346,8 @@ class ChangesTooOften(PathError):  # noqa: N818 # as FileReplaced
 
     def __init__(self, path: str) -> None:
         super().__init__(
-            f"{path}: the file was replaced {MAX_VERSIONS_TRIED} times, each time before it was read: ask "
-            "again when it is changed less often"
+            f"{path}: the file was replaced {MAX_VERSIONS_TRIED} times, each time before it was "
+            "read: ask again when it is changed less often"
         )
         self._path = path
 
