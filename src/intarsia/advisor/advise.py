@@ -252,7 +252,8 @@ class _Adviser:
         if not indexes:
             return tuple(views)
         choices = [
-            missing_indexes.choose(view.file, indexes, anew=True, beside=False) for view in views
+            missing_indexes.choose(view.file, indexes, anew=True, in_sidecar=False)
+            for view in views
         ]
         if not any(choice.due for choice in choices):
             raise IndexSpecError(

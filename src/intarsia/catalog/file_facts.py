@@ -199,7 +199,9 @@ def facts_of(
     try:
         if file.source.size != size:
             return None
-        stamp = None if file.beside is None else file.beside.owner(b"").stamp or None
+        stamp = (
+            None if file.sidecar_finder is None else file.sidecar_finder.owner(b"").stamp or None
+        )
         groups = len(file.metadata.row_groups)
         entry = FileEntry(path, size, mtime, stamp, file.num_rows, groups, schema_hash(file))
         keys = list(keys_of(file, with_keys=with_keys))

@@ -58,7 +58,7 @@ def _bands(file: OpenedFile, with_indexes: bool) -> Iterator[Band]:
     if not with_indexes or file.directory is None:
         return
     for entry in file.sections.entries:
-        if not file.sections.is_beside(entry):
+        if not file.sections.is_in_sidecar(entry):
             yield Band(Part.SECTION, entry.offset, entry.length, None, entry.name)
     pointer = json_object(file.metadata.key_value(FOOTER_KEY) or "{}")
     place = integer_of(pointer, "offset"), integer_of(pointer, "length")

@@ -20,7 +20,7 @@ from intarsia.file.file_warnings import FileWarnings
 from intarsia.file.health import Health
 from intarsia.file.idx1_lookup import entry_of, find_list, problem_of
 from intarsia.file.index_subjects import subject_of
-from intarsia.file.sidecar_discovery import Beside
+from intarsia.file.sidecar_discovery import SidecarFinder, SidecarOption
 from intarsia.index.base import Inverted, Subject
 from intarsia.index.directory import Directory, IndexEntry, StaleError, read_directory
 from intarsia.index.kinds.distinct_idx1 import KEY, DistinctIDX1, IDX1Section, ListedValues
@@ -82,7 +82,7 @@ def may_answer(kind: EmbeddedIndex, of: Subject, predicate: Predicate) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Holder:
+class IndexFile:
     """The file itself or its sidecar, with the directory of the sections in it."""
 
     source: Source
@@ -103,16 +103,18 @@ class Sections:
         source: Source,
         chunks: ColumnChunks,
         warnings: FileWarnings,
-        beside: Beside | None,
+        sidecar_finder: SidecarFinder | None,
         health: Health | None,
     ) -> None:
-        """Takes ``beside``, which finds the sidecar, and ``health`` of the data set, if any."""
+        """Takes the finder of the sidecar, and the ``health`` of the data set, if any."""
         self._footer, self._source, self._chunks = footer, source, chunks
-        self._warnings, self._beside, self._health = warnings, beside, health
+        self._warnings, self._finder, self._health = warnings, sidecar_finder, health
         self._embedded: dict[IndexEntry, Embedded | None] = {}
         self._opened: dict[IndexEntry, AnySection | None] = {}
-        self.stale: dict[bool, tuple[IndexEntry, ...]] = {}
-        """Stale indexes: those embedded under False, those of the sidecar under True."""
+        self.sidecar_option: SidecarOption = sidecar_finder.option if sidecar_finder else True
+        """The value of ``sidecar=`` that stands for the file's sidecar."""
+        self.stale: dict[SidecarOption, tuple[IndexEntry, ...]] = {}
+        """Stale indexes: those embedded under False, the others under ``sidecar_option``."""
         self._sidecar_error: PathError | None = None
         self._failed_at: float | None = None
 
@@ -132,13 +134,13 @@ class Sections:
         return None
 
     @cached_property
-    def beside(self) -> Holder | None:
+    def sidecar(self) -> IndexFile | None:
         """The file's sidecar, or None if there is none that fits this file."""
         try:
-            sidecar = None if self._beside is None else self._beside.opened(self._footer.raw)
-            return None if sidecar is None else Holder(sidecar.source, sidecar.directory, True)
+            sidecar = self._finder.opened(self._footer.raw) if self._finder else None
+            return None if sidecar is None else IndexFile(sidecar.source, sidecar.directory, True)
         except StaleError as error:
-            self.stale[True] = error.entries
+            self.stale[self.sidecar_option] = error.entries
             self._warnings.warn(f"its sidecar is ignored: {error}", counted=True)
         except (FormatError, PathError) as error:
             self._sidecar_error = error if isinstance(error, PathError) else None
@@ -160,58 +162,48 @@ class Sections:
 
         A writer that went on regardless would lose the sidecar's indexes.
         """
-        if self._beside is not None:
-            self._beside.check_listed()
-        if self.beside is None:
-            del self.beside  # another writer may make one meanwhile
+        if self._finder is not None:
+            self._finder.check_listed()
+        if self.sidecar is None:
+            del self.sidecar  # another writer may make one meanwhile
             if self._sidecar_error is not None:
                 raise PathError(f"its sidecar cannot be read: {self._sidecar_error}")
 
-    def current_sidecar(self) -> Holder | None:
-        """Returns ``beside``, opened again if another writer changed it. Raises ``PathError``."""
-        if self.beside is not None and self._beside is not None and not self._beside.is_current:
-            del self.beside
+    def current_sidecar(self) -> IndexFile | None:
+        """Returns ``sidecar``, opened again if another writer changed it. Raises ``PathError``."""
+        if self.sidecar is not None and self._finder is not None and not self._finder.is_current:
+            del self.sidecar
             with quiet():
                 self.check_sidecar()
-        return self.beside
+        return self.sidecar
 
     @cached_property
-    def holders(self) -> Mapping[IndexEntry, Holder]:
-        """Every index and its holder.
+    def index_files(self) -> Mapping[IndexEntry, IndexFile]:
+        """Every index and the file that has it.
 
         An index of the sidecar is left out if an embedded one of a known version has its name.
         """
-        holders: dict[IndexEntry, Holder] = {}
+        index_files: dict[IndexEntry, IndexFile] = {}
         if self.directory is not None:
-            own = Holder(self._source, self.directory, False)
-            holders.update(dict.fromkeys(self.directory.indexes, own))
-        if self.beside is not None:
-            names = {e.name for e in holders if known_version(e.kind) == e.kind_version}
-            entries = [e for e in self.beside.directory.indexes if e.name not in names]
-            holders.update(dict.fromkeys(entries, self.beside))
-        in_sidecar = {entry: holder.is_sidecar for entry, holder in holders.items()}
-        self._note_indexes(in_sidecar)
-        return holders
-
-    def _note_indexes(self, in_sidecar: Mapping[IndexEntry, bool]) -> None:
-        """Records for the data set which indexes the file has, and which of them are stale.
-
-        ``in_sidecar`` maps each index to True if the sidecar has it.
-        """
+            own = IndexFile(self._source, self.directory, False)
+            index_files.update(dict.fromkeys(self.directory.indexes, own))
+        if self.sidecar is not None:
+            names = {e.name for e in index_files if known_version(e.kind) == e.kind_version}
+            entries = [e for e in self.sidecar.directory.indexes if e.name not in names]
+            index_files.update(dict.fromkeys(entries, self.sidecar))
         if self._health is not None:
-            home = self._beside.home if self._beside else False
-            homes = {entry: is_beside and home for entry, is_beside in in_sidecar.items()}
-            stale = {is_beside and home: entries for is_beside, entries in self.stale.items()}
-            self._health.note(self._footer.name, homes, stale, self._footer.columns)
+            places = {e: file.is_sidecar and self.sidecar_option for e, file in index_files.items()}
+            self._health.note(self._footer.name, places, {**self.stale}, self._footer.columns)
+        return index_files
 
     @property
     def entries(self) -> tuple[IndexEntry, ...]:
         """All indexes, the embedded ones first."""
-        return tuple(self.holders)
+        return tuple(self.index_files)
 
-    def is_beside(self, entry: IndexEntry) -> bool:
+    def is_in_sidecar(self, entry: IndexEntry) -> bool:
         """True if the index is in the sidecar."""
-        return self.holders[entry].is_sidecar
+        return self.index_files[entry].is_sidecar
 
     def about(self, term: Term) -> list[Embedded]:
         """Returns the usable indexes on a term: of known kinds, versions and functions.
@@ -304,9 +296,9 @@ class Sections:
 
     def _open(self, index: Embedded) -> AnySection | None:
         entry = index.entry
-        holder = self.holders[entry]
-        window = holder.window(entry)
-        file_id, rows = holder.directory.file_id, self._footer.num_rows
+        index_file = self.index_files[entry]
+        window = index_file.window(entry)
+        file_id, rows = index_file.directory.file_id, self._footer.num_rows
         try:
             return open_section(
                 index.kind, window, entry.meta_length, entry.meta_crc32, file_id, rows

@@ -11,13 +11,10 @@ from intarsia.errors import warn
 from intarsia.file.column_types import ColumnTypes
 from intarsia.file.corrupt_data import CorruptData
 from intarsia.file.index_subjects import can_have
+from intarsia.file.sidecar_discovery import SidecarOption
 from intarsia.index.directory import IndexEntry
 from intarsia.index.registry import text_of
 from intarsia.process_state import ForkLock
-
-Home = str | bool
-"""Where an index is, as in ``sidecar=``: False for the file itself, True or a folder for the
-sidecar."""
 
 
 class Health:
@@ -27,8 +24,8 @@ class Health:
         self._lock = ForkLock()
         self._names: dict[str, frozenset[str]] = {}
         self._columns: dict[str, ColumnTypes] = {}
-        self._known: dict[str, tuple[IndexEntry, Home]] = {}
-        self._stale: dict[str, Mapping[Home, Collection[IndexEntry]]] = {}
+        self._known: dict[str, tuple[IndexEntry, SidecarOption]] = {}
+        self._stale: dict[str, Mapping[SidecarOption, Collection[IndexEntry]]] = {}
         self._has_warned = False
         self._corrupt: dict[str, dict[CorruptData, None]] = {}
 
@@ -51,15 +48,15 @@ class Health:
     def note(
         self,
         path: str,
-        current: Mapping[IndexEntry, Home],
-        stale: Mapping[Home, Collection[IndexEntry]],
+        current: Mapping[IndexEntry, SidecarOption],
+        stale: Mapping[SidecarOption, Collection[IndexEntry]],
         columns: ColumnTypes,
     ) -> None:
         """Records the ``current`` and the ``stale`` indexes of a file, as far as they are known."""
         with self._lock:
             self._columns[path] = columns
             self._names[path] = frozenset(entry.name for entry in current)
-            self._known |= {entry.name: (entry, home) for entry, home in current.items()}
+            self._known |= {entry.name: (entry, sidecar) for entry, sidecar in current.items()}
             self._stale[path] = stale
 
     def tell(self) -> None:
@@ -71,7 +68,7 @@ class Health:
             warn(message)
 
     def _message(self) -> str | None:
-        stale = {path: by_home for path, by_home in self._stale.items() if by_home}
+        stale = {path: by_sidecar for path, by_sidecar in self._stale.items() if by_sidecar}
         missing = self._missing(stale)
         faults = {f"{len(paths):,} lack {name}": paths for name, paths in missing.items()}
         if stale:
@@ -82,10 +79,10 @@ class Health:
         first = min(path for paths in faults.values() for path in paths)
         lost = [self._known[name] for name in self._missing()]
         lost += [
-            (entry, home)
-            for by_home in stale.values()
-            for home in by_home
-            for entry in by_home[home]
+            (entry, sidecar)
+            for by_sidecar in stale.values()
+            for sidecar in by_sidecar
+            for entry in by_sidecar[sidecar]
         ]
         return (
             f"of {len(self._names):,} files looked into, {', and '.join(faults)}, such as {first}: "
@@ -108,15 +105,16 @@ def able_to_have(entry: IndexEntry, files: Mapping[str, ColumnTypes]) -> list[st
     return [path for path, columns in files.items() if able[columns]]
 
 
-def _calls(lost: Iterable[tuple[IndexEntry, Home]]) -> list[str]:
+def _calls(lost: Iterable[tuple[IndexEntry, SidecarOption]]) -> list[str]:
     """Returns the calls that add these indexes again, each in its former place."""
-    by_home: dict[Home, set[str]] = {}
-    for entry, home in lost:
-        by_home.setdefault(home, set()).add(text_of(entry.kind, entry.on, entry.params))
-    again = {home: repr(sorted(specs)) for home, specs in by_home.items()} or {False: "indexes"}
+    by_sidecar: dict[SidecarOption, set[str]] = {}
+    for entry, sidecar in lost:
+        by_sidecar.setdefault(sidecar, set()).add(text_of(entry.kind, entry.on, entry.params))
+    again = {sidecar: repr(sorted(specs)) for sidecar, specs in by_sidecar.items()}
     return [
-        f"intarsia.add_indexes(path, {specs}, {f'sidecar={home!r}, ' if home else ''}replace=False)"
-        for home, specs in again.items()
+        f"intarsia.add_indexes(path, {specs}, "
+        f"{f'sidecar={sidecar!r}, ' if sidecar else ''}replace=False)"
+        for sidecar, specs in (again or {False: "indexes"}).items()
     ]
 
 

@@ -28,7 +28,7 @@ from intarsia.file.health import Health
 from intarsia.file.page_index_cache import PageIndexes
 from intarsia.file.read_options import DEFAULTS, ReadOptions
 from intarsia.file.scan_profile import NO_PROFILE, NoProfile
-from intarsia.file.sidecar_discovery import Beside
+from intarsia.file.sidecar_discovery import SidecarFinder
 from intarsia.index.directory import Checksums, Directory, IndexEntry, verify_footer
 from intarsia.io.source import CachedRangeSource, PrefetchSource, Source
 from intarsia.io.storage import FileReplaced
@@ -63,19 +63,19 @@ class OpenedFile:
         options: ReadOptions = DEFAULTS,
         request_bytes: int = 0,
         profile: NoProfile = NO_PROFILE,
-        beside: Beside | None = None,
+        sidecar_finder: SidecarFinder | None = None,
         health: Health | None = None,
     ) -> None:
         """Reads the footer. Raises ``FormatError`` if there is none, or if it contradicts itself.
 
         Reading ``request_bytes`` more costs about as much as one more request. ``profile`` counts
-        what is read. ``beside`` finds the file's sidecar. ``health`` records for the data set
-        which indexes the file has, and which of them are stale.
+        what is read. ``health`` records for the data set which indexes the file has, and which of
+        them are stale.
         """
         self.name = name
         self.pin: Callable[[], object] = _no_handle
         """Returns an object that keeps the file's handle open, as ``FileSource.pin`` does."""
-        self.beside = beside
+        self.sidecar_finder = sidecar_finder
         self.damage = Damage(name, health)
         self.profile = profile
         self.request_bytes = request_bytes
@@ -105,7 +105,7 @@ class OpenedFile:
             self._checksums,
         )
         self.sections = Sections(
-            self.file_footer, self.source, self._chunks, self._warnings, beside, health
+            self.file_footer, self.source, self._chunks, self._warnings, sidecar_finder, health
         )
         """The embedded indexes, and those of the sidecar."""
         self.pages_read = 0
@@ -262,7 +262,7 @@ class OpenedFile:
     @property
     def sidecar_is_current(self) -> bool:
         """True unless the sidecar has been replaced or dropped since it was opened."""
-        return self.beside is None or self.beside.is_current
+        return self.sidecar_finder is None or self.sidecar_finder.is_current
 
     def expect_metadata(
         self, entries: Iterable[IndexEntry], offsets: Iterable[ChunkId], columns: Iterable[ChunkId]
@@ -274,7 +274,7 @@ class OpenedFile:
         ranges = [
             (entry.offset + entry.length - entry.meta_length, entry.meta_length)
             for entry in entries
-            if not (self.sections.is_opened(entry) or self.sections.is_beside(entry))
+            if not (self.sections.is_opened(entry) or self.sections.is_in_sidecar(entry))
         ]
         ranges += self.page_indexes.ranges(offsets, columns)
         ranges = [(offset, length) for offset, length in ranges if length > 0]
@@ -313,14 +313,14 @@ class OpenedFile:
         decoded = raw + self.page_indexes.num_bytes
         decoded += raw if "pyarrow_metadata" in self.__dict__ else 0
         own = _OBJECT_BYTES + _OBJECTS_PER_BYTE * decoded
-        beside = 0 if self.beside is None else self.beside.held_bytes
-        return own + self._tail.held_bytes + beside
+        sidecar_bytes = 0 if self.sidecar_finder is None else self.sidecar_finder.held_bytes
+        return own + self._tail.held_bytes + sidecar_bytes
 
     def release_tail(self) -> None:
         """Frees the bytes that were read along with the footer, and the sidecar's handle."""
         self._tail.release()
-        if self.beside is not None:
-            self.beside.rest()
+        if self.sidecar_finder is not None:
+            self.sidecar_finder.rest()
 
 
 class VersionedFile(NamedTuple):

@@ -48,6 +48,9 @@ _MAX_NAME_BYTES = 200
 _TICK_NS = 1_000_000_000
 """Nanoseconds by which modification times of a file system may be coarse or late."""
 
+SidecarOption = str | bool
+"""Where an index is, as in ``sidecar=``: False for the file itself, True or a folder for the
+sidecar."""
 Listing = Mapping[str, list[str]]
 """The paths of the sidecars in a folder, by ``sidecar_stem``; the newest comes last."""
 
@@ -204,7 +207,7 @@ def _by_name(infos: Iterable[pafs.FileInfo]) -> Listing:
     return listing
 
 
-class Beside:
+class SidecarFinder:
     """Finds and opens the sidecar of one file."""
 
     def __init__(self, source: FileSource, places: Sidecars) -> None:
@@ -222,7 +225,7 @@ class Beside:
         return self._places.paths(self._source.path)
 
     @property
-    def home(self) -> str | bool:
+    def option(self) -> SidecarOption:
         """The value of ``sidecar=`` that stands for its place: the sidecar folder, or True."""
         return self._places.folder or True
 

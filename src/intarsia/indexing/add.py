@@ -226,7 +226,7 @@ def add_indexes(
     steps, unfit = [], {}
     for file in files:
         opened = open_file(file, file_system)
-        choice = choose(opened, indexes, anew=True, beside=False)
+        choice = choose(opened, indexes, anew=True, in_sidecar=False)
         check_may_write(file_system, file)
         if places is None:
             check_changeable(opened)
@@ -240,7 +240,7 @@ def add_indexes(
         version = version_of(file, file_system)
         with quiet(), _naming(file):
             opened = open_file(file, file_system, sidecar=places)
-            choice = choose(opened, indexes, anew=replace, beside=places is not None)
+            choice = choose(opened, indexes, anew=replace, in_sidecar=places is not None)
             names = names_of(opened, choice.due)
             has_standard = any(isinstance(index, Standard) for index in choice.due)
             reports_before = _parquet_reports(opened) if has_standard else []
@@ -379,7 +379,7 @@ def list_indexes(
             others = [spec for name, spec in specs.items() if name not in names[report.path]]
             with quiet():
                 file = open_file(report.path, file_system, sidecar=places)
-                choice = choose(file, others, anew=True, beside=False)
+                choice = choose(file, others, anew=True, in_sidecar=False)
             unknown = known.keys() - specs.keys() - names[report.path]
             reports[position] = _with_unfit(report, choice.without(unknown))
     return reports
@@ -447,7 +447,7 @@ def _naming(path: str) -> Iterator[None]:
 def report_of(file: OpenedFile) -> IndexReport:
     """Returns the report of a file's indexes."""
     with quiet():
-        directory, sidecar = file.directory, file.sections.beside
+        directory, sidecar = file.directory, file.sections.sidecar
     entries = directory.indexes if directory else ()
     sidecar_entries = sidecar.directory.indexes if sidecar else ()
     size, problems = file.source.size, tuple(file.ignored)

@@ -227,8 +227,9 @@ def added_index_names(file: OpenedFile, places: Sidecars | None) -> set[str]:
     """Returns the names of all indexes that were added to a file or its sidecar, stale or not."""
     if places is not None:
         file.sections.check_sidecar()
-        holder = file.sections.beside
-        entries = holder.directory.indexes if holder else file.sections.stale.get(True, ())
+        sections, sidecar = file.sections, file.sections.sidecar
+        stale = sections.stale.get(sections.sidecar_option, ())
+        entries = sidecar.directory.indexes if sidecar else stale
         return {entry.name for entry in entries}
     if file.directory is None:
         return set()

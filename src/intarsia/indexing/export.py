@@ -78,7 +78,7 @@ def export_index(
         if target[0].equals(file_system) and _is_same_file(file_system, file_path, target[1]):
             raise PathError(f"{out}: the index is read from this file; write it to another one")
         entry = _entry(file, index)
-        window = file.sections.holders[entry].window(entry)
+        window = file.sections.index_files[entry].window(entry)
         _check(file, entry, window)
         with replacing(target[1], target[0], like=file_path) as create, create() as sink:
             for start in range(0, entry.length, _PIECE_BYTES):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from intarsia.errors import FormatError, IndexSpecError, PathError
-from intarsia.file.embedded_indexes import Holder
+from intarsia.file.embedded_indexes import IndexFile
 from intarsia.file.open_file import OpenedFile
 from intarsia.index.parquet_indexes import Bloom, PageIndex
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
@@ -60,11 +60,13 @@ class Choice:
         return "; ".join([*messages, *self.unfit.values()]) or None
 
 
-def choose(file: OpenedFile, indexes: Sequence[IndexSpec], *, anew: bool, beside: bool) -> Choice:
+def choose(
+    file: OpenedFile, indexes: Sequence[IndexSpec], *, anew: bool, in_sidecar: bool
+) -> Choice:
     """Returns which indexes a file is to be given.
 
-    Indexes that it already has are due only with ``anew``. With ``beside``, the indexes go to its
-    sidecar.
+    Indexes that it already has are due only with ``anew``. With ``in_sidecar``, the indexes go to
+    its sidecar.
     """
     due: list[IndexSpec] = []
     present: list[str] = []
@@ -77,7 +79,7 @@ def choose(file: OpenedFile, indexes: Sequence[IndexSpec], *, anew: bool, beside
             unfit[spec_name(index)] = str(error).removeprefix(f"{file.name}: ")
             absent[spec_name(index)] = _absent(file, index)
             continue
-        if not anew and is_present(file, index, beside=beside):
+        if not anew and is_present(file, index, in_sidecar=in_sidecar):
             present.append(spec_name(index))
         else:
             due.append(index)
@@ -100,11 +102,11 @@ def _absent_columns(expression: str, schema: Schema) -> list[str]:
     return sorted(name for name in columns_named(expression) if schema.root(name) is None)
 
 
-def is_present(file: OpenedFile, index: IndexSpec, *, beside: bool = False) -> bool:
+def is_present(file: OpenedFile, index: IndexSpec, *, in_sidecar: bool = False) -> bool:
     """True if ``file`` has this index with the same parameters, whole and not stale.
 
-    With ``beside``, an index in its sidecar counts as well. The metadata of an embedded index is
-    compared with its checksum; its pages are not read. Bloom filters count with any size. Page
+    With ``in_sidecar``, an index in its sidecar counts as well. The metadata of an embedded index
+    is compared with its checksum; its pages are not read. Bloom filters count with any size. Page
     indexes count if all columns have what ``index`` would add. They do not count if that depends on
     values, as with NaN. Raises ``IndexSpecError`` if the file cannot have the index.
     """
@@ -117,10 +119,12 @@ def is_present(file: OpenedFile, index: IndexSpec, *, beside: bool = False) -> b
             for group in groups_of(file)
             if file.num_rows_in(group)
         )
-    holders = [file.sections.beside] if beside else []
+    index_files = [file.sections.sidecar] if in_sidecar else []
     if file.directory is not None:
-        holders.append(Holder(file.source, file.directory, False))
-    return any(_holds(file, holder, index) for holder in holders if holder is not None)
+        index_files.append(IndexFile(file.source, file.directory, False))
+    return any(
+        _holds(file, index_file, index) for index_file in index_files if index_file is not None
+    )
 
 
 def _has_page_index(file: OpenedFile, index: PageIndex) -> bool:
@@ -138,7 +142,7 @@ def _has_page_index(file: OpenedFile, index: PageIndex) -> bool:
     )
 
 
-def _holds(file: OpenedFile, holder: Holder, index: EmbeddedIndex) -> bool:
+def _holds(file: OpenedFile, index_file: IndexFile, index: EmbeddedIndex) -> bool:
     term = check_index(file, index).term
     index_key = (
         index.kind,
@@ -147,12 +151,12 @@ def _holds(file: OpenedFile, holder: Holder, index: EmbeddedIndex) -> bool:
         term.meaning,
         _text(index.params),
     )
-    for entry in holder.directory.indexes:
+    for entry in index_file.directory.indexes:
         entry_key = entry.kind, entry.kind_version, entry.on, entry.meaning, _text(entry.params)
         if entry_key == index_key:
-            place = holder.window(entry), entry.meta_length, entry.meta_crc32
+            place = index_file.window(entry), entry.meta_length, entry.meta_crc32
             try:
-                open_section(index, *place, holder.directory.file_id, file.num_rows)
+                open_section(index, *place, index_file.directory.file_id, file.num_rows)
             except (FormatError, PathError):
                 return False
             return True

@@ -73,7 +73,7 @@ def rewrite(file: OpenedFile, composed: Composed, filesystem: Any, version: Vers
     if not replaced_by_store(file.name, file.source, composed, filesystem, version):
         _replace(file, composed, filesystem, version)
     for target, places in files_with_sidecars:
-        if target.sections.beside is not None:  # including one that another writer made meanwhile
+        if target.sections.sidecar is not None:  # including one that another writer made meanwhile
             carry_sidecar(target, open_file(target.name, places.filesystem), places)
 
 

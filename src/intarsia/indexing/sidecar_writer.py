@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import BinaryIO
 
 from intarsia.errors import IndexSpecError, PathError
-from intarsia.file.embedded_indexes import Holder
+from intarsia.file.embedded_indexes import IndexFile
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.sidecar_discovery import Sidecars, sidecar_stem
 from intarsia.index.directory import Directory, IndexEntry, binding_of
@@ -60,7 +60,7 @@ def write_sidecar(
     ``PathError`` if its folder cannot be written to. ``check`` raises it if the file at the path
     has changed.
     """
-    assert file.beside is not None
+    assert file.sidecar_finder is not None
     builder = builder or FromPages()
     dropped_names = {*drop, *names_of(file, add)}
     new_id, built_for = builder.file_id or new_file_id(), ""
@@ -82,19 +82,26 @@ def write_sidecar(
             )
             try:
                 _replace(
-                    file, file.beside.opened_paths, old, kept_entries, built, file_id, places, check
+                    file,
+                    file.sidecar_finder.opened_paths,
+                    old,
+                    kept_entries,
+                    built,
+                    file_id,
+                    places,
+                    check,
                 )
                 return
             except SidecarReplaced:
                 if not tries_left:
                     raise
-                file.beside.forget()
+                file.sidecar_finder.forget()
 
 
 def check_can_carry(file: OpenedFile, places: Sidecars) -> None:
     """Raises ``PathError`` if a local file has a sidecar that could not be written again."""
     folder = local_path(places.folder_of(file.name), places.filesystem)
-    if file.sections.beside is None or folder is None:
+    if file.sections.sidecar is None or folder is None:
         return
     try:
         tempfile.TemporaryFile(dir=folder).close()
@@ -109,26 +116,26 @@ def carry_sidecar(old: OpenedFile, new: OpenedFile, places: Sidecars) -> None:
 
     Does nothing if ``old`` has no sidecar now.
     """
-    holder = old.sections.beside
-    if holder is None:
+    index_file = old.sections.sidecar
+    if index_file is None:
         return
-    assert old.beside is not None
-    directory = holder.directory
+    assert old.sidecar_finder is not None
+    directory = index_file.directory
     try:
-        holder = old.sections.current_sidecar()
-        if holder is not None:
-            directory = holder.directory
+        index_file = old.sections.current_sidecar()
+        if index_file is not None:
+            directory = index_file.directory
             _replace(
                 new,
-                old.beside.opened_paths,
-                holder,
+                old.sidecar_finder.opened_paths,
+                index_file,
                 directory.indexes,
                 (),
                 directory.file_id,
                 places,
             )
     except SidecarReplaced:
-        old.beside.forget()
+        old.sidecar_finder.forget()
         carry_sidecar(old, new, places)
     except PathError as error:
         names = ", ".join(entry.name for entry in directory.indexes)
@@ -140,7 +147,7 @@ def carry_sidecar(old: OpenedFile, new: OpenedFile, places: Sidecars) -> None:
 def _replace(
     file: OpenedFile,
     before: Sequence[str],
-    old: Holder | None,
+    old: IndexFile | None,
     kept_entries: Sequence[IndexEntry],
     built: Sequence[Built],
     file_id: str,
@@ -152,7 +159,7 @@ def _replace(
     It has the sections of ``kept_entries``, from ``old``, and those ``built``. A sidecar without
     sections is not written.
     """
-    assert file.beside is not None
+    assert file.sidecar_finder is not None
     parts: list[ByteRange | memoryview] = []
     entries, offset = [], len(MAGIC)
     for entry in kept_entries:
@@ -176,7 +183,7 @@ def _replace(
                         copy_into(WindowSource(old.source, *part), out)
                     else:
                         out.write(part)
-                out.write(encode_end(directory, file.beside.owner(file.footer), offset))
+                out.write(encode_end(directory, file.sidecar_finder.owner(file.footer), offset))
         for path in before:
             check_may_write(places.filesystem, path)
             try:

@@ -175,7 +175,9 @@ def _indexes(file: OpenedFile, summaries: Sequence[ColumnSummary]) -> Iterator[I
 
     for entry in sections.entries:
         yield row(
-            entry.name, "in its sidecar" if sections.is_beside(entry) else "embedded", entry.length
+            entry.name,
+            "in its sidecar" if sections.is_in_sidecar(entry) else "embedded",
+            entry.length,
         )
     lengths = [length for summary in summaries for length in summary.page_indexes]
     if lengths:

@@ -22,7 +22,7 @@ from intarsia.file.open_file import OpenedFile
 from intarsia.file.page_listing import PageInfo, describe_pages
 from intarsia.file.read_options import DEFAULTS, ReadOptions
 from intarsia.file.scan_profile import NO_PROFILE, NoProfile
-from intarsia.file.sidecar_discovery import Beside, Sidecars, places_of
+from intarsia.file.sidecar_discovery import SidecarFinder, Sidecars, places_of
 from intarsia.index.base import term_for
 from intarsia.index.directory import IndexEntry
 from intarsia.io.source import CachedTailSource, Source
@@ -484,7 +484,7 @@ def open_source(
             options=options,
             request_bytes=0 if source.is_local else source.gap,
             profile=profile,
-            beside=Beside(source, places),
+            sidecar_finder=SidecarFinder(source, places),
             health=health,
         )
         opened.pin = source.pin

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import FormatError, IndexSpecError, PathError, UnsupportedError, Where
-from intarsia.file.embedded_indexes import Holder
+from intarsia.file.embedded_indexes import IndexFile
 from intarsia.file.index_subjects import subject_of
 from intarsia.file.open_file import OpenedFile
 from intarsia.index.directory import IndexEntry, StaleError, read_directory
@@ -35,28 +35,28 @@ def check_sections(file: OpenedFile) -> Iterator[Finding]:
     try:
         directory = read_directory(file.metadata, file.source, file.footer_offset)
         if directory is not None:
-            yield from _check_holder(file, Holder(file.source, directory, False))
+            yield from _check_index_file(file, IndexFile(file.source, directory, False))
     except FormatError as problem:
         yield error(problem.at(where).where, f"embedded indexes are ignored: {problem.message}")
     try:
-        sidecar = None if file.beside is None else file.beside.opened(file.footer)
+        sidecar = None if file.sidecar_finder is None else file.sidecar_finder.opened(file.footer)
         if sidecar is not None:
-            yield from _check_holder(file, Holder(sidecar.source, sidecar.directory, True))
+            yield from _check_index_file(file, IndexFile(sidecar.source, sidecar.directory, True))
     except StaleError as problem:
         yield warning(where, f"its sidecar is ignored: {problem.message}")
     except (FormatError, PathError) as problem:
         yield error(where, f"its sidecar is ignored: {problem}")
 
 
-def _check_holder(file: OpenedFile, holder: Holder) -> Iterator[Finding]:
-    for entry in holder.directory.indexes:
-        offset = None if holder.is_sidecar else entry.offset
+def _check_index_file(file: OpenedFile, index_file: IndexFile) -> Iterator[Finding]:
+    for entry in index_file.directory.indexes:
+        offset = None if index_file.is_sidecar else entry.offset
         place = Where(file.name, column=entry.on, offset=offset)
         if known_version(entry.kind) != entry.kind_version:
             yield warning(place, f"index {entry.name}: not checked: its kind is not known here")
             continue
         try:
-            yield from _check_section(file, entry, holder, place)
+            yield from _check_section(file, entry, index_file, place)
         except UnsupportedError as problem:
             yield warning(place, f"index {entry.name}: not checked: {problem.message}")
         except FormatError as problem:
@@ -66,16 +66,16 @@ def _check_holder(file: OpenedFile, holder: Holder) -> Iterator[Finding]:
 
 
 def _check_section(
-    file: OpenedFile, entry: IndexEntry, holder: Holder, where: Where
+    file: OpenedFile, entry: IndexEntry, index_file: IndexFile, where: Where
 ) -> Iterator[Finding]:
     kind = make(entry.kind, entry.on, entry.params)
     of = subject_of(file.columns, kind, entry.meaning)
     section = open_section(
         kind,
-        holder.window(entry),
+        index_file.window(entry),
         entry.meta_length,
         entry.meta_crc32,
-        holder.directory.file_id,
+        index_file.directory.file_id,
         file.num_rows,
     )
     starts = np.array([0, file.num_rows])

@@ -90,7 +90,7 @@ class IndexAction:
     def choice_of(self, file: OpenedFile) -> Choice:
         """Returns which of the indexes a file is to get."""
         kinds = [index for index in self.indexes or () if not isinstance(index, str)]
-        return choose(file, kinds, anew=self.anew, beside=self.sidecar is not False)
+        return choose(file, kinds, anew=self.anew, in_sidecar=self.sidecar is not False)
 
     @property
     def places(self) -> Sidecars | None:
@@ -342,13 +342,13 @@ def size_of(file: OpenedFile, places: Sidecars | None) -> int:
     """Returns the bytes of a file, or of its sidecar if ``places`` is set."""
     if places is None:
         return file.source.size
-    sidecar = file.sections.beside
+    sidecar = file.sections.sidecar
     return 0 if sidecar is None else sidecar.source.size
 
 
 def file_id_of(file: OpenedFile, places: Sidecars | None) -> str:
     """Returns the id of a file in its sections, or in those of its sidecar if ``places`` is set."""
-    sidecar = file.sections.beside
+    sidecar = file.sections.sidecar
     directory = file.directory if places is None else sidecar.directory if sidecar else None
     return directory.file_id if directory else new_file_id()
 
