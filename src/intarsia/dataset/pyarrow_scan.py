@@ -32,7 +32,7 @@ from intarsia.pruning.partition_pruning import Constants
 from intarsia.pruning.predicate_tree import tests_of
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.file_planner import indexes_for, leaf_of, plan_rows
-from intarsia.scan.files.file_pruning import File, Survey, alike, in_folders, prune_files
+from intarsia.scan.files.file_pruning import File, SchemaGroup, alike, in_folders, prune_files
 from intarsia.scan.page_selection import rows_of
 from intarsia.scan.request import Request
 from intarsia.scan.unit_reader import fits
@@ -91,13 +91,13 @@ def whole_scan(source: ScanSource, request: Request) -> WholeScan | None:
             constants = [left[at].constants for at in members]
             if not _may_be_decoded(own[0], constants[0], request):
                 return None
-            survey = Survey(own, constants, request.schema)
-            possible = survey.groups_left(request.pruning)
+            schema_group = SchemaGroup(own, constants, request.schema)
+            possible = schema_group.groups_left(request.pruning)
             unsure = possible
             if not request.columns:
-                unsure = possible & survey.groups_left(request.filter.escapes)
-                proven += survey.num_rows(possible - unsure)
-            for i, groups in survey.by_file(unsure).items():
+                unsure = possible & schema_group.groups_left(request.filter.escapes)
+                proven += schema_group.num_rows(possible - unsure)
+            for i, groups in schema_group.by_file(unsure).items():
                 if _has_indexes(own[i], groups[0], constants[i], request):
                     indexed.append(_IndexedFile(own[i], constants[i], rows_of(own[i], groups)))
                 is_whole = len(groups) == len(own[i].metadata.row_groups)

@@ -180,7 +180,7 @@ def _verdicts(
     Footers are used first, then the values of small files. Files in which all rows match are
     decoded only if columns are requested, because their rows are then read together.
     """
-    group = Survey(files, constants, request.schema)
+    group = SchemaGroup(files, constants, request.schema)
     might_match = group.might_match(request.pruning)
     _record(files, might_match, ROW_GROUP_STATISTICS)
     if request.filter is None or files[0].request_bytes or might_match.sum() < LEAST_FILES:
@@ -224,7 +224,7 @@ def alike(numbered: Iterable[tuple[int, OpenedFile, File]]) -> list[list[int]]:
     return [*groups.values()]
 
 
-class Survey:
+class SchemaGroup:
     """Files of one schema group with the same partition keys.
 
     Their row groups are numbered across all files.
