@@ -140,10 +140,10 @@ def test_verify_finds_nothing_and_indexes_find_all(written, tmp_path):
     assert actual.to_pydict() == table.slice(0, 1).to_pydict()
     assert [finding for finding in ia.verify(path) if finding.severity == "error"] == []
     data = Path(path).read_bytes()
-    torn, mended = tmp_path / "torn.parquet", tmp_path / "mended.parquet"
+    torn, repaired_chunks = tmp_path / "torn.parquet", tmp_path / "repaired_chunks.parquet"
     torn.write_bytes(data[: data.rindex(b"schema")])
-    ia.recover(torn, mended, schema_from=path)
-    assert ia.dataset(mended).to_table().to_pydict() == table.to_pydict()
+    ia.recover(torn, repaired_chunks, schema_from=path)
+    assert ia.dataset(repaired_chunks).to_table().to_pydict() == table.to_pydict()
 
 
 def test_batches_already_returned_are_not_repeated(written):

@@ -32,7 +32,7 @@ class Layout:
         places, others = [], [self._end]
         for id_ in ids:
             column = _column(footer, id_)
-            data = chunks.mended.get(id_) or (column.meta_data if column else None)
+            data = chunks.repaired_chunks.get(id_) or (column.meta_data if column else None)
             start, size = (data.start, data.total_compressed_size) if data else (0, 0)
             places.append((start, start + size) if self._is_within(start, size) else (0, 0))
             if column is not None:

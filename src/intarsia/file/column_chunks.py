@@ -33,7 +33,7 @@ class ColumnChunks:
     def __init__(self, footer: FileFooter) -> None:
         """Raises ``FormatError`` if the footer contradicts itself."""
         self._footer = footer
-        self.mended: dict[ChunkId, ColumnMetaData] = {}
+        self.repaired_chunks: dict[ChunkId, ColumnMetaData] = {}
         """Chunks whose footer entry is wrong, with their repaired metadata."""
         self._column_chunks: dict[ChunkId, ColumnChunk] = {}
         self._chunks: dict[ChunkId, ColumnMetaData] = {}
@@ -65,7 +65,7 @@ class ColumnChunks:
         """Returns the places and sizes of chunks, as ``OpenedFile.outlines`` does."""
         count = len(self._footer.schema.leaves)
         are_many = count * len(self._footer.metadata.row_groups) >= _MIN_CHUNKS_FOR_OUTLINES
-        if are_many and len(leaves) * _LEAVES_PER_OUTLINE >= count and not self.mended:
+        if are_many and len(leaves) * _LEAVES_PER_OUTLINE >= count and not self.repaired_chunks:
             if row_group not in self._outlines:
                 self._outlines[row_group] = self._outlined(row_group)
             outlines = self._outlines[row_group]
@@ -97,7 +97,7 @@ class ColumnChunks:
 
     def mend(self, row_group: int, leaf: int, chunk: ColumnMetaData) -> None:
         """Replaces the metadata of a chunk by repaired metadata."""
-        self.mended[row_group, leaf] = self._chunks[row_group, leaf] = chunk
+        self.repaired_chunks[row_group, leaf] = self._chunks[row_group, leaf] = chunk
 
     def _chunk(self, row_group: int, leaf: int) -> ColumnMetaData:
         column = self.column_chunk(row_group, leaf)

@@ -206,9 +206,9 @@ class OpenedFile:
         return self._chunks.outlines(row_group, leaves)
 
     @property
-    def mended(self) -> Mapping[ChunkId, ColumnMetaData]:
+    def repaired_chunks(self) -> Mapping[ChunkId, ColumnMetaData]:
         """Chunks whose footer entry is wrong, with their repaired metadata."""
-        return self._chunks.mended
+        return self._chunks.repaired_chunks
 
     @cached_property
     def layout(self) -> Layout:

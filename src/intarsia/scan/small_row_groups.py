@@ -90,7 +90,7 @@ def _may_be_small(file: OpenedFile) -> bool:
     On remote storage pages are prefetched, and reading chunks would fetch them again.
     """
     options = file.options
-    if options.looks_for_damage or options.page_size_limit is not None or file.mended:
+    if options.looks_for_damage or options.page_size_limit is not None or file.repaired_chunks:
         return False
     if has_limit():  # pages are checked before they are decoded
         return False
