@@ -17,7 +17,7 @@ import intarsia.spark as ias
 from intarsia.expr.tree import read_expression
 from intarsia.spark.read.column_condition import spark_condition
 from intarsia.spark.read.dataset_files import Source
-from intarsia.spark.read.native_reader import HandOver, hand_over
+from intarsia.spark.read.native_reader import NativeRead, plan_native_read
 from intarsia.spark.read.query import query_of
 from intarsia.spark.read.read import opened
 
@@ -195,7 +195,7 @@ def test_no_bound_or_dictionary_loses_rows(values, where, writer, spark, tmp_pat
 def chosen_for(path, where=None, columns=None):
     source = Source(opened(path), str(path))
     query = query_of(source.data, columns, where)
-    return hand_over(source, query, source.files)
+    return plan_native_read(source, query, source.files)
 
 
 def test_spark_reads_wide_scans_and_our_reader_narrow_ones(spark, tmp_path):
@@ -277,7 +277,7 @@ def test_types_that_are_not_on_the_list_are_refused(values, why, spark, tmp_path
     actual = chosen_for(tmp_path)
     assert isinstance(actual, str)
     assert why in actual
-    assert isinstance(chosen_for(tmp_path, columns=["n"]), HandOver)
+    assert isinstance(chosen_for(tmp_path, columns=["n"]), NativeRead)
 
 
 def test_int96_is_refused(spark, tmp_path):
@@ -326,10 +326,10 @@ def test_dates_of_an_old_spark_are_refused(spark, tmp_path):
     pq.write_table(old, tmp_path / "a.parquet")
     with pytest.warns(ia.IntarsiaWarning, match="calendar before 1582's reform"):
         assert "an old Spark" in chosen_for(tmp_path)
-    assert isinstance(chosen_for(tmp_path, columns=["n"]), HandOver)
+    assert isinstance(chosen_for(tmp_path, columns=["n"]), NativeRead)
     new = table.replace_schema_metadata({"org.apache.spark.version": "4.3.0"})
     pq.write_table(new, tmp_path / "a.parquet")
-    assert isinstance(chosen_for(tmp_path), HandOver)
+    assert isinstance(chosen_for(tmp_path), NativeRead)
 
 
 def test_paths_that_spark_takes_for_globs_are_refused(spark, tmp_path):
@@ -360,7 +360,7 @@ def test_ambiguous_partition_values_are_refused(value, spark, tmp_path):
         (tmp_path / f"code={each}").mkdir()
         pq.write_table(pa.table({"n": [1]}), tmp_path / f"code={each}" / "a.parquet")
     assert isinstance(chosen_for(tmp_path), str)
-    assert isinstance(chosen_for(tmp_path, columns=["n"]), HandOver) == ("%" not in value)
+    assert isinstance(chosen_for(tmp_path, columns=["n"]), NativeRead) == ("%" not in value)
 
 
 def test_folders_that_are_not_key_value_pairs_are_refused(spark, tmp_path):
@@ -411,11 +411,11 @@ def test_every_type_of_files_by_spark_that_is_flat_is_handed_over(spark, by_spar
     nested = {"list", "map", "struct", "list_struct"}
     source = Source(opened(by_spark), str(by_spark))
     flat = [name for name in source.data.schema.names if name not in nested]
-    actual = hand_over(source, query_of(source.data, flat, None), source.files)
+    actual = plan_native_read(source, query_of(source.data, flat, None), source.files)
     assert "may read the value otherwise" in actual  # a folder named b & c
     flat.remove("part")
-    actual = hand_over(source, query_of(source.data, flat, None), source.files)
-    assert isinstance(actual, HandOver)
+    actual = plan_native_read(source, query_of(source.data, flat, None), source.files)
+    assert isinstance(actual, NativeRead)
 
 
 @pytest.mark.parametrize("reader", ["auto", "intarsia", "spark"])

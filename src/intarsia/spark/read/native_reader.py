@@ -81,7 +81,7 @@ _FLAT_TYPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class HandOver:
+class NativeRead:
     """Files that Spark reads by itself; ``columns`` are those of the result, then of the filter."""
 
     query: Query
@@ -124,18 +124,18 @@ def _affects_listing(name: str) -> bool:
     return name[0] not in "_." or "=" in name or name == STREAM_LOG
 
 
-def hand_over(source: Source, query: Query, files: Sequence[str]) -> HandOver | str:
+def plan_native_read(source: Source, query: Query, files: Sequence[str]) -> NativeRead | str:
     """Returns how Spark is to read ``files`` for a query, or the reason why it must not.
 
     ``files`` are the data set's files that can have matching rows. Their footers are read.
     """
     try:
-        return _checked_hand_over(source, query, files)
+        return _checked_native_read(source, query, files)
     except (RefusedError, PredicateError) as error:
         return str(error)
 
 
-def _checked_hand_over(source: Source, query: Query, files: Sequence[str]) -> HandOver:
+def _checked_native_read(source: Source, query: Query, files: Sequence[str]) -> NativeRead:
     if type(source.data.filesystem) is not pafs.LocalFileSystem:
         raise RefusedError("the files are not on local disks")
     columns = _query_columns(query)
@@ -158,7 +158,7 @@ def _checked_hand_over(source: Source, query: Query, files: Sequence[str]) -> Ha
     if in_folders:
         _check_folders(source, files, query)
     _check_files(source, files, [query.schema.field(name) for name in in_files])
-    return HandOver(query, columns, tuple(files), source.base if in_folders else None)
+    return NativeRead(query, columns, tuple(files), source.base if in_folders else None)
 
 
 def _fields(query: Query, columns: Iterable[str]) -> pa.Schema:

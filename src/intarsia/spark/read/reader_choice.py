@@ -11,7 +11,7 @@ from intarsia.errors import UnsupportedError
 from intarsia.plan.plan import Amount, Plan
 from intarsia.spark.read.dataset_files import Source
 from intarsia.spark.read.driver_read import read_on_driver
-from intarsia.spark.read.native_reader import HandOver, hand_over
+from intarsia.spark.read.native_reader import NativeRead, plan_native_read
 from intarsia.spark.read.query import Query
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class ReaderChoice:
     """
 
     plan: Plan | None
-    native: HandOver | None
+    native: NativeRead | None
     reason: str
     rows: pa.Table | None = None
 
@@ -66,14 +66,16 @@ def choose(spark: SparkSession, source: Source, query: Query, reader: str) -> Re
         if rows is not None or amount.selected < WIDE * amount.total:
             return ReaderChoice(plan, None, _share_to_read(plan), rows)
     if query.where is not None and _is_on(spark, _RECORD_FILTER):
-        files_or_reason: HandOver | str = f"with {_RECORD_FILTER} it treats 0.0 and -0.0 as unequal"
+        files_or_reason: NativeRead | str = (
+            f"with {_RECORD_FILTER} it treats 0.0 and -0.0 as unequal"
+        )
     elif _is_on(spark, _STATISTICS_AGGREGATION):
         files_or_reason = (
             f"with {_STATISTICS_AGGREGATION} it takes one column's statistics for another's"
         )
     else:
-        files_or_reason = hand_over(source, query, files)
-    if not isinstance(files_or_reason, HandOver):
+        files_or_reason = plan_native_read(source, query, files)
+    if not isinstance(files_or_reason, NativeRead):
         reason = f"Spark's own reader might give other rows: {files_or_reason}"
         if reader == "spark":
             raise UnsupportedError(reason)
