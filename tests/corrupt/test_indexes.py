@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.index.directory import FOOTER_KEY
 from intarsia.io.source import BufferSource
 from intarsia.parquet.footer import framed, read_footer, with_key_values
+from intarsia.parquet.footer_cache import FOOTER_KEY
 
 KEY = "k00123"
 STEP = 5  # prime to the sizes of structures, so that every part of them is hit

@@ -19,7 +19,7 @@ import xxhash
 import intarsia as ia
 from intarsia.errors import Where
 from intarsia.file.open_file import OpenedFile
-from intarsia.index.directory import FOOTER_KEY, Directory, binding_of, encode_directory
+from intarsia.index.directory import Directory, binding_of, encode_directory
 from intarsia.index.section import writer as writer_module
 from intarsia.index.section.writer import (
     CELL_SCHEMA,
@@ -35,6 +35,7 @@ from intarsia.io.source import BufferSource
 from intarsia.parquet.bloom_filter import BloomFilter
 from intarsia.parquet.compact_protocol import Span, list_elements, list_span, replace_fields, spans
 from intarsia.parquet.footer import framed, read_footer, with_chunks, with_key_values
+from intarsia.parquet.footer_cache import FOOTER_KEY
 from intarsia.parquet.metadata import (
     BloomFilterHeader,
     ColumnIndexStruct,

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from intarsia.index.directory import FOOTER_KEY, binding_of
+from intarsia.index.directory import binding_of
 from intarsia.index.section.writer import CELL_SCHEMA, STEP_SCHEMA, BuiltSection, write_section
 from intarsia.io.source import BufferSource
 from intarsia.parquet.compact_protocol import (
@@ -27,6 +27,7 @@ from intarsia.parquet.compact_protocol import (
     varint,
 )
 from intarsia.parquet.footer import MAGIC, framed, read_footer, with_key_values
+from intarsia.parquet.footer_cache import FOOTER_KEY
 from intarsia.parquet.metadata import (
     ColumnChunk,
     ColumnMetaData,

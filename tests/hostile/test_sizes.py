@@ -23,7 +23,6 @@ from intarsia.catalog.catalog import read_pointer
 from intarsia.catalog.manifest import POINTER
 from intarsia.dataset.commit_journal import JOURNAL
 from intarsia.decode.synthetic_footer import RootTemplate
-from intarsia.index.directory import FOOTER_KEY
 from intarsia.index.sidecar import MAGIC as SIDECAR_MAGIC
 from intarsia.limits import (
     MAX_CATALOG_POINTER_BYTES,
@@ -35,6 +34,7 @@ from intarsia.limits import (
 )
 from intarsia.parquet.compact_protocol import Decoder
 from intarsia.parquet.footer import framed, with_key_values
+from intarsia.parquet.footer_cache import FOOTER_KEY
 from intarsia.recovery.torn_pages import TornPages
 from intarsia.scan.parquet_file import open_file
 

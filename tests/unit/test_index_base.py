@@ -20,7 +20,6 @@ import intarsia as ia
 from intarsia.expr.evaluate import evaluate
 from intarsia.file.open_file import OpenedFile
 from intarsia.index import How, Inverted, Keys, Match, Op, Reads, Summary, fingerprints, registry
-from intarsia.index.directory import FOOTER_KEY
 from intarsia.index.registry import parse
 from intarsia.index.section.writer import STEP_SCHEMA, entries_of
 from intarsia.indexing import column_values, entry_collector
@@ -29,6 +28,7 @@ from intarsia.io import external_sort
 from intarsia.io.external_sort import Workspace, merged_blocks
 from intarsia.io.source import BufferSource
 from intarsia.parquet.footer import framed, read_footer, with_key_values
+from intarsia.parquet.footer_cache import FOOTER_KEY
 from intarsia.pruning import term
 from intarsia.pruning.term import field_term
 from intarsia.row_ranges import RowRanges

@@ -16,13 +16,13 @@ from collections.abc import Collection, Sequence
 
 from intarsia.file.chunk_reader import Chunk
 from intarsia.file.open_file import OpenedFile
-from intarsia.index.directory import FOOTER_KEY
 from intarsia.index.registry import IndexSpec
 from intarsia.indexing.file_layout import compose
 from intarsia.io.external_sort import Workspace
 from intarsia.io.file_parts import Part
 from intarsia.io.source import ByteRange, Source, check_range
 from intarsia.parquet.footer import framed, with_key_values
+from intarsia.parquet.footer_cache import FOOTER_KEY
 from intarsia.parquet.metadata import FileMetaData
 from intarsia.parquet.page_header import num_values
 from intarsia.parquet.thrift import amended, decode, encode

@@ -14,9 +14,10 @@ from intarsia.catalog.manifest import KeyTable
 from intarsia.catalog.segment_reader import has_fingerprints
 from intarsia.errors import FormatError, IntarsiaError, PathError
 from intarsia.file.open_file import OpenedFile
-from intarsia.index.directory import FOOTER_KEY, IndexEntry
+from intarsia.index.directory import IndexEntry
 from intarsia.index.section.probe import InvertedSection
 from intarsia.parquet.compact_protocol import field_value
+from intarsia.parquet.footer_cache import FOOTER_KEY
 from intarsia.parquet.page_statistics import (
     has_bounds,
     is_text,

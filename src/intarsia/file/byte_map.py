@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from intarsia.errors import FormatError
 from intarsia.file.open_file import OpenedFile
-from intarsia.index.directory import FOOTER_KEY, integer_of, json_object
+from intarsia.index.directory import integer_of, json_object
 from intarsia.parquet.footer import MAGIC
+from intarsia.parquet.footer_cache import FOOTER_KEY
 from intarsia.parquet.metadata import ColumnChunk
 from intarsia.plan.file_regions import Band, ChunkMap, FileMap, Part
 

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from intarsia.errors import FormatError
 from intarsia.file.column_chunks import ColumnChunks
 from intarsia.file.file_footer import FileFooter
-from intarsia.index.directory import FOOTER_KEY, IndexEntry
+from intarsia.index.directory import IndexEntry
 from intarsia.index.kinds.distinct_idx1 import (
     KEY,
     DistinctIDX1,
@@ -20,6 +20,7 @@ from intarsia.index.kinds.distinct_idx1 import (
     found_in,
 )
 from intarsia.io.source import ByteRange, Source
+from intarsia.parquet.footer_cache import FOOTER_KEY
 
 
 def find_list(

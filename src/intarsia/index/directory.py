@@ -29,11 +29,9 @@ from intarsia.index.base import index_name
 from intarsia.io.source import ByteRange, Source
 from intarsia.limits import MAX_DIRECTORY_BYTES, check_claim
 from intarsia.parquet.footer import with_key_values
-from intarsia.parquet.footer_cache import OWN_KEY
+from intarsia.parquet.footer_cache import FOOTER_KEY
 from intarsia.parquet.metadata import BoundChunk, FileMetaData, IndexPlaces, Statistics
 from intarsia.parquet.thrift import all_as
-
-FOOTER_KEY = OWN_KEY
 
 
 def without_pointer(schema: pa.Schema) -> pa.Schema:

@@ -23,7 +23,6 @@ from intarsia.file.file_footer import ChunkId
 from intarsia.file.open_file import OpenedFile
 from intarsia.index.base import index_name
 from intarsia.index.directory import (
-    FOOTER_KEY,
     Checksums,
     Directory,
     binding_of,
@@ -47,7 +46,7 @@ from intarsia.parquet.footer import (
     with_column_orders,
     with_key_values,
 )
-from intarsia.parquet.footer_cache import decode_footer
+from intarsia.parquet.footer_cache import FOOTER_KEY, decode_footer
 from intarsia.parquet.metadata import ColumnChunk
 
 

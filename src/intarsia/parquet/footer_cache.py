@@ -32,7 +32,7 @@ from intarsia.parquet.thrift import decode, read_structs, remember_encoded
 
 T = TypeVar("T")
 
-OWN_KEY = "intarsia"
+FOOTER_KEY = "intarsia"
 """The key of the entry that differs in each file.
 
 It holds the position of the file's index directory, or describes an index section.
@@ -40,7 +40,7 @@ It holds the position of the file's index directory, or describes an index secti
 _SCHEMA, _NUM_ROWS, _ROW_GROUPS = 2, 3, 4
 _I64 = 6
 _MAX_LAYOUT_BYTES, _MAX_OWN_VALUE_BYTES = 1 << 20, 1 << 16
-"""A longer head and tail, or a longer value of ``OWN_KEY``, is not remembered, to bound memory."""
+"""A longer head and tail, or value of ``FOOTER_KEY``, is not remembered, to bound memory."""
 _MAX_LAYOUTS = 32
 """Layouts remembered per process; every footer is compared with each of them."""
 _BINARY_FIELD = b"\x18"
@@ -48,7 +48,7 @@ _BINARY_FIELD = b"\x18"
 
 
 class Tail(NamedTuple):
-    """The bytes after the row groups, without the value of ``OWN_KEY``.
+    """The bytes after the row groups, without the value of ``FOOTER_KEY``.
 
     ``before`` precedes that value and ``after`` follows it. Without such an entry, ``after`` is
     all.
@@ -57,7 +57,7 @@ class Tail(NamedTuple):
     before: bytes
     after: bytes
     own: int | None = None
-    """Position of the ``OWN_KEY`` entry among the key/values. None if there is none."""
+    """Position of the ``FOOTER_KEY`` entry among the key/values. None if there is none."""
 
 
 class FooterLayout:
@@ -101,7 +101,7 @@ class FooterLayout:
         key_values = common.key_value_metadata
         if self.tail.own is not None and key_values is not None:
             key_values = list(key_values)
-            key_values[self.tail.own] = KeyValue(key=OWN_KEY, value=tail_match[1])
+            key_values[self.tail.own] = KeyValue(key=FOOTER_KEY, value=tail_match[1])
         metadata = FileMetaData(
             version=common.version,
             schema=common.schema,
@@ -117,7 +117,7 @@ class FooterLayout:
         return metadata
 
     def _tail_of(self, raw: bytes) -> tuple[int, str] | None:
-        """Returns the offset of the tail of ``raw`` and the value of ``OWN_KEY``.
+        """Returns the offset of the tail of ``raw`` and the value of ``FOOTER_KEY``.
 
         Returns None if the tail differs.
         """
@@ -188,16 +188,16 @@ def _shape_of(raw: bytes, metadata: FileMetaData) -> FooterLayout | None:
 
 
 def _tail(tail: bytes, metadata: FileMetaData) -> Tail:
-    """Returns the tail, split at the value of ``OWN_KEY``.
+    """Returns the tail, split at the value of ``FOOTER_KEY``.
 
     Does not split it if there is not exactly one such entry, or its bytes occur elsewhere in the
     tail.
     """
     entries = metadata.key_value_metadata or []
-    numbers = [number for number, entry in enumerate(entries) if entry.key == OWN_KEY]
+    numbers = [number for number, entry in enumerate(entries) if entry.key == FOOTER_KEY]
     if len(numbers) != 1 or (own_value := entries[numbers[0]].value) is None:
         return Tail(b"", tail)
-    opening = _BINARY_FIELD + _string(OWN_KEY) + _BINARY_FIELD
+    opening = _BINARY_FIELD + _string(FOOTER_KEY) + _BINARY_FIELD
     value = _string(own_value)
     if tail.count(opening) != 1 or opening + value not in tail or len(value) > _MAX_OWN_VALUE_BYTES:
         return Tail(b"", tail)

@@ -16,9 +16,10 @@ import pyarrow.parquet as pq
 
 from intarsia.decode.synthetic_footer import SchemaTemplates
 from intarsia.errors import FormatError, UnsupportedError, Where
-from intarsia.index.directory import FOOTER_KEY, binding_of, read_directory, verify_footer
+from intarsia.index.directory import binding_of, read_directory, verify_footer
 from intarsia.io.source import BufferSource, Source
 from intarsia.parquet.footer import check_editable, framed, read_footer, with_key_values
+from intarsia.parquet.footer_cache import FOOTER_KEY
 from intarsia.parquet.metadata import FileMetaData, RowGroup
 from intarsia.parquet.schema import Schema, read_schema
 from intarsia.parquet.thrift import amended, decode, encode

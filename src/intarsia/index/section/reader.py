@@ -30,11 +30,11 @@ from intarsia.decode.page_size_limit import check_limit
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_roots
 from intarsia.decode.synthetic_footer import RootTemplate, SchemaTemplates
 from intarsia.errors import FormatError
-from intarsia.index.section.writer import INFO_KEY, LENGTH_BYTES, MAX_GRANULES
+from intarsia.index.section.writer import LENGTH_BYTES, MAX_GRANULES
 from intarsia.io.source import Source
 from intarsia.limits import MAX_SECTION_METADATA_BYTES, check_claim
 from intarsia.parquet.column_order import order_of
-from intarsia.parquet.footer_cache import FooterLayout, decode_footer
+from intarsia.parquet.footer_cache import FOOTER_KEY, FooterLayout, decode_footer
 from intarsia.parquet.metadata import ColumnMetaData, FileMetaData
 from intarsia.parquet.page_header import read_page_header
 from intarsia.parquet.page_index import read_column_index, read_offset_index
@@ -272,7 +272,7 @@ def _unpack_starts(text: str, num_rows: int) -> Int64Array:
 
 def _info(metadata: FileMetaData) -> dict[str, object]:
     try:
-        info = json.loads(metadata.key_value(INFO_KEY) or "")
+        info = json.loads(metadata.key_value(FOOTER_KEY) or "")
     except (ValueError, RecursionError) as error:
         raise FormatError("the section does not say what it belongs to") from error
     return info if isinstance(info, dict) else {}

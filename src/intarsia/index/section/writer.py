@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from intarsia.index.key_formula import FingerprintArray
 from intarsia.parquet.footer import MAGIC
-from intarsia.parquet.footer_cache import OWN_KEY
+from intarsia.parquet.footer_cache import FOOTER_KEY
 from intarsia.parquet.metadata import FileMetaData
 from intarsia.parquet.thrift import decode
 from intarsia.row_ranges import Int64Array, UInt64Array
@@ -38,8 +38,6 @@ N = TypeVar("N", np.uint32, np.uint64)
 
 PAGE_ROWS = 8192
 """Entries per page: few enough for a probe to read little, enough to compress well."""
-INFO_KEY = OWN_KEY
-"""The footer key of a section whose JSON value describes it."""
 ENTRY_SCHEMA = pa.schema([("key", pa.uint32()), ("granule", pa.uint32())])
 """Entries as the first version stored them."""
 STEP_SCHEMA = pa.schema([("key", pa.uint32()), ("step", pa.uint32())])
@@ -118,7 +116,7 @@ def write_section(
         write_page_checksum=True,
         store_schema=not has_steps,
     ) as writer:
-        writer.add_key_value_metadata({INFO_KEY: json.dumps(info)})
+        writer.add_key_value_metadata({FOOTER_KEY: json.dumps(info)})
         for table in tables:
             writer.write_table(table, row_group_size=max(len(table), 1))
 

@@ -29,7 +29,6 @@ from intarsia.expr.evaluate import unused
 from intarsia.expr.nested_types import nullable
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.sidecar_discovery import Sidecars
-from intarsia.index.directory import FOOTER_KEY
 from intarsia.index.kinds.distinct_idx1 import KEY
 from intarsia.index.parquet_indexes import Bloom
 from intarsia.index.registry import IndexSpec, make, spec_name
@@ -37,6 +36,7 @@ from intarsia.indexing.add import parquet_index_reports
 from intarsia.io.file_handle import Version, version_of
 from intarsia.io.storage import FileSource
 from intarsia.parquet.footer import check_editable
+from intarsia.parquet.footer_cache import FOOTER_KEY
 from intarsia.parquet.metadata import CompressionCodec, Type
 from intarsia.scan.parquet_file import open_source
 from intarsia.spark.commit.storage import Place
