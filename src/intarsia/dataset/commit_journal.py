@@ -25,7 +25,7 @@ import pyarrow.fs as pafs
 from intarsia.errors import FormatError, PathError, Where
 from intarsia.io.glob import is_glob
 from intarsia.io.retry import infos_of
-from intarsia.io.storage import FileSource, NoDataError, PathLike, list_files, resolve, several
+from intarsia.io.storage import FileSource, NoDataError, PathLike, as_list, list_files, resolve
 from intarsia.io.table_format import Tables
 from intarsia.limits import MAX_COMMIT_LOG_BYTES, check_claim
 from intarsia.tables.data_files import (
@@ -144,7 +144,7 @@ def visible(
     ``table_format`` and ``opened`` are as for ``plain_files``, which leaves out what is no data.
     Raises ``PathError`` if commits follow each other too fast to list files between them.
     """
-    given = several(path)
+    given = as_list(path)
     if not given:
         raise PathError("no path was given")
     check_table_format(table_format)

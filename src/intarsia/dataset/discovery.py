@@ -30,7 +30,7 @@ from intarsia.file.corrupt_data import OnCorrupt, check_on_corrupt
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.read_options import Reader, check_reader
 from intarsia.file.sidecar_discovery import places_of
-from intarsia.io.storage import FileSource, PathLike, list_files, resolve, several
+from intarsia.io.storage import FileSource, PathLike, as_list, list_files, resolve
 from intarsia.scan.files.file_cache import FileCache
 from intarsia.tables.data_files import Listed, TableFormatOption, check_table_format, plain_files
 from intarsia.threads import begin, result_of
@@ -213,7 +213,7 @@ def _located(
     ``seen``.
     """
     if not isinstance(source, str | os.PathLike):
-        paths = several(source)
+        paths = as_list(source)
         storage, files = list_files(paths, filesystem)
         cache = FileCache.of(storage, form, places=places_of(storage, sidecar))
         opened = cache.as_opened

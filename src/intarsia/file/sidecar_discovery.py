@@ -36,7 +36,7 @@ from intarsia.io.storage import (
     PathLike,
     is_uri,
     resolve,
-    several,
+    as_list,
 )
 from intarsia.process_state import ForkLock, SharedState
 from intarsia.threads import begin, result_of
@@ -97,7 +97,7 @@ class Sidecars(SharedState):
     def check_apart(self, paths: PathLike | Sequence[PathLike], filesystem: Any) -> None:
         """Raises ``PathError`` if a reader of the ``paths`` would take sidecars for data files."""
         if self._folder is not None:
-            for path in several(paths):
+            for path in as_list(paths):
                 self._check_apart(*resolve(path, filesystem))
 
     def _check_apart(self, filesystem: pafs.FileSystem, folder: str) -> None:

@@ -356,7 +356,7 @@ def _check_name(text: str) -> None:
         raise PathError(f"{text!a}: this is not a valid path")
 
 
-def several(paths: PathLike | Sequence[PathLike]) -> list[PathLike]:
+def as_list(paths: PathLike | Sequence[PathLike]) -> list[PathLike]:
     """Returns a list of one path or several. Raises ``TypeError`` for anything else."""
     if isinstance(paths, str | os.PathLike):
         return [paths]
@@ -399,7 +399,7 @@ def list_files(
 
     Raises ``NoDataError`` if there is no data file, and ``PathError`` if a listing fails.
     """
-    path_list = several(paths)
+    path_list = as_list(paths)
     if not path_list:
         raise PathError("no path was given")
     files: list[str] = []

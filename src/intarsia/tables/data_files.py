@@ -22,7 +22,7 @@ from intarsia.file.open_file import OpenedFile
 from intarsia.io.glob import base_of, is_glob
 from intarsia.io.local_path import local_path, unwrapped
 from intarsia.io.retry import infos_of
-from intarsia.io.storage import NoDataError, PathLike, list_files, resolve, several
+from intarsia.io.storage import NoDataError, PathLike, as_list, list_files, resolve
 from intarsia.io.table_format import FORMATS, ICEBERG, TableFormat, Tables, makes_table
 from intarsia.scan.parquet_file import open_file
 from intarsia.threads import await_all, run_io_tasks
@@ -75,7 +75,7 @@ def data_files(
     check_table_format(table_format)
     tables: Tables = {}
     file_system, files = list_files(path, filesystem, seen=seen, tables=tables)
-    given = [resolve(one, filesystem)[1] for one in several(path)]
+    given = [resolve(one, filesystem)[1] for one in as_list(path)]
     return file_system, plain_files(Listed(file_system, given, files, tables), table_format)
 
 
