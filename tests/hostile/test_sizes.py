@@ -21,7 +21,7 @@ import intarsia.recovery.row_group_rebuild
 import intarsia.scan.column_reader
 from intarsia.catalog.catalog import read_pointer
 from intarsia.catalog.manifest import POINTER
-from intarsia.dataset.commit_journal import JOURNAL
+from intarsia.dataset.commit_log import ENTRY_PREFIX
 from intarsia.decode.synthetic_footer import RootTemplate
 from intarsia.index.sidecar import MAGIC as SIDECAR_MAGIC
 from intarsia.limits import (
@@ -148,7 +148,7 @@ def test_a_long_footer_is_refused_before_it_is_read(tmp_path):
 
 def test_a_long_commit_log_is_refused_before_it_is_read(tmp_path):
     pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
-    sparse(tmp_path / f"{JOURNAL}x.json", MAX_COMMIT_LOG_BYTES + 1, b"}", b"{")
+    sparse(tmp_path / f"{ENTRY_PREFIX}x.json", MAX_COMMIT_LOG_BYTES + 1, b"}", b"{")
     with pytest.raises(ia.FormatError, match="the commit log claims 268,435,457 bytes; the limit"):
         ia.dataset(tmp_path)
 

@@ -27,17 +27,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.dataset import commit_journal
-from intarsia.dataset.commit_journal import PUBLISHED, Journal, StreamBatch, visible
+from intarsia.dataset import commit_log
+from intarsia.dataset.commit_log import PUBLISHED, CommitEntry, StreamBatch, visible
 from intarsia.indexing import rewrite as rewrite_module
 from intarsia.io import atomic_replace, storage
 from intarsia.io.file_handle import version_of
 from intarsia.spark.commit import storage as storage_module
 from intarsia.spark.commit.commit import (
+    commit_entries,
     end,
     end_job,
     has_data,
-    journals,
     keep_job,
     publish,
     publish_batch,
@@ -206,7 +206,7 @@ def test_a_batch_repeated_after_any_death_is_written_once(tmp_path):
             publish_batch(Place.of(folder), "query-7", list(again), [], batch)
             assert values(folder) == [1, 2, 3, 4, 5]
         assert values(folder) == sorted(ia.dataset(folder).to_table(["v"])["v"].to_pylist())
-        assert journals(Place.of(folder)) == []
+        assert commit_entries(Place.of(folder)) == []
         assert not list(folder.glob("_temporary-query-*"))
 
 
@@ -223,7 +223,7 @@ def test_a_late_check_of_an_old_batch_does_not_repeat_the_next_batch(tmp_path):
     place, query = Place.of(tmp_path), "query"
     put(tmp_path / "_temporary-query-0", {"0.parquet": 0})
     batch = StreamBatch(query, 0)
-    late = Journal("query-0", PUBLISHED, ("0.parquet",), (), batch)
+    late = CommitEntry("query-0", PUBLISHED, ("0.parquet",), (), batch)
     publish_batch(place, "query-0", ["0.parquet"], [], batch)
     for number in (1, 1):  # like Spark that died before it recorded the end of the first
         put(tmp_path / f"_temporary-query-{number}", {f"{number}.parquet": number})
@@ -273,7 +273,7 @@ def test_an_old_file_that_cannot_be_removed_blocks_nobody(tmp_path):
     assert values(tmp_path) == by_dataset(tmp_path) == [3, 4, 5, 6, 7]
     assert recover(tmp_path)[0] == "day=1/old.parquet"
     assert values(tmp_path) == by_dataset(tmp_path) == [3, 4, 5, 6, 7]
-    assert journals(Place.of(tmp_path)) == []
+    assert commit_entries(Place.of(tmp_path)) == []
 
 
 def test_a_living_driver_finishes_its_commit(tmp_path):
@@ -284,7 +284,7 @@ def test_a_living_driver_finishes_its_commit(tmp_path):
         assert values(folder) == before
         job = SimpleNamespace(place=Place.of(folder), name="job", keep_unfinished=False)
         Writer(job, overwrites=True, only_new_folders=False, made=()).abort([])
-        assert journals(Place.of(folder)) == []
+        assert commit_entries(Place.of(folder)) == []
         files = [file for file in folder.rglob("*.parquet") if "_temporary" not in str(file)]
         actual = sorted(pq.read_table(file, partitioning=None)["v"][0].as_py() for file in files)
         assert actual == before
@@ -297,16 +297,16 @@ def test_finishing_a_commit_late_does_not_touch_the_next_one_of_its_job(tmp_path
     put(tmp_path, OLD)
     put(tmp_path / "_temporary-job", NEW)
     place, seen = Place.of(tmp_path), []
-    first = Journal("job", PUBLISHED, ("gone.parquet",), ())
+    first = CommitEntry("job", PUBLISHED, ("gone.parquet",), ())
 
     def check():
         end(place, first)
-        seen.extend(journals(place))
+        seen.extend(commit_entries(place))
 
     publish(place, "job", list(NEW), list(OLD), number=1, check=check)
-    assert [journal.number for journal in seen] == [1]
+    assert [entry.number for entry in seen] == [1]
     assert values(tmp_path) == by_dataset(tmp_path) == [3, 4, 5]
-    assert journals(place) == []
+    assert commit_entries(place) == []
 
 
 def test_an_undone_commit_leaves_no_empty_folders(tmp_path):
@@ -338,7 +338,7 @@ def test_an_append_fails_completely_if_an_overwrite_removed_its_files(tmp_path):
     with pytest.raises(ia.PathError, match=r"another write removed a1\.parquet .*nothing was"):
         publish(Place.of(tmp_path), "a", ["a1.parquet", "a2.parquet"], check=overwrite)
     assert values(tmp_path) == [5, 6]
-    assert journals(Place.of(tmp_path)) == []
+    assert commit_entries(Place.of(tmp_path)) == []
 
 
 # --- an append beside an overwrite ---------------------------------------------------------------
@@ -430,7 +430,7 @@ def check_append_beside_overwrite(lake, folders, runs):
     files = {str(path.relative_to(lake)) for path in lake.rglob("*.parquet")}
     actual = {name for name in files if not name.startswith("_temporary")}
     assert actual in ([overwritten[0]] if failed else [overwritten[1], after])
-    assert journals(Place.of(lake)) == []
+    assert commit_entries(Place.of(lake)) == []
 
 
 def test_an_overwrite_removes_all_files_of_an_append_or_none(tmp_path):
@@ -474,7 +474,7 @@ def check_rewrite_beside_overwrite(lake, runs):
     assert overwrite_failed is None
     left = {str(path.relative_to(lake)) for path in lake.rglob("*.parquet")}
     assert {name for name in left if not name.startswith("_temporary")} == {*NEW}
-    assert journals(Place.of(lake)) == []
+    assert commit_entries(Place.of(lake)) == []
 
 
 def test_an_overwrite_removes_the_rewritten_versions_of_its_files(tmp_path):
@@ -493,7 +493,7 @@ def test_an_overwrite_removes_the_files_of_a_dead_append(tmp_path):
     publish(place, "b", ["n.parquet"], overwrites=[""])
     assert values(left) == [9]
     assert [path.name for path in left.rglob("*.parquet")] == ["n.parquet"]
-    assert journals(place) == []
+    assert commit_entries(place) == []
 
 
 # --- readers --------------------------------------------------------------------------------------
@@ -501,7 +501,7 @@ def test_an_overwrite_removes_the_files_of_a_dead_append(tmp_path):
 
 def test_a_folder_without_committed_files_is_no_data_set(tmp_path):
     put(tmp_path, {"k=1/a.parquet": 1, "k=2/b.parquet": 2})
-    commit = Journal("job", PUBLISHED, (), ("k=1/a.parquet",))
+    commit = CommitEntry("job", PUBLISHED, (), ("k=1/a.parquet",))
     (tmp_path / commit.name).write_text(commit.encode())
     assert by_dataset(tmp_path) == [2]
     for path in (tmp_path / "k=1", f"{tmp_path}/k=1/*.parquet"):
@@ -645,7 +645,7 @@ def test_an_invalid_commit_log_is_an_error_and_removes_nothing(text, tmp_path):
     put(tmp_path, OLD)
     (tmp_path / "_commit-x.json").write_text(text)
     for ask in (by_dataset, values, recover):
-        with pytest.raises(ia.FormatError, match=r"_commit-x.json.*not the journal"):
+        with pytest.raises(ia.FormatError, match=r"_commit-x.json.*not an entry"):
             ask(tmp_path)
     assert (tmp_path / "old.parquet").exists()
 
@@ -680,14 +680,14 @@ def test_a_listing_is_repeated_if_a_commit_overtakes_it(tmp_path, monkeypatch):
 
     done = []
 
-    def listed(*arguments, list_files=commit_journal.list_files, **options):
+    def listed(*arguments, list_files=commit_log.list_files, **options):
         actual = list_files(*arguments, **options)
         if not done:  # the listed file is deleted before it is opened
             done.append(True)
             publish(Place.of(tmp_path), "job", list(NEW), list(OLD))
         return actual
 
-    monkeypatch.setattr(commit_journal, "list_files", listed)
+    monkeypatch.setattr(commit_log, "list_files", listed)
     assert values(tmp_path) == [3, 4, 5]
 
 
@@ -739,7 +739,7 @@ def test_a_listing_notices_the_first_commit_below_a_folder(tmp_path, monkeypatch
     put(lake / "_temporary-job", new)
     looks = []
 
-    def listed(path, *arguments, list_files=commit_journal.list_files, seen, **options):
+    def listed(path, *arguments, list_files=commit_log.list_files, seen, **options):
         on, before = list_files(path, *arguments, seen=seen)
         if str(path) == str(tmp_path) and not looks:
             looks.append(path)
@@ -758,7 +758,7 @@ def test_a_listing_notices_the_first_commit_below_a_folder(tmp_path, monkeypatch
             return on, [f for f in before if "p=0" in f] + [f for f in after if "p=0" not in f]
         return on, before
 
-    monkeypatch.setattr(commit_journal, "list_files", listed)
+    monkeypatch.setattr(commit_log, "list_files", listed)
     _, files = visible(tmp_path)
     assert sorted(pq.read_table(file, partitioning=None)["v"][0].as_py() for file in files) == [
         0,
@@ -768,7 +768,7 @@ def test_a_listing_notices_the_first_commit_below_a_folder(tmp_path, monkeypatch
     assert len({Path(file).name for file in files}) == 1
 
 
-def test_a_commit_that_ends_while_its_journal_is_opened_is_noticed(tmp_path, monkeypatch):
+def test_a_commit_that_ends_while_its_log_entry_is_opened_is_noticed(tmp_path, monkeypatch):
     put(tmp_path, {"old.parquet": 0})
     (tmp_path / "_SUCCESS").touch()
     put(tmp_path / "_temporary-job", {"a.parquet": 1, "b.parquet": 2})
@@ -785,7 +785,7 @@ def test_a_commit_that_ends_while_its_journal_is_opened_is_noticed(tmp_path, mon
         publish(Slow(pafs.LocalFileSystem(), str(tmp_path)), "job", ["a.parquet", "b.parquet"])
         done.set()
 
-    def list_files(*arguments, real=commit_journal.list_files, **options):
+    def list_files(*arguments, real=commit_log.list_files, **options):
         if (
             not half.is_set()
         ):  # it begins after the first listing, and is halfway when files are listed
@@ -795,14 +795,14 @@ def test_a_commit_that_ends_while_its_journal_is_opened_is_noticed(tmp_path, mon
 
     reader = threading.current_thread()
 
-    def opened(*arguments, real=commit_journal._journal):
+    def opened(*arguments, real=commit_log._read_entry):
         if threading.current_thread() is reader and not done.is_set():
             go_on.set()
             done.wait()
         return real(*arguments)
 
-    monkeypatch.setattr(commit_journal, "list_files", list_files)
-    monkeypatch.setattr(commit_journal, "_journal", opened)
+    monkeypatch.setattr(commit_log, "list_files", list_files)
+    monkeypatch.setattr(commit_log, "_read_entry", opened)
     assert values(tmp_path) in ([0], [0, 1, 2])
 
 
@@ -810,7 +810,7 @@ def test_a_listing_notices_that_a_commit_is_undone(tmp_path):
     put(tmp_path, OLD)
     put(tmp_path / "_temporary-job", NEW)
     (tmp_path / "_SUCCESS").touch()
-    before = commit_journal._state(pafs.LocalFileSystem(), str(tmp_path))
+    before = commit_log._state(pafs.LocalFileSystem(), str(tmp_path))
 
     class Failing(LocalPlace):
         def move(self, name, to):
@@ -820,20 +820,20 @@ def test_a_listing_notices_that_a_commit_is_undone(tmp_path):
 
     with pytest.raises(ia.PathError, match="no room"):
         publish(Failing(pafs.LocalFileSystem(), str(tmp_path)), "job", list(NEW))
-    assert commit_journal._state(pafs.LocalFileSystem(), str(tmp_path)) != before
+    assert commit_log._state(pafs.LocalFileSystem(), str(tmp_path)) != before
 
 
 def test_remote_storage_without_commits_takes_one_request(tmp_path, monkeypatch):
     put(tmp_path, OLD)
     asked = []
     far = pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem())
-    real = commit_journal._names
+    real = commit_log._names
 
     def names(*arguments):
         asked.append(arguments)
         return real(*arguments)
 
-    monkeypatch.setattr(commit_journal, "_names", names)
+    monkeypatch.setattr(commit_log, "_names", names)
     assert sorted(ia.dataset("/", filesystem=far).to_table(["v"])["v"].to_pylist()) == [1, 2]
     assert len(asked) == 1
     half = half_published(tmp_path / "half").relative_to(tmp_path)

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 
 import intarsia as ia
 import intarsia.spark as ias
-from intarsia.dataset.commit_journal import PUBLISHING, Journal
+from intarsia.dataset.commit_log import PUBLISHING, CommitEntry
 from intarsia.spark.commit import commit
 
 pytestmark = pytest.mark.spark
@@ -51,7 +51,7 @@ def test_every_mode_writes_to_a_new_path(mode, spark, tmp_path):
 def test_files_of_a_dead_writer_are_no_data(mode, spark, tmp_path):
     ias.write(spark.range(3), tmp_path / "lake")
     files = [file.name for file in (tmp_path / "lake").glob("*.parquet")]
-    left = Journal("dead", PUBLISHING, (*files, "other.parquet"), ())
+    left = CommitEntry("dead", PUBLISHING, (*files, "other.parquet"), ())
     (tmp_path / "lake" / left.name).write_text(left.encode())
     with pytest.warns(ia.IntarsiaWarning, match="under way, or was interrupted"):
         assert ias.write(spark.range(5), tmp_path / "lake", mode=mode)

@@ -399,10 +399,10 @@ def test_conditions_that_are_not_on_the_list_are_refused(where, spark):
 def test_both_readers_ignore_an_interrupted_write(spark, tmp_path):
     pq.write_table(pa.table({"n": [1]}), tmp_path / "old.parquet")
     pq.write_table(pa.table({"n": [2]}), tmp_path / "new.parquet")
-    journal = tmp_path / "_commit-x.json"
+    entry = tmp_path / "_commit-x.json"
     parts = '"job": "x", "publish": ["new.parquet"], "remove": ["old.parquet"], "stream": null'
     for phase, rows in (("publishing", [1]), ("published", [2])):
-        journal.write_text(f'{{{parts}, "phase": "{phase}"}}')
+        entry.write_text(f'{{{parts}, "phase": "{phase}"}}')
         for reader in ("spark", "intarsia"):
             assert [row.n for row in ias.read(spark, tmp_path, reader=reader).collect()] == rows
 

@@ -20,9 +20,9 @@ import pytest
 
 import intarsia as ia
 import intarsia.spark as ias
-from intarsia.dataset.commit_journal import Journal, visible
+from intarsia.dataset.commit_log import CommitEntry, visible
 from intarsia.expr.casts import is_text
-from intarsia.spark.commit.commit import journals, publish
+from intarsia.spark.commit.commit import commit_entries, publish
 from intarsia.spark.commit.storage import LocalPlace, Place
 from intarsia.spark.optimize.rewrite_plan import small_runs
 
@@ -586,7 +586,7 @@ def test_a_folder_whose_files_are_deleted_before_tasks_begin_is_skipped(spark, l
 
 
 def test_files_that_another_write_is_replacing_are_skipped(spark, lake):
-    theirs = Journal("other", "publishing", ("day=1/new.parquet",), ("day=1/f00.parquet",))
+    theirs = CommitEntry("other", "publishing", ("day=1/new.parquet",), ("day=1/f00.parquet",))
     Place.of(lake).write_text(theirs.name, theirs.encode())
     with (
         pytest.warns(ia.IntarsiaWarning, match="another write is under way"),
@@ -594,7 +594,7 @@ def test_files_that_another_write_is_replacing_are_skipped(spark, lake):
     ):
         ias.optimize(spark, lake)
     assert len(list((lake / "day=1").glob("f*.parquet"))) == 8
-    assert [journal.job for journal in journals(Place.of(lake))] == ["other"]
+    assert [entry.job for entry in commit_entries(Place.of(lake))] == ["other"]
 
 
 def test_two_concurrent_runs_rewrite_once(spark, lake, monkeypatch):
@@ -688,7 +688,7 @@ def test_each_folder_of_a_job_has_its_own_commit_log(spark, tmp_path, monkeypatc
 
     def watched(place, job, *arguments, number, check):
         def checked():
-            names.extend(journal.name for journal in journals(place))
+            names.extend(entry.name for entry in commit_entries(place))
             check()
 
         publish(place, job, *arguments, number=number, check=checked)

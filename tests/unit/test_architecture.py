@@ -259,7 +259,7 @@ def test_shared_state_registers_itself_once_it_is_complete():
 
 MAY_LIST = {
     "dataset/discovery.py",
-    "dataset/commit_journal.py",
+    "dataset/commit_log.py",
     "tables/data_files.py",
     "spark/commit/storage.py",
 }

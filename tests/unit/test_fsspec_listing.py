@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.dataset.commit_journal import visible
+from intarsia.dataset.commit_log import visible
 from intarsia.io.glob import matching
 from intarsia.io.storage import list_files
 

@@ -20,7 +20,7 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 import intarsia as ia
-from intarsia.dataset.commit_journal import Journal
+from intarsia.dataset.commit_log import CommitEntry
 from intarsia.io.fsspec_listing import wrapped
 from intarsia.io.storage import FileSource
 
@@ -196,9 +196,9 @@ def test_a_file_that_is_replaced_where_storage_tells_no_version_is_left_alone(ch
         storage.rm("/silent", recursive=True)
 
 
-def test_a_commit_whose_journal_cannot_be_read_is_an_error(folder):
-    journal = Journal("j", "published", ("day=1/a.parquet",), ("day=2/a.parquet",))
-    (folder / "_commit-j.json").write_text(journal.encode())
+def test_a_commit_whose_log_entry_cannot_be_read_is_an_error(folder):
+    entry = CommitEntry("j", "published", ("day=1/a.parquet",), ("day=2/a.parquet",))
+    (folder / "_commit-j.json").write_text(entry.encode())
     storage = Failing()
     assert ia.dataset(folder, filesystem=storage).count_rows() == 20
 

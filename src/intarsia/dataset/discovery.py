@@ -13,7 +13,7 @@ import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
 from intarsia.catalog.catalog import catalog_of
-from intarsia.dataset.commit_journal import list_visible_under, visible
+from intarsia.dataset.commit_log import list_visible_under, visible
 from intarsia.dataset.dataset import Dataset
 from intarsia.dataset.partition_values import folder_expressions
 from intarsia.dataset.partitioning import (

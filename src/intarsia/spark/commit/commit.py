@@ -11,7 +11,7 @@
 
 The commit log names the files to publish, the files to remove, and its phase. In the phase
 ``publishing``, the new files do not count. The phase ``published`` is the commit: from then on the
-old files do not count. Intarsia's readers obey the log (``dataset.commit_journal``), so they see
+old files do not count. Intarsia's readers obey the log (``dataset.commit_log``), so they see
 either the old or the new files, even if a driver died halfway. Other readers see both until
 ``recover`` or the next write finishes the commit.
 """
@@ -27,12 +27,12 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from intarsia.dataset.commit_journal import (
-    JOURNAL,
+from intarsia.dataset.commit_log import (
+    ENTRY_PREFIX,
     PUBLISHED,
     PUBLISHING,
     SUCCESS,
-    Journal,
+    CommitEntry,
     StreamBatch,
     dataset_root,
     listed_with_commits,
@@ -54,7 +54,7 @@ KEEP = "_keep"
 def has_data(place: Place) -> bool:
     """True if the data set has a file that counts."""
     files, under_way = listed_with_commits(place.filesystem, place.root, place.data_files)
-    return not {file for journal in under_way for file in journal.hidden}.issuperset(files)
+    return not {file for entry in under_way for file in entry.hidden}.issuperset(files)
 
 
 def replaced_in(place: Place, folders: Sequence[str]) -> list[str]:
@@ -74,11 +74,11 @@ def replaced_in(place: Place, folders: Sequence[str]) -> list[str]:
         return []
     files, under_way = listed_with_commits(place.filesystem, place.root, listing)
     files_of_others, started = set[str](), list[str]()
-    for journal in under_way:
-        if journal.phase == PUBLISHING:
-            group = [file for file in journal.publish if is_in(folders, file)]
+    for entry in under_way:
+        if entry.phase == PUBLISHING:
+            group = [file for file in entry.publish if is_in(folders, file)]
             files_of_others |= set(group)
-            started += [] if _has_unmoved(place, journal, group[:1]) else group
+            started += [] if _has_unmoved(place, entry, group[:1]) else group
     return [*started, *(file for file in files if file not in files_of_others)]
 
 
@@ -87,9 +87,9 @@ def is_in(folders: Sequence[str], file: str) -> bool:
     return any(PurePosixPath(file).is_relative_to(folder) for folder in folders)
 
 
-def _has_unmoved(place: Place, journal: Journal, files: Sequence[str]) -> bool:
+def _has_unmoved(place: Place, entry: CommitEntry, files: Sequence[str]) -> bool:
     """True if one of a commit's files is still in the job's folder."""
-    return any(is_there(place, f"{TEMPORARY}{journal.job}/{file}") for file in files)
+    return any(is_there(place, f"{TEMPORARY}{entry.job}/{file}") for file in files)
 
 
 def publish(
@@ -114,12 +114,12 @@ def publish(
     def removed() -> tuple[str, ...]:
         return (*remove, *replaced_in(place, overwrites))
 
-    journal = Journal(job, PUBLISHING, tuple(files), removed(), stream, number)
-    is_simple = len(files) < 2 and not journal.remove and stream is None
+    entry = CommitEntry(job, PUBLISHING, tuple(files), removed(), stream, number)
+    is_simple = len(files) < 2 and not entry.remove and stream is None
     made_folders: list[str] = []
     try:
         if not is_simple:
-            journal = _write_log(place, journal, removed)
+            entry = _write_log(place, entry, removed)
         for folder in sorted(set(map(_folder_of, files))):
             made_folders = [*place.make(folder), *made_folders]
         for file in files:
@@ -133,12 +133,12 @@ def publish(
         if not is_simple:
             _check_moved(place, files)
     except BaseException as error:
-        _roll_back(place, journal, made_folders)
+        _roll_back(place, entry, made_folders)
         raise _as_path_error(place, error) from error
     if not is_simple:
-        journal = _mark_published(place, journal, made_folders)
+        entry = _mark_published(place, entry, made_folders)
     try:
-        _finish(place, journal)
+        _finish(place, entry)
     except OSError as error:
         raise PathError(
             f"{place.root}: the new files are published, but the clean-up failed; "
@@ -146,25 +146,25 @@ def publish(
         ) from error
 
 
-def _roll_back(place: Place, journal: Journal, made_folders: Sequence[str]) -> None:
+def _roll_back(place: Place, entry: CommitEntry, made_folders: Sequence[str]) -> None:
     """Undoes what it can. While the commit log exists, its files do not count."""
     with contextlib.suppress(OSError):
-        _undo(place, journal)
+        _undo(place, entry)
         place.remove_empty(made_folders)
 
 
-def _mark_published(place: Place, journal: Journal, made_folders: Sequence[str]) -> Journal:
+def _mark_published(place: Place, entry: CommitEntry, made_folders: Sequence[str]) -> CommitEntry:
     """Writes the phase ``published`` into the commit log; returns the new log.
 
     An error or an interrupt can come although the log was written. The commit is undone only if the
     log surely was not.
     """
-    published = replace(journal, phase=PUBLISHED)
+    published = replace(entry, phase=PUBLISHED)
     try:
         place.write_text(published.name, published.encode())
     except BaseException as error:
-        if _is_surely_unpublished(place, journal):
-            _roll_back(place, journal, made_folders)
+        if _is_surely_unpublished(place, entry):
+            _roll_back(place, entry, made_folders)
             raise _as_path_error(place, error) from error
         if not isinstance(error, OSError):
             raise
@@ -173,11 +173,11 @@ def _mark_published(place: Place, journal: Journal, made_folders: Sequence[str])
     return published
 
 
-def _is_surely_unpublished(place: Place, journal: Journal) -> bool:
+def _is_surely_unpublished(place: Place, entry: CommitEntry) -> bool:
     """True if the commit log can be read and its files do not count yet."""
     try:
-        text = place.read_text(journal.name)
-        return text is not None and Journal.decode(text).phase == PUBLISHING
+        text = place.read_text(entry.name)
+        return text is not None and CommitEntry.decode(text).phase == PUBLISHING
     except (OSError, FormatError):
         return False
 
@@ -187,18 +187,20 @@ def _folder_of(file: str) -> str:
     return "" if folder == "." else folder
 
 
-def _write_log(place: Place, journal: Journal, removed: Callable[[], tuple[str, ...]]) -> Journal:
+def _write_log(
+    place: Place, entry: CommitEntry, removed: Callable[[], tuple[str, ...]]
+) -> CommitEntry:
     """Writes the commit log and returns it in its final state.
 
     The files to remove are listed again once the log exists. A writer that replaces some of these
     files has either done so by then, or sees in the log that they will be removed.
     """
     for _ in range(_MAX_LISTINGS):
-        place.write_text(journal.name, journal.encode())
+        place.write_text(entry.name, entry.encode())
         files = removed()
-        if set(files) == set(journal.remove):
-            return journal
-        journal = replace(journal, remove=files)
+        if set(files) == set(entry.remove):
+            return entry
+        entry = replace(entry, remove=files)
     raise PathError(f"{place.root}: its files change too often to be replaced; nothing was written")
 
 
@@ -219,20 +221,20 @@ def _as_path_error(place: Place, error: BaseException) -> BaseException:
     return error
 
 
-def _undo(place: Place, journal: Journal) -> None:
-    folder = f"{TEMPORARY}{journal.job}"
+def _undo(place: Place, entry: CommitEntry) -> None:
+    folder = f"{TEMPORARY}{entry.job}"
     is_job_kept = is_kept(place, folder)
-    for file in journal.publish:
+    for file in entry.publish:
         if is_job_kept:
             with contextlib.suppress(FileNotFoundError):
                 place.move(file, f"{folder}/{file}")
         else:
             place.remove(file)
-    _remove_empty_folders(place, journal.publish)
+    _remove_empty_folders(place, entry.publish)
     with contextlib.suppress(OSError):  # a reader that listed files meanwhile notices the change
         if place.read_text(SUCCESS) is not None:
             place.write_text(SUCCESS, "")
-    place.remove(journal.name)
+    place.remove(entry.name)
 
 
 def keep_job(place: Place, job: str) -> None:
@@ -245,16 +247,16 @@ def is_kept(place: Place, folder: str) -> bool:
     return place.is_shared_disk and place.read_text(f"{folder}/{KEEP}") is not None
 
 
-def _finish(place: Place, journal: Journal) -> None:
+def _finish(place: Place, entry: CommitEntry) -> None:
     """Does what follows the commit: removes old files and the log. May be done twice.
 
     Raises ``PathError`` if an old file cannot be removed. The commit log and that file then stay.
     """
-    if journal.stream is not None and not is_done(place, journal.stream):
-        place.write_text(_stream_file(journal.stream.query), json.dumps(asdict(journal.stream)))
+    if entry.stream is not None and not is_done(place, entry.stream):
+        place.write_text(_stream_file(entry.stream.query), json.dumps(asdict(entry.stream)))
     failures: list[PathError] = []
-    sidecars = _sidecars_of(place, journal.remove)
-    for file in journal.remove:
+    sidecars = _sidecars_of(place, entry.remove)
+    for file in entry.remove:
         try:
             place.remove(file)
         except OSError as error:
@@ -262,16 +264,16 @@ def _finish(place: Place, journal: Journal) -> None:
     for sidecar in sidecars:
         with contextlib.suppress(OSError):  # nobody reads a sidecar without its file
             place.remove(sidecar)
-    _remove_empty_folders(place, [*journal.remove, *sidecars])
+    _remove_empty_folders(place, [*entry.remove, *sidecars])
     if failures:
         raise failures[0]
-    for other in journals(place) if journal.remove else ():
-        is_replaced = other.phase == PUBLISHING and set(other.publish) <= set(journal.remove)
+    for other in commit_entries(place) if entry.remove else ():
+        is_replaced = other.phase == PUBLISHING and set(other.publish) <= set(entry.remove)
         if is_replaced and not _has_unmoved(place, other, other.publish):
             place.remove(other.name)  # The writer has died, and its files are all removed.
     # Touched before the log is removed, so that a reader of the old state notices the change.
     place.write_text(SUCCESS, "")
-    place.remove(journal.name)
+    place.remove(entry.name)
 
 
 def _sidecars_of(place: Place, files: Sequence[str]) -> list[str]:
@@ -290,19 +292,19 @@ def _remove_empty_folders(place: Place, files: Sequence[str]) -> None:
         place.remove_empty([place.path(folder)])
 
 
-def end(place: Place, journal: Journal) -> None:
+def end(place: Place, entry: CommitEntry) -> None:
     """Finishes an interrupted commit, or undoes it if its files do not count yet."""
-    (_finish if journal.phase == PUBLISHED else _undo)(place, journal)
+    (_finish if entry.phase == PUBLISHED else _undo)(place, entry)
 
 
 def end_job(place: Place, job: str) -> None:
     """Finishes or undoes the commits of a job whose driver has ended."""
-    for journal in journals(place):
-        if journal.job == job:
-            end(place, journal)
+    for entry in commit_entries(place):
+        if entry.job == job:
+            end(place, entry)
 
 
-def journals(place: Place) -> list[Journal]:
+def commit_entries(place: Place) -> list[CommitEntry]:
     """Returns the logs of commits that are under way or were interrupted."""
     return unfinished_commits(place.filesystem, place.root)
 
@@ -319,18 +321,18 @@ def settle(place: Place) -> None:
 
     Warns of half-published commits, and of old files that cannot be removed but do not count.
     """
-    for journal in journals(place):
-        if journal.phase == PUBLISHED:
+    for entry in commit_entries(place):
+        if entry.phase == PUBLISHED:
             try:
-                _finish(place, journal)
+                _finish(place, entry)
             except OSError as error:
                 warn(
                     f"{place.root}: files that another write replaced are still there, but do not "
-                    f"count ({journal.name}); recover() removes them: {error}",
+                    f"count ({entry.name}); recover() removes them: {error}",
                 )
         else:
             warn(
-                f"{place.root}: another write is under way, or was interrupted ({journal.name}): "
+                f"{place.root}: another write is under way, or was interrupted ({entry.name}): "
                 "its files do not count; if it was interrupted, recover() removes them",
             )
 
@@ -358,12 +360,12 @@ def publish_batch(
     place: Place, job: str, files: Sequence[str], overwrites: Sequence[str], batch: StreamBatch
 ) -> None:
     """Publishes the files of a batch unless it has been, and removes what a dead driver left."""
-    for journal in journals(place):
-        if journal.stream is not None and journal.stream.query == batch.query:
-            end(place, journal)
+    for entry in commit_entries(place):
+        if entry.stream is not None and entry.stream.query == batch.query:
+            end(place, entry)
     if not is_done(place, batch):
         publish(place, job, files, overwrites=overwrites, stream=batch)
     for name in place.names(f"{TEMPORARY}{batch.query}-"):
         place.remove_tree(name)
-    for name in place.names(f".{JOURNAL}{batch.query}-"):  # half-written commit logs
+    for name in place.names(f".{ENTRY_PREFIX}{batch.query}-"):  # half-written entries
         place.remove(name)

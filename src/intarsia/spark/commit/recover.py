@@ -10,11 +10,19 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from intarsia.dataset.commit_journal import JOURNAL, PUBLISHING, Journal, folders_above
+from intarsia.dataset.commit_log import ENTRY_PREFIX, PUBLISHING, CommitEntry, folders_above
 from intarsia.errors import PathError, warn
 from intarsia.io.glob import HIDDEN
 from intarsia.io.storage import PathLike
-from intarsia.spark.commit.commit import KEEP, TEMPORARY, end, is_in, is_kept, is_there, journals
+from intarsia.spark.commit.commit import (
+    KEEP,
+    TEMPORARY,
+    commit_entries,
+    end,
+    is_in,
+    is_kept,
+    is_there,
+)
 from intarsia.spark.commit.storage import Place
 
 _HALF_WRITTEN = re.compile(r"\._(commit-.+|stream-.+|SUCCESS)\.[0-9a-f]{8}")
@@ -66,14 +74,14 @@ def recover(path: PathLike, *, keep_unfinished: bool = True, filesystem: Any = N
     kept_folders: list[str] = []
     for folder in (*folders_above(place.root)[:-1], *_interrupted(place)):
         current = replace(place, root=folder)
-        logs, jobs = journals(current), set(current.names(TEMPORARY))
+        entries, jobs = commit_entries(current), set(current.names(TEMPORARY))
         half_written = [name for name in current.names("._") if _HALF_WRITTEN.fullmatch(name)]
         if not PurePosixPath(folder).is_relative_to(place.root):
             half_written = []
-            logs = [journal for journal in logs if _is_all_in(current, journal, place.root)]
-            jobs &= {f"{TEMPORARY}{journal.job}" for journal in logs}
-        for journal in logs:
-            removed += map(current.path, _end_commit(current, journal))
+            entries = [entry for entry in entries if _is_all_in(current, entry, place.root)]
+            jobs &= {f"{TEMPORARY}{entry.job}" for entry in entries}
+        for entry in entries:
+            removed += map(current.path, _end_commit(current, entry))
         for name in half_written:
             current.remove(name)
             removed.append(current.path(name))
@@ -91,16 +99,16 @@ def recover(path: PathLike, *, keep_unfinished: bool = True, filesystem: Any = N
     return [posixpath.relpath(path, place.root) for path in removed]
 
 
-def _is_all_in(place: Place, journal: Journal, folder: str) -> bool:
+def _is_all_in(place: Place, entry: CommitEntry, folder: str) -> bool:
     """True if all files that a commit publishes or removes are below ``folder``."""
-    return all(is_in([folder], place.path(file)) for file in (*journal.publish, *journal.remove))
+    return all(is_in([folder], place.path(file)) for file in (*entry.publish, *entry.remove))
 
 
-def _end_commit(place: Place, journal: Journal) -> list[str]:
+def _end_commit(place: Place, entry: CommitEntry) -> list[str]:
     """Finishes or undoes a commit; returns the files that it removed."""
-    is_moved = journal.phase == PUBLISHING and is_kept(place, f"{TEMPORARY}{journal.job}")
-    removed = [] if is_moved else [name for name in journal.hidden if is_there(place, name)]
-    end(place, journal)
+    is_moved = entry.phase == PUBLISHING and is_kept(place, f"{TEMPORARY}{entry.job}")
+    removed = [] if is_moved else [name for name in entry.hidden if is_there(place, name)]
+    end(place, entry)
     return removed
 
 
@@ -117,7 +125,7 @@ def _interrupted(place: Place) -> list[str]:
 
 
 def _is_remains(name: str) -> bool:
-    return name.startswith((JOURNAL, TEMPORARY)) or bool(_HALF_WRITTEN.fullmatch(name))
+    return name.startswith((ENTRY_PREFIX, TEMPORARY)) or bool(_HALF_WRITTEN.fullmatch(name))
 
 
 def _holds_rows(place: Place, folder: str) -> bool:

@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from intarsia.dataset.commit_journal import StreamBatch
+from intarsia.dataset.commit_log import StreamBatch
 from intarsia.dataset.dataset import Dataset
 from intarsia.errors import PredicateError
 from intarsia.spark.commit.commit import (

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from intarsia.dataset.commit_journal import visible
+from intarsia.dataset.commit_log import visible
 from intarsia.dataset.discovery import open_dataset
 from intarsia.dataset.partitioning import hive_types
 from intarsia.errors import PathError

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from intarsia.dataset.commit_journal import visible
+from intarsia.dataset.commit_log import visible
 from intarsia.errors import IndexSpecError, PathError, quiet, warn
 from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.registry import IndexSpec, parse_indexes

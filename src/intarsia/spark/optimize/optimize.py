@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
-from intarsia.dataset.commit_journal import visible
+from intarsia.dataset.commit_log import visible
 from intarsia.errors import FormatError, PathError, Where
 from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.registry import IndexSpec, parse_indexes
 from intarsia.io.storage import PathLike
 from intarsia.spark.column_names import map_in_arrow
-from intarsia.spark.commit.commit import TEMPORARY, journals, publish, root_of, settle
+from intarsia.spark.commit.commit import TEMPORARY, commit_entries, publish, root_of, settle
 from intarsia.spark.commit.storage import Place
 from intarsia.spark.optimize.rewrite_plan import (
     Folder,
@@ -316,10 +316,10 @@ def _check(place: Place, job: str, folder: Folder) -> None:
     Commit logs are read first: a log that no longer exists has removed its files by then.
     """
     old = {file.path for file in folder.files}
-    for journal in journals(place):
-        if journal.job != job and not old.isdisjoint(journal.remove):
+    for entry in commit_entries(place):
+        if entry.job != job and not old.isdisjoint(entry.remove):
             raise _OvertakenError(
-                f"another write is replacing its files, or was interrupted: {journal.name}"
+                f"another write is replacing its files, or was interrupted: {entry.name}"
             )
     changed = changed_since(place, folder.files)
     if changed:

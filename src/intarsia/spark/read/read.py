@@ -20,7 +20,7 @@ import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
 from intarsia.catalog.catalog import catalog_of, root_of
-from intarsia.dataset.commit_journal import visible
+from intarsia.dataset.commit_log import visible
 from intarsia.dataset.dataset import Dataset
 from intarsia.dataset.discovery import open_dataset
 from intarsia.dataset.partitioning import folder_of, hive_partitioning

@@ -36,7 +36,7 @@ from intarsia.tables.data_files import (
     plain_files,
 )
 
-JOURNAL = "_commit-"
+ENTRY_PREFIX = "_commit-"
 SUCCESS = "_SUCCESS"
 PUBLISHING, PUBLISHED = "publishing", "published"
 _MAX_ATTEMPTS = 20
@@ -54,7 +54,7 @@ class StreamBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Journal:
+class CommitEntry:
     """An entry of the commit log. Paths are relative to the data set's folder."""
 
     job: str
@@ -71,7 +71,7 @@ class Journal:
     @property
     def name(self) -> str:
         """The name of the entry's file."""
-        return f"{JOURNAL}{self.job}{f'-{self.number}' if self.number else ''}.json"
+        return f"{ENTRY_PREFIX}{self.job}{f'-{self.number}' if self.number else ''}.json"
 
     @property
     def hidden(self) -> tuple[str, ...]:
@@ -82,7 +82,7 @@ class Journal:
         return json.dumps(asdict(self))
 
     @classmethod
-    def decode(cls, text: str) -> Journal:
+    def decode(cls, text: str) -> CommitEntry:
         """Reads an entry.
 
         Raises ``FormatError`` if it is none, or if it names files outside the data set.
@@ -94,7 +94,7 @@ class Journal:
             number = int(known.get("number", 0))
             return cls(known["job"], known["phase"], **lists, stream=stream, number=number)
         except (ValueError, OverflowError, TypeError, KeyError, RecursionError) as error:
-            raise FormatError(f"not the journal of a commit: {error!r}") from error
+            raise FormatError(f"not an entry of a commit log: {error!r}") from error
 
 
 def _below(path: str) -> str:
@@ -104,7 +104,7 @@ def _below(path: str) -> str:
     return path
 
 
-def unfinished_commits(filesystem: pafs.FileSystem, root: str) -> list[Journal]:
+def unfinished_commits(filesystem: pafs.FileSystem, root: str) -> list[CommitEntry]:
     """Returns the commits in the folder ``root`` that are under way or were interrupted."""
     return _state(filesystem, root)[0]
 
@@ -218,7 +218,7 @@ def _marked(filesystem: pafs.FileSystem, seen: Iterable[str]) -> set[str]:
     return {
         folder
         for folder, _, name in split
-        if name.startswith(JOURNAL) or (is_local and name == SUCCESS)
+        if name.startswith(ENTRY_PREFIX) or (is_local and name == SUCCESS)
     }
 
 
@@ -264,8 +264,8 @@ def _counting(
     hidden = {
         f"{folder}/{file}".lstrip("/")
         for folder, (under_way, _) in zip(folders, states, strict=True)
-        for journal in under_way
-        for file in journal.hidden
+        for entry in under_way
+        for file in entry.hidden
     }
     if not hidden:
         return files
@@ -280,7 +280,7 @@ def _counting(
 
 def listed_with_commits(
     filesystem: pafs.FileSystem, root: str, listing: Callable[[], list[str]]
-) -> tuple[list[str], list[Journal]]:
+) -> tuple[list[str], list[CommitEntry]]:
     """Returns a listing, and the commits that were under way from its beginning to its end.
 
     Raises ``PathError`` if commits follow each other too fast to list files between them.
@@ -291,7 +291,7 @@ def listed_with_commits(
 
 def _settled(
     roots: dict[str, pafs.FileSystem], listing: Callable[[], list[str]]
-) -> tuple[list[str], list[tuple[list[Journal], int]]]:
+) -> tuple[list[str], list[tuple[list[CommitEntry], int]]]:
     """Returns a listing during which no commit began or ended, and the states of the roots."""
     for _ in range(_MAX_ATTEMPTS):
         before = [_state(on, root) for root, on in roots.items()]
@@ -301,7 +301,7 @@ def _settled(
     raise PathError(f"{next(iter(roots))}: files are replaced faster than they can be listed")
 
 
-def _state(filesystem: pafs.FileSystem, root: str) -> tuple[list[Journal], int]:
+def _state(filesystem: pafs.FileSystem, root: str) -> tuple[list[CommitEntry], int]:
     """Returns what every commit changes: the entries, and the time of the last success (ns).
 
     If an entry has been removed before it is read, its commit has ended, and all is read again.
@@ -312,8 +312,8 @@ def _state(filesystem: pafs.FileSystem, root: str) -> tuple[list[Journal], int]:
             names, success = _names(filesystem, root)
         except OSError:  # not a folder
             return [], 0
-        entries = [_journal(filesystem, f"{root}/{name}") for name in sorted(names)]
-        present = [journal for journal in entries if journal is not None]
+        entries = [_read_entry(filesystem, f"{root}/{name}") for name in sorted(names)]
+        present = [entry for entry in entries if entry is not None]
         if len(present) == len(entries):
             return present, success
     raise PathError(f"{root}: commits end faster than they can be read")
@@ -324,16 +324,18 @@ def _names(filesystem: pafs.FileSystem, root: str) -> tuple[list[str], int]:
     if isinstance(filesystem, pafs.LocalFileSystem):
         with os.scandir(root) as entries:
             hidden = {entry.name: entry for entry in entries if entry.name.startswith("_")}
-        entries_by_name = {n: e for n, e in hidden.items() if n.startswith(JOURNAL) or n == SUCCESS}
+        entries_by_name = {
+            n: e for n, e in hidden.items() if n.startswith(ENTRY_PREFIX) or n == SUCCESS
+        }
         success = entries_by_name.pop(SUCCESS, None)
         return list(entries_by_name), success.stat().st_mtime_ns if success else 0
     selector = pafs.FileSelector(root, allow_not_found=True)
     infos = {info.base_name: info for info in infos_of(filesystem, selector)}
     touched = infos[SUCCESS].mtime_ns if SUCCESS in infos else None
-    return [name for name in infos if name.startswith(JOURNAL)], touched or 0
+    return [name for name in infos if name.startswith(ENTRY_PREFIX)], touched or 0
 
 
-def _journal(filesystem: pafs.FileSystem, path: str) -> Journal | None:
+def _read_entry(filesystem: pafs.FileSystem, path: str) -> CommitEntry | None:
     """Reads an entry. Returns None if it has been removed.
 
     Raises ``PathError`` if it exists and cannot be read, ``FormatError`` if it is none.
@@ -341,7 +343,7 @@ def _journal(filesystem: pafs.FileSystem, path: str) -> Journal | None:
     try:
         source = FileSource(filesystem, path)
         check_claim("the commit log", source.size, MAX_COMMIT_LOG_BYTES)
-        return Journal.decode(bytes(source.read([(0, source.size)])[0]).decode())
+        return CommitEntry.decode(bytes(source.read([(0, source.size)])[0]).decode())
     except PathError:
         if infos_of(filesystem, path).type == pafs.FileType.NotFound:
             return None
