@@ -155,7 +155,7 @@ def catalog(data):
     for segment in pointer.segments[-1:]:
         reader = SegmentReader(segment, lambda t: BufferSource(by_name.get(t.name, b"")), DEFAULTS)
         if ask % 8 < len(REQUESTS):
-            numbers = np.flatnonzero(reader.listed.forms == 0)[:100]
+            numbers = np.flatnonzero(reader.listed.schema_groups == 0)[:100]
             reader.might_match(numbers, 0, {}, REQUESTS[ask % 8])
         elif ask % 8 == 7 and segment.num_files:
             reader.tail(ask % segment.num_files)

@@ -320,19 +320,21 @@ class Catalog(SharedState):
     def _prune(self, state: _State, candidates: list[F], request: Request) -> list[F]:
         base = f"{self.root}/"
         groups: dict[tuple[int, int, tuple[str, ...]], list[tuple[int, int]]] = {}
-        forms = [segment.listed.forms.tolist() for segment in state.segments]
+        schema_groups = [segment.listed.schema_groups.tolist() for segment in state.segments]
         for position, (path, constants) in enumerate(candidates):
             location = state.places.get(path.removeprefix(base))
             if location is not None:
-                form = forms[location[0]][location[1]]
-                groups.setdefault((location[0], form, tuple(constants)), []).append(
+                schema_group = schema_groups[location[0]][location[1]]
+                groups.setdefault((location[0], schema_group, tuple(constants)), []).append(
                     (location[1], position)
                 )
         pruned_positions: set[int] = set()
-        for (segment, form, _), members in groups.items():
+        for (segment, schema_group, _), members in groups.items():
             by_number = dict(members)
             numbers, constants = in_order([*by_number]), candidates[members[0][1]][1]
-            matching = state.segments[segment].might_match(numbers, form, constants, request)
+            matching = state.segments[segment].might_match(
+                numbers, schema_group, constants, request
+            )
             pruned_positions.update(
                 by_number[number] for number in by_number.keys() - {*matching.tolist()}
             )

@@ -42,7 +42,7 @@ _SCHEMA_FIELD, _COLUMN_ORDERS_FIELD = 2, 7
 class FileEntry:
     """One file: its path relative to the data set's folder, its identity and its counts.
 
-    ``size`` is in bytes, ``mtime`` in nanoseconds. ``form`` is the hash of its schema group.
+    ``size`` is in bytes, ``mtime`` in nanoseconds. ``schema_hash`` is that of its schema group.
     """
 
     path: str
@@ -51,7 +51,7 @@ class FileEntry:
     stamp: str | None
     rows: int
     row_groups: int
-    form: str
+    schema_hash: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +83,11 @@ class KeySpec:
         text = json.dumps(params, sort_keys=True)
         return cls(index.kind, index.kind_version, index.on, text, index.meaning)
 
-    def table(self, form: int, parts: Any) -> KeyTable:
+    def table(self, schema_group: int, parts: Any) -> KeyTable:
         """Returns the entry of this index in the pointer."""
         params = json.loads(self.params)
         own = self.kind, self.kind_version, self.on, params, self.meaning
-        return KeyTable(*own, form, tuple(parts))
+        return KeyTable(*own, schema_group, tuple(parts))
 
 
 def schema_hash(file: OpenedFile) -> str:

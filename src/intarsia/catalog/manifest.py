@@ -84,8 +84,11 @@ class KeyTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """A schema group: files whose schemas have the same hash. ``exemplar`` is one file's number."""
+class SchemaGroupRecord:
+    """A schema group: files whose schemas have the same hash. ``exemplar`` is one file's number.
+
+    The pointer's JSON calls it a ``form``, and so do the fields that it mirrors.
+    """
 
     hash: str
     exemplar: int
@@ -96,7 +99,7 @@ class Segment:
     """Files that one build read together, numbered from 0."""
 
     num_files: int
-    forms: tuple[Form, ...]
+    forms: tuple[SchemaGroupRecord, ...]
     leaves: tuple[tuple[str, ...], ...]
     """Paths of the columns with bounds."""
     files: Table
@@ -182,7 +185,7 @@ def _segment(value: dict[str, Any]) -> Segment:
     num_files = integer_of(value, "num_files")
     if num_files >= _MAX_SEGMENT_FILES:
         raise FormatError(f"{num_files:,} files cannot be numbered")
-    forms = _list(value, "forms", _form)
+    forms = _list(value, "forms", _schema_group)
     segment = Segment(
         num_files,
         forms,
@@ -207,8 +210,8 @@ def _segment(value: dict[str, Any]) -> Segment:
     return segment
 
 
-def _form(value: dict[str, Any]) -> Form:
-    return Form(string_of(value, "hash"), integer_of(value, "exemplar"))
+def _schema_group(value: dict[str, Any]) -> SchemaGroupRecord:
+    return SchemaGroupRecord(string_of(value, "hash"), integer_of(value, "exemplar"))
 
 
 def _tail_part(value: dict[str, Any]) -> TailPart:

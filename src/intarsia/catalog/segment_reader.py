@@ -57,7 +57,7 @@ _MAX_CACHED_TAIL_PAGES, _MAX_CACHED_KEY_PARTS = 8, 64
 class Listed:
     """The ``n`` files of a segment. Every array has shape ``(n,)``.
 
-    ``sizes`` are in bytes, ``mtimes`` in nanoseconds. ``forms`` are numbers of schema groups.
+    ``sizes`` are in bytes, ``mtimes`` in nanoseconds. ``schema_groups`` are numbers.
     """
 
     paths: list[str]
@@ -66,7 +66,7 @@ class Listed:
     stamps: list[str | None]
     rows: Int64Array
     row_groups: Int64Array
-    forms: Int64Array
+    schema_groups: Int64Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,8 +140,8 @@ class SegmentReader:
         table = self._table(self.segment.files, FILES).columns_of(FILES.names)
         if any(table.column(name).null_count for name in FILES.names if name != "stamp"):
             raise FormatError("the catalog's list of files is incomplete")
-        forms = table.column("form").to_numpy().astype(np.int64)
-        if len(forms) and forms.max() >= len(self.segment.forms):
+        schema_groups = table.column("form").to_numpy().astype(np.int64)
+        if len(schema_groups) and schema_groups.max() >= len(self.segment.forms):
             raise FormatError("the catalog has a file of a schema group that does not exist")
         numbers = {n: table.column(n).to_numpy() for n in ("size", "mtime", "rows", "row_groups")}
         return Listed(
@@ -151,7 +151,7 @@ class SegmentReader:
             table.column("stamp").to_pylist(),
             numbers["rows"],
             numbers["row_groups"],
-            forms,
+            schema_groups,
         )
 
     # --- ends of files --------------------------------------------------------------------------
@@ -175,33 +175,33 @@ class SegmentReader:
         first = int(rows.rows_on(np.array([page]))[0])
         return tails_on_page[int(row[0]) - first] or b""
 
-    def exemplar(self, form: int) -> OpenedFile:
-        """Returns one file of the schema group ``form``. Only its end can be read."""
-        if form not in self._exemplars:
-            number = self.segment.forms[form].exemplar
+    def exemplar(self, schema_group: int) -> OpenedFile:
+        """Returns one file of a schema group. Only its end can be read."""
+        if schema_group not in self._exemplars:
+            number = self.segment.forms[schema_group].exemplar
             tail, size = self.tail(number), int(self.listed.sizes[number])
             source = EndSource(size, memoryview(tail))
             file = OpenedFile(source, "the catalog", len(tail), options=self._options)
-            self._exemplars[form] = file
-        return self._exemplars[form]
+            self._exemplars[schema_group] = file
+        return self._exemplars[schema_group]
 
     # --- pruning --------------------------------------------------------------------------------
 
     def might_match(
-        self, numbers: Int64Array, form: int, constants: Constants, request: Request
+        self, numbers: Int64Array, schema_group: int, constants: Constants, request: Request
     ) -> Int64Array:
         """Returns the files among ``numbers`` that might hold matching rows.
 
-        ``numbers`` are ascending and of schema group ``form``. ``constants`` are the partition
+        ``numbers`` are ascending and of that ``schema_group``. ``constants`` are the partition
         values; only their names count.
         """
-        pruned = _PrunedFiles(self, form, constants, request)
+        pruned = _PrunedFiles(self, schema_group, constants, request)
         files = rows_left(request.pruning, RowRanges.from_rows(numbers), pruned.by_bounds)
         if files.num_rows > 1:
             files = rows_left(request.pruning, files, pruned.by_keys)
         return files.rows()
 
-    def bounds_verdict(self, test: Test, path: tuple[str, ...], form: int) -> BoolArray:
+    def bounds_verdict(self, test: Test, path: tuple[str, ...], schema_group: int) -> BoolArray:
         """Returns a mask of the files whose bounds allow a row to pass ``test``.
 
         Files of other schema groups are True.
@@ -209,29 +209,29 @@ class SegmentReader:
         might_match = np.ones(self.num_files, dtype=np.bool_)
         if path not in self.segment.leaves:
             return might_match
-        if (path, form) not in self._bounds:
-            self._bounds[path, form] = self._bounds_in(path, form)
-        files, bounds = self._bounds[path, form]
+        if (path, schema_group) not in self._bounds:
+            self._bounds[path, schema_group] = self._bounds_in(path, schema_group)
+        files, bounds = self._bounds[path, schema_group]
         might_match[files] = rows_might_match(test, bounds)
         return might_match
 
-    def _bounds_in(self, path: tuple[str, ...], form: int) -> tuple[Int64Array, Bounds]:
+    def _bounds_in(self, path: tuple[str, ...], schema_group: int) -> tuple[Int64Array, Bounds]:
         """Returns the files of one schema group that have bounds of a column, and the bounds."""
         rows = self.bounds_of(self.segment.leaves.index(path))
         files = rows.column("file").to_numpy().astype(np.int64)
         if len(files) and files.max() >= self.num_files:
             raise FormatError("the catalog has bounds of a file that does not exist")
-        in_form = self.listed.forms[files] == form
-        rows, files = rows.filter(pa.array(in_form)), files[in_form]
-        order = self.exemplar(form).order(self._leaf_number(path, form))
+        in_group = self.listed.schema_groups[files] == schema_group
+        rows, files = rows.filter(pa.array(in_group)), files[in_group]
+        order = self.exemplar(schema_group).order(self._leaf_number(path, schema_group))
         low, low_usable = order.keys(rows.column("low").to_pylist())
         high, high_usable = order.keys(rows.column("high").to_pylist())
         bounded = low_usable & high_usable & np.asarray(low <= high, dtype=np.bool_)
         flags_and_counts = (rows.column(name).to_numpy() for name in ("all_null", "nulls", "nans"))
         return files, Bounds(order, low, high, bounded, *flags_and_counts)
 
-    def _leaf_number(self, path: tuple[str, ...], form: int) -> int:
-        leaves = self.exemplar(form).schema.leaves
+    def _leaf_number(self, path: tuple[str, ...], schema_group: int) -> int:
+        leaves = self.exemplar(schema_group).schema.leaves
         return next(leaf.index for leaf in leaves if leaf.path == path)
 
     def bounds_of(self, leaf: int) -> pa.Table:
@@ -350,10 +350,10 @@ class _PrunedFiles:
     """
 
     def __init__(
-        self, reader: SegmentReader, form: int, constants: Constants, request: Request
+        self, reader: SegmentReader, schema_group: int, constants: Constants, request: Request
     ) -> None:
-        file = reader.exemplar(form)
-        self._reader, self._form, self._schema = reader, form, request.schema
+        file = reader.exemplar(schema_group)
+        self._reader, self._schema_group, self._schema = reader, schema_group, request.schema
         self._missing = missing_columns(file, request.pruning, constants, request.schema)
         self._constants = {**constants, **self._missing}
         self._all = RowRanges.all(reader.num_files)
@@ -377,19 +377,21 @@ class _PrunedFiles:
         return self._results[key]
 
     def _by_bounds(self, predicate: Predicate) -> RowRanges:
-        file = self._reader.exemplar(self._form)
+        file = self._reader.exemplar(self._schema_group)
         if not constants_might_match(predicate, self._missing):
             return RowRanges.none()
         leaf = leaf_of(file, predicate, self._constants, self._schema)
         if leaf is None or not isinstance(predicate, Test):
             return self._all
-        return RowRanges.from_mask(self._reader.bounds_verdict(predicate, leaf.path, self._form))
+        return RowRanges.from_mask(
+            self._reader.bounds_verdict(predicate, leaf.path, self._schema_group)
+        )
 
     def _by_keys(self, predicate: Predicate) -> RowRanges:
-        reader, file = self._reader, self._reader.exemplar(self._form)
+        reader, file = self._reader, self._reader.exemplar(self._schema_group)
         files = self._all
         for number, index in enumerate(reader.segment.keys):
-            known = reader.kind(number) if index.form == self._form else None
+            known = reader.kind(number) if index.form == self._schema_group else None
             if (
                 known is None
                 or known[1].term != predicate.term

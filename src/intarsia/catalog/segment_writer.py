@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.catalog.file_facts import Facts, FileEntry, KeySpec, LeafBounds
-from intarsia.catalog.manifest import Form, KeyPart, KeyTable, Segment, TailPart
+from intarsia.catalog.manifest import KeyPart, KeyTable, SchemaGroupRecord, Segment, TailPart
 from intarsia.catalog.segment_reader import SegmentReader
 from intarsia.catalog.tables import (
     BOUNDS,
@@ -43,7 +43,7 @@ class Index:
     """An index of a segment being written: the files that have it, and their granule counts."""
 
     spec: KeySpec
-    form: str
+    schema_hash: str
     files: list[int] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
     num_granules: int = 0
@@ -85,9 +85,9 @@ class SegmentTables:
                 self._flush()
         return number
 
-    def index(self, spec: KeySpec, form: str) -> Index:
+    def index(self, spec: KeySpec, schema_hash: str) -> Index:
         """Returns the index with this meaning for files of this schema group."""
-        return self.indexes.setdefault((spec, form), Index(spec, form))
+        return self.indexes.setdefault((spec, schema_hash), Index(spec, schema_hash))
 
     def built(self, table: str, schema: pa.Schema, rows: pa.Table, **options: int) -> BuiltTable:
         """Builds, stores and returns a table."""
@@ -113,19 +113,19 @@ class SegmentTables:
         ``keys_of`` returns the parts with an index's keys, or None to leave the index out.
         """
         self._flush()
-        forms = list(dict.fromkeys(entry.form for entry in self._entries))
-        numbers = {form: number for number, form in enumerate(forms)}
-        exemplars = {entry.form: n for n, entry in reversed(list(enumerate(self._entries)))}
+        hashes = list(dict.fromkeys(entry.schema_hash for entry in self._entries))
+        numbers = {schema_hash: number for number, schema_hash in enumerate(hashes)}
+        exemplars = {entry.schema_hash: n for n, entry in reversed(list(enumerate(self._entries)))}
         indexes: list[Index] = []
         keys: list[KeyTable] = []
         for index in self.indexes.values():
             parts_of_keys = keys_of(index) if index.num_granules < _MAX_GRANULES else None
             if parts_of_keys is not None:
                 indexes.append(index)
-                keys.append(index.spec.table(numbers[index.form], parts_of_keys))
+                keys.append(index.spec.table(numbers[index.schema_hash], parts_of_keys))
         return Segment(
             len(self._entries),
-            tuple(Form(form, exemplars[form]) for form in forms),
+            tuple(SchemaGroupRecord(one, exemplars[one]) for one in hashes),
             tuple(self._bounds),
             self.built("files", FILES, self._files(numbers)).table,
             self.built("bounds", BOUNDS, self._bounds_rows()).table,
@@ -134,9 +134,9 @@ class SegmentTables:
             tuple(keys),
         )
 
-    def _files(self, forms: dict[str, int]) -> pa.Table:
+    def _files(self, numbers: dict[str, int]) -> pa.Table:
         rows = [
-            (e.path, e.size, e.mtime, e.stamp, e.rows, e.row_groups, forms[e.form])
+            (e.path, e.size, e.mtime, e.stamp, e.rows, e.row_groups, numbers[e.schema_hash])
             for e in self._entries
         ]
         return _table(rows, FILES)
@@ -176,11 +176,11 @@ class SegmentWriter:
         """Adds a file."""
         number = self.tables.add(facts.entry, facts.bounds, facts.tail)
         for spec, granules, entries in facts.keys:
-            index = self.tables.index(spec, facts.entry.form)
+            index = self.tables.index(spec, facts.entry.schema_hash)
             self._push(index, entries + np.uint64(index.cover(number, granules)))
 
     def _push(self, index: Index, entries: UInt64Array) -> None:
-        id_ = index.spec, index.form
+        id_ = index.spec, index.schema_hash
         if index.num_granules < _MAX_GRANULES:
             self._runs.setdefault(id_, Runs(self._work)).add(entries)
 
@@ -191,7 +191,7 @@ class SegmentWriter:
         for leaf, path in enumerate(old.segment.leaves):
             for row in old.bounds_of(leaf).to_pylist():
                 bounds.setdefault(row.pop("file"), []).append(LeafBounds(path, **row))
-        listed, forms = old.listed, old.segment.forms
+        listed, schema_groups = old.listed, old.segment.forms
         for n in numbers.tolist():
             entry = FileEntry(
                 listed.paths[n],
@@ -200,14 +200,14 @@ class SegmentWriter:
                 listed.stamps[n],
                 int(listed.rows[n]),
                 int(listed.row_groups[n]),
-                forms[listed.forms[n]].hash,
+                schema_groups[listed.schema_groups[n]].hash,
             )
             renumbered[n] = self.tables.add(entry, bounds.get(n, ()), old.tail(n))
         for number, table in enumerate(old.segment.keys):
             covered = old.covered(number)
             if (renumbered[covered.files] < 0).all():
                 continue  # perhaps no file of its schema group is left either
-            index = self.tables.index(KeySpec.of(table), forms[table.form].hash)
+            index = self.tables.index(KeySpec.of(table), schema_groups[table.form].hash)
             counts = np.diff(covered.stops, prepend=0)
             starts = np.full(len(covered.files), -1, dtype=np.int64)
             for at, file in enumerate(renumbered[covered.files].tolist()):
@@ -222,7 +222,7 @@ class SegmentWriter:
         return self.tables.finish(lambda index: list(self._keys(index)))
 
     def _keys(self, index: Index) -> Iterator[KeyPart]:
-        runs = self._runs.get((index.spec, index.form))
+        runs = self._runs.get((index.spec, index.schema_hash))
         for entries in _parts(runs.blocks() if runs else ()):
             built = self.tables.built("keys", STEP_SCHEMA, entry_table(entries))
             low, high = (int(entries[at] >> _KEY_SHIFT) for at in (0, -1))

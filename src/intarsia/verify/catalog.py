@@ -77,8 +77,8 @@ _NONE = np.empty(0, dtype=np.uint64)
 
 def _of_file(where: Where, reader: SegmentReader, file: int, facts: Facts) -> Iterator[Finding]:
     listed, entry = reader.listed, facts.entry
-    schema_hash = reader.segment.forms[int(listed.forms[file])].hash
-    if (schema_hash, int(listed.rows[file])) != (entry.form, entry.rows):
+    schema_hash = reader.segment.forms[int(listed.schema_groups[file])].hash
+    if (schema_hash, int(listed.rows[file])) != (entry.schema_hash, entry.rows):
         yield error(where, "the catalog has another schema of it, or another number of rows")
     if reader.tail(file) not in (b"", facts.tail):
         yield error(where, "the catalog has another footer of it")

@@ -185,8 +185,8 @@ def _add_facts(tables: SegmentTables, file: _File, is_damaged: bool) -> _FileKey
     number = tables.add(file.entry, file.bounds)
     starts = {}
     for spec, granules in () if is_damaged else file.granules:
-        index = tables.index(spec, file.entry.form)
-        index_number = list(tables.indexes).index((spec, file.entry.form))
+        index = tables.index(spec, file.entry.schema_hash)
+        index_number = list(tables.indexes).index((spec, file.entry.schema_hash))
         starts[spec] = index_number, index.cover(number, granules), granules
     return _FileKeys(number, file.entry, starts)
 
