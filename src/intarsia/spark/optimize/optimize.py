@@ -28,8 +28,8 @@ from intarsia.spark.column_names import map_in_arrow
 from intarsia.spark.commit.commit import TEMPORARY, commit_entries, publish, root_of, settle
 from intarsia.spark.commit.storage import Place
 from intarsia.spark.optimize.rewrite_plan import (
+    FileFormat,
     Folder,
-    Form,
     changed_since,
     folders_of,
     matching_folders,
@@ -183,7 +183,7 @@ def optimize(
         runs = [sorted(sizes[name])] if cluster_by else small_runs(sizes[name], target)
         folder = opened_folder(place, name, sizes[name], runs, index_objects) if runs else None
         if folder is not None:
-            check_fit(folder.form.schema, folder.form.indexes, place.path(name))
+            check_fit(folder.file_format.schema, folder.file_format.indexes, place.path(name))
             folders.append(folder)
     rewrite = (
         partial(_sort_rows, spark, layout, time_zone)
@@ -192,7 +192,7 @@ def optimize(
     )
     if cluster_by or curve is not None:  # before anything is rewritten
         for folder in folders:
-            _checked_schema(place, folder.form, layout, time_zone)
+            _checked_schema(place, folder.file_format, layout, time_zone)
     progress = _Progress()
     round_bytes = target * parallelism_of(spark) * _ROUND
     for round_folders in _rounds(folders, round_bytes):
@@ -229,7 +229,8 @@ def _rounds(folders: Sequence[Folder], max_bytes: int) -> Iterator[list[Folder]]
     for folder in folders:
         num_bytes = sum(file.bytes for one in round_folders for file in one.files)
         if round_folders and (
-            num_bytes >= max_bytes or not folder.form.is_same_as(round_folders[0].form)
+            num_bytes >= max_bytes
+            or not folder.file_format.is_same_as(round_folders[0].file_format)
         ):
             yield round_folders
             round_folders = []
@@ -247,7 +248,7 @@ def _rewrite_folders(
     """
     while folders:
         name = secrets.token_hex(8)
-        make_job_folder(_job(place, name, folders[0].form, layout))
+        make_job_folder(_job(place, name, folders[0].file_format, layout))
         try:
             try:
                 with raising_task_errors():
@@ -329,27 +330,27 @@ def _check(place: Place, job: str, folder: Folder) -> None:
 # --- jobs ---------------------------------------------------------------------------------------
 
 
-def _job(place: Place, name: str, form: Form, layout: Layout) -> Job:
+def _job(place: Place, name: str, file_format: FileFormat, layout: Layout) -> Job:
     order = () if layout.curve else tuple(layout.cluster_by)
     return Job(
         place=place,
         name=name,
-        schema=form.schema,
-        indexes=form.indexes,
+        schema=file_format.schema,
+        indexes=file_format.indexes,
         partition_by=(FOLDER,),
         sorted_by=order,
-        stated_order=stated_order(order, form.schema),
+        stated_order=stated_order(order, file_format.schema),
         rows_per_page=layout.rows_per_page,
         target_bytes=bytes_of(layout.target_file_size) if layout.cluster_by else None,
         time_zone="UTC",
-        options=form.options,
-        annotations=form.annotations,
+        options=file_format.options,
+        annotations=file_format.annotations,
     )
 
 
-def _checked_schema(place: Place, form: Form, layout: Layout, zone: str) -> Any:
+def _checked_schema(place: Place, file_format: FileFormat, layout: Layout, zone: str) -> Any:
     """Returns the columns that go through Spark; raises as ``write`` does for invalid sorts."""
-    carried = carried_schema(form.schema, place.root)
+    carried = carried_schema(file_format.schema, place.root)
     job_of(place, "", spark_schema(carried), layout, zone, carries_folder=True)
     return carried
 
@@ -360,10 +361,10 @@ def _merge_runs(
     """Writes each run of files as one file, in a task of its own."""
     runs = []
     for folder in folders:
-        job = _job(place, name, folder.form, layout)
+        job = _job(place, name, folder.file_format, layout)
         for run in folder.runs:
             parts = [Part(folder.name, file, tuple(range(len(file.group_bytes)))) for file in run]
-            runs.append((job, folder.form, parts))
+            runs.append((job, folder.file_format, parts))
     ids = spark.range(len(runs), numPartitions=len(runs))
     return collect_written_files(ids.mapInArrow(merger(runs), MANIFEST))
 
@@ -377,12 +378,12 @@ def _sort_rows(
     folders: Sequence[Folder],
 ) -> list[WrittenFile]:
     """Writes all rows of the folders in a new order, by Spark's sort."""
-    form = folders[0].form
-    carried = _checked_schema(place, form, layout, time_zone)
+    file_format = folders[0].file_format
+    carried = _checked_schema(place, file_format, layout, time_zone)
     tasks = [task for folder in folders for task in parts_of(folder)]
     ids = spark.range(len(tasks), numPartitions=len(tasks))
-    rows = ids.mapInArrow(reader(place, form, tasks, carried), spark_schema(carried))
-    job = _job(place, name, form, layout)
+    rows = ids.mapInArrow(reader(place, file_format, tasks, carried), spark_schema(carried))
+    job = _job(place, name, file_format, layout)
     return collect_written_files(
         map_in_arrow(in_layout_order(rows, layout, job), file_writer(job), MANIFEST)
     )

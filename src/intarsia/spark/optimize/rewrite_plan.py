@@ -82,7 +82,7 @@ class OldFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class FileFormat:
     """The layout of new files: their columns, indexes, and options of pyarrow's writer."""
 
     schema: pa.Schema
@@ -96,7 +96,7 @@ class Form:
         """True if timestamps are stored as INT96."""
         return bool(self.options.get("use_deprecated_int96_timestamps"))
 
-    def is_same_as(self, other: Form) -> bool:
+    def is_same_as(self, other: FileFormat) -> bool:
         """True if files of both layouts can be written by one job."""
         is_same = (self.indexes, self.options, self.annotations) == (
             other.indexes,
@@ -114,7 +114,7 @@ class Folder:
     num_files: int
     num_bytes: int
     runs: tuple[tuple[OldFile, ...], ...]
-    form: Form
+    file_format: FileFormat
 
     @property
     def files(self) -> list[OldFile]:
@@ -196,14 +196,14 @@ def opened_folder(
     is_local = isinstance(place.filesystem, pafs.LocalFileSystem)
     opened_files = [task() for task in tasks] if is_local else run_io_tasks(tasks)
     old_files = {}
-    forms = []
+    source_formats = []
     for path, (version, file) in zip(paths, opened_files, strict=True):
         groups = tuple(
             sum(file.chunk(group, leaf.index).total_compressed_size for leaf in file.schema.leaves)
             for group in range(len(file.metadata.row_groups))
         )
         old_files[path] = OldFile(path, sizes[path], file.num_rows, version, groups)
-        forms.append(_FileForm.of(file, place))
+        source_formats.append(_SourceFormat.of(file, place))
     runs_with_rows = tuple(
         tuple(old_files[path] for path in run)
         for run in runs
@@ -211,8 +211,8 @@ def opened_folder(
     )
     if not runs_with_rows:
         return None
-    form = _form(forms, place.path(name), indexes)
-    return Folder(name, len(sizes), sum(sizes.values()), runs_with_rows, form)
+    file_format = _common_format(source_formats, place.path(name), indexes)
+    return Folder(name, len(sizes), sum(sizes.values()), runs_with_rows, file_format)
 
 
 def _opened(place: Place, path: str, places: Sidecars) -> tuple[Version, OpenedFile]:
@@ -238,11 +238,11 @@ def changed_since(place: Place, files: Sequence[OldFile]) -> str | None:
     return None
 
 
-# --- form ---------------------------------------------------------------------------------------
+# --- file format --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _FileForm:
+class _SourceFormat:
     path: str
     schema: pa.Schema
     indexes: dict[str, IndexSpec]
@@ -253,7 +253,7 @@ class _FileForm:
     annotations: Annotations
 
     @classmethod
-    def of(cls, file: OpenedFile, place: Place) -> _FileForm:
+    def of(cls, file: OpenedFile, place: Place) -> _SourceFormat:
         schema, has_int96 = file.schema_arrow, False
         old = sum(leaf.element.type == Type.INT96 for leaf in file.schema.leaves)
         if old:
@@ -285,9 +285,9 @@ def _reader(place: Place, path: str, *, has_int96: bool) -> pq.ParquetFile:
     )
 
 
-def open_reader(place: Place, file: OldFile, form: Form) -> pq.ParquetFile:
+def open_reader(place: Place, file: OldFile, file_format: FileFormat) -> pq.ParquetFile:
     """Returns pyarrow's reader of a file, with checksums verified."""
-    return _reader(place, place.path(file.path), has_int96=form.has_int96)
+    return _reader(place, place.path(file.path), has_int96=file_format.has_int96)
 
 
 def _num_timestamps(kind: pa.DataType) -> int:
@@ -315,7 +315,9 @@ def _indexes_of(file: OpenedFile) -> dict[str, IndexSpec]:
     return indexes
 
 
-def _form(files: Sequence[_FileForm], where: str, indexes: Sequence[IndexSpec] | None) -> Form:
+def _common_format(
+    files: Sequence[_SourceFormat], where: str, indexes: Sequence[IndexSpec] | None
+) -> FileFormat:
     schema = _unified_schema(files)
     if len({file.calendars for file in files}) > 1 and any(map(has_dates_or_times, schema.types)):
         raise UnsupportedError(
@@ -347,10 +349,12 @@ def _form(files: Sequence[_FileForm], where: str, indexes: Sequence[IndexSpec] |
     placed_annotations = placed(common_annotations, schema, options)
     if placed_annotations.ordered is not None:
         options["write_statistics"] = list(placed_annotations.ordered)
-    return Form(schema, tuple(sorted(indexes, key=spec_name)), options, placed_annotations.fields)
+    return FileFormat(
+        schema, tuple(sorted(indexes, key=spec_name)), options, placed_annotations.fields
+    )
 
 
-def _unified_schema(files: Sequence[_FileForm]) -> pa.Schema:
+def _unified_schema(files: Sequence[_SourceFormat]) -> pa.Schema:
     """Returns all columns of all files; columns that some files lack become nullable."""
     schemas = [file.schema.remove_metadata() for file in files]
     try:

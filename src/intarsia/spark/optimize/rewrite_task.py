@@ -10,7 +10,13 @@ import pyarrow as pa
 from intarsia.errors import FormatError, PathError, UnsupportedError, Where
 from intarsia.spark.column_names import Act
 from intarsia.spark.commit.storage import Place
-from intarsia.spark.optimize.rewrite_plan import Folder, Form, OldFile, changed_since, open_reader
+from intarsia.spark.optimize.rewrite_plan import (
+    FileFormat,
+    Folder,
+    OldFile,
+    changed_since,
+    open_reader,
+)
 from intarsia.spark.read.variant_type import as_output
 from intarsia.spark.types import arrow_schema, spark_schema
 from intarsia.spark.write.job_spec import Job
@@ -51,19 +57,21 @@ def parts_of(folder: Folder) -> list[list[Part]]:
     return tasks
 
 
-def merger(runs: Sequence[tuple[Job, Form, Sequence[Part]]]) -> Act:
+def merger(runs: Sequence[tuple[Job, FileFormat, Sequence[Part]]]) -> Act:
     """Returns the function with which a task writes the rows of a run of files to one new file."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                job, form, parts = runs[number]
-                yield from manifest(write_task(_rows(job.place, form, parts), job))
+                job, file_format, parts = runs[number]
+                yield from manifest(write_task(_rows(job.place, file_format, parts), job))
 
     return run
 
 
-def reader(place: Place, form: Form, tasks: Sequence[Sequence[Part]], carried: pa.Schema) -> Act:
+def reader(
+    place: Place, file_format: FileFormat, tasks: Sequence[Sequence[Part]], carried: pa.Schema
+) -> Act:
     """Returns the function with which a task reads parts of files, in the types of ``carried``.
 
     Each row gets its folder in an additional column.
@@ -72,7 +80,7 @@ def reader(place: Place, form: Form, tasks: Sequence[Sequence[Part]], carried: p
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                for rows in _rows(place, form, tasks[number]):
+                for rows in _rows(place, file_format, tasks[number]):
                     yield from as_output(
                         pa.Table.from_batches([rows]), carried, safe=True
                     ).to_batches()
@@ -80,12 +88,12 @@ def reader(place: Place, form: Form, tasks: Sequence[Sequence[Part]], carried: p
     return run
 
 
-def _rows(place: Place, form: Form, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
-    schema = with_folder(form.schema.remove_metadata())
+def _rows(place: Place, file_format: FileFormat, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
+    schema = with_folder(file_format.schema.remove_metadata())
     for part in parts:
         if not part.groups:
             continue
-        with open_reader(place, part.file, form) as file:
+        with open_reader(place, part.file, file_format) as file:
             changed = changed_since(place, [part.file])  # checked after it was opened
             if changed:
                 raise PathError(f"{place.root}: {changed}")
