@@ -35,7 +35,7 @@ from intarsia.parquet.page_header import read_page_header
 from intarsia.parquet.page_index import read_column_index, read_offset_index
 from intarsia.parquet.schema import Leaf
 from intarsia.parquet.statistics import page_bounds
-from intarsia.pruning.predicates import Test
+from intarsia.pruning.predicates import Comparison
 from intarsia.pruning.term import field_term
 from intarsia.recovery.salvage import salvage
 from intarsia.scan.parquet_file import open_file
@@ -107,7 +107,7 @@ def section(data):
         InvertedSection(*place).rows_of(Keys(KEYS), of)
     with suppress(ia.IntarsiaError):
         exact = InvertedSection(*place, exact=True)
-        exact.rows_of(KeysWhere(Test(field_term("k"), Op.GE, pa.array([7]))), of)
+        exact.rows_of(KeysWhere(Comparison(field_term("k"), Op.GE, pa.array([7]))), of)
         exact.values()
     with suppress(ia.IntarsiaError):
         summary = SummarySection(*place)

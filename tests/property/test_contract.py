@@ -11,7 +11,7 @@ import pytest
 from hypothesis import Phase, settings
 
 import intarsia as ia
-from intarsia.index import How, Inverted, Keys, Match, Op, Summary, fingerprints, registry
+from intarsia.index import How, Inverted, Keys, Op, SearchPredicate, Summary, fingerprints, registry
 from intarsia.testing import check_index_kind
 from intarsia.testing.strategies import SEARCHES
 
@@ -65,7 +65,7 @@ class Lossy(Inverted):
         return fingerprints(values.take(pa.array(actual))), actual
 
     def keys_for(self, predicate, of):
-        if isinstance(predicate, Match):
+        if isinstance(predicate, SearchPredicate):
             return Keys(fingerprints(pa.array([predicate.pattern])))
         return Keys(fingerprints(predicate.values))
 

@@ -20,7 +20,7 @@ from intarsia.parquet.metadata import (
 from intarsia.parquet.statistics import chunk_bounds
 from intarsia.pruning.bounds_comparison import rows_might_match
 from intarsia.pruning.builder import pruning_of
-from intarsia.pruning.predicates import Test as FieldTest
+from intarsia.pruning.predicates import Comparison
 from intarsia.pruning.prune import rows_left
 from intarsia.row_ranges import RowRanges
 
@@ -159,7 +159,7 @@ def test_a_row_that_pyarrow_keeps_is_never_pruned(table, expression):
 
     @functools.cache
     def leaf(test):
-        if not isinstance(test, FieldTest) or not test.term.path:
+        if not isinstance(test, Comparison) or not test.term.path:
             return RowRanges.all(table.num_rows)
         return RowRanges.from_mask(rows_might_match(test, bounds[test.term.path[0]]))
 
@@ -175,7 +175,7 @@ def test_no_single_predicate_loses_a_row(table, expression):
     bounds = bounds_of_rows(table)
 
     def leaf(test):
-        if not isinstance(test, FieldTest) or not test.term.path:
+        if not isinstance(test, Comparison) or not test.term.path:
             return RowRanges.all(table.num_rows)
         return RowRanges.from_mask(rows_might_match(test, bounds[test.term.path[0]]))
 

@@ -12,7 +12,7 @@ import intarsia as ia
 from intarsia.file.open_file import OpenedFile
 from intarsia.index.base import Subject
 from intarsia.index.indexed_type import order_of_type
-from intarsia.pruning.predicates import How, Match
+from intarsia.pruning.predicates import How, SearchPredicate
 from intarsia.pruning.term import field_term
 from intarsia.sql.where_clause import parse_where
 
@@ -101,7 +101,7 @@ def test_conditions_on_many_values_look_up_the_first_ones(file):
     index = ia.Elements("tags")
     of = Subject(field_term("tags"), pa.string(), order_of_type(pa.string()))
     values = pa.array([str(i) for i in range(1000)])
-    formula = index.keys_for(Match(of.term, How.LIST_ALL, values=values), of)
+    formula = index.keys_for(SearchPredicate(of.term, How.LIST_ALL, values=values), of)
     assert len(formula.parts) == 64
     many = ia.list_contains_all("tags", values)
     assert ia.dataset(file).to_table(filter=many).num_rows == 0

@@ -21,7 +21,7 @@ from intarsia.expr.evaluate import compute_columns, evaluate
 from intarsia.expr.functions import FUNCTIONS, LIST_CONTAINS
 from intarsia.expr.tree import Call, FieldRef, calls_replaced, read_expression
 from intarsia.pruning.builder import complement_of, pruning_of
-from intarsia.pruning.predicates import How, Match
+from intarsia.pruning.predicates import How, SearchPredicate
 from intarsia.pruning.term import field_term
 
 L = pc.field("l")
@@ -40,7 +40,7 @@ def test_a_call_is_an_ordinary_expression():
     assert isinstance(node, Call)
     assert node.function == LIST_CONTAINS
     assert node.arguments[0] == FieldRef(("s", "l"))
-    match = Match(field_term("s", "l"), How.LIST_ANY, values=pa.array([2]))
+    match = SearchPredicate(field_term("s", "l"), How.LIST_ANY, values=pa.array([2]))
     assert pruning_of(node) == match
     assert complement_of(node) == replace(match, negated=True, nulls=True)
 

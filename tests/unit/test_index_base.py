@@ -19,7 +19,17 @@ from hypothesis import strategies as st
 import intarsia as ia
 from intarsia.expr.evaluate import evaluate
 from intarsia.file.open_file import OpenedFile
-from intarsia.index import How, Inverted, Keys, Match, Op, Reads, Summary, fingerprints, registry
+from intarsia.index import (
+    How,
+    Inverted,
+    Keys,
+    Op,
+    Reads,
+    SearchPredicate,
+    Summary,
+    fingerprints,
+    registry,
+)
 from intarsia.index.registry import parse
 from intarsia.index.section.writer import STEP_SCHEMA, entries_of
 from intarsia.indexing import column_values, entry_collector
@@ -308,9 +318,14 @@ def test_elements_are_indexed_at_the_rows_of_their_lists(
     assert ia.verify(file) == []
     opened = ia.ParquetFile(file)._opened
     (index,) = opened.sections.about(field_term(column))
-    match = Match(field_term(column), how, values=pa.array([sought]))
+    match = SearchPredicate(field_term(column), how, values=pa.array([sought]))
     actual = opened.sections.rows_of(index, match, RowRanges.all(ROWS))
     assert actual == RowRanges.of((row // 10 * 10, row // 10 * 10 + 10))
+
+
+def test_predicates_have_their_former_names_as_well():
+    former, current = (ia.index.Test, ia.index.Match), (ia.index.Comparison, SearchPredicate)
+    assert former == current
 
 
 def test_negated_predicates_use_only_exact_kinds(file, monkeypatch):
@@ -319,9 +334,9 @@ def test_negated_predicates_use_only_exact_kinds(file, monkeypatch):
     ia.add_indexes(file, Holds("tags"))
     opened = ia.ParquetFile(file)._opened
     (index,) = opened.sections.about(field_term("tags"))
-    match = Match(field_term("tags"), How.LIST_ANY, values=pa.array(["a"]))
-    asked = [match, Match(match.term, match.how, values=match.values, negated=True)]
-    asked.append(Match(match.term, match.how, values=match.values, nulls=True))
+    match = SearchPredicate(field_term("tags"), How.LIST_ANY, values=pa.array(["a"]))
+    asked = [match, SearchPredicate(match.term, match.how, values=match.values, negated=True)]
+    asked.append(SearchPredicate(match.term, match.how, values=match.values, nulls=True))
     assert [index.may_answer(one) for one in asked] == [True, False, False]
 
 

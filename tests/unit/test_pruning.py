@@ -12,8 +12,7 @@ from intarsia.expr.tree import Call, FieldRef, Literal, read_expression
 from intarsia.pruning.builder import complement_of, pruning_of
 from intarsia.pruning.predicate_tree import And, Maybe, Never, Or
 from intarsia.pruning.predicate_tree import tests_of as distinct_tests
-from intarsia.pruning.predicates import How, Match
-from intarsia.pruning.predicates import Test as FieldTest
+from intarsia.pruning.predicates import Comparison, How, SearchPredicate
 from intarsia.pruning.prune import rows_left
 from intarsia.pruning.term import field_term, term_of
 from intarsia.row_ranges import RowRanges
@@ -32,11 +31,11 @@ def on_x(op, *values, **passing):
 
 def about(path, op, *values, **passing):
     literals = {"values": pa.array(values)} if values else {}
-    return FieldTest(field_term(*path), op, **literals, **passing)
+    return Comparison(field_term(*path), op, **literals, **passing)
 
 
 def text(how, pattern, ignore_case=False, path=("x",), **more):
-    return Match(field_term(*path), how, pattern, ignore_case, **more)
+    return SearchPredicate(field_term(*path), how, pattern, ignore_case, **more)
 
 
 COMPARISONS = [
@@ -141,8 +140,8 @@ def test_membership_with_nan_in_the_set():
 def test_membership_of_nothing():
     empty = pa.array([], pa.int64())
     term = field_term("x")
-    assert pruning(X.isin(empty)) == FieldTest(term, Op.NONE, empty)
-    assert pruning(~X.isin(empty)) == FieldTest(term, Op.NOT_IN, empty, nulls=True, nans=True)
+    assert pruning(X.isin(empty)) == Comparison(term, Op.NONE, empty)
+    assert pruning(~X.isin(empty)) == Comparison(term, Op.NOT_IN, empty, nulls=True, nans=True)
 
 
 MATCH, SKIP, EMIT_NULL, INCONCLUSIVE = range(4)
@@ -199,7 +198,7 @@ def test_the_null_matching_behavior_of_the_default():
     assert pruning(X.isin([1, None])) == on_x(Op.IN, 1, nulls=True)
     assert pruning(~X.isin([1, None])) == on_x(Op.NOT_IN, 1, nans=True)
     none = pa.array([], pa.int64())
-    assert pruning(X.isin(pa.array([None], pa.int64()))) == FieldTest(
+    assert pruning(X.isin(pa.array([None], pa.int64()))) == Comparison(
         field_term("x"), Op.NONE, none, nulls=True
     )
 
@@ -231,9 +230,9 @@ def test_two_fields_are_not_judged():
 def test_a_predicate_may_be_on_a_function_of_fields():
     lowered = pc.utf8_lower(X)
     term = term_of(read_expression(lowered))
-    assert pruning(lowered == "a") == FieldTest(term, Op.EQ, pa.array(["a"]))
-    assert pruning(~(lowered == "a")) == FieldTest(term, Op.NE, pa.array(["a"]), nans=True)
-    assert pruning(lowered.is_null()) == FieldTest(term, Op.NONE, nulls=True)
+    assert pruning(lowered == "a") == Comparison(term, Op.EQ, pa.array(["a"]))
+    assert pruning(~(lowered == "a")) == Comparison(term, Op.NE, pa.array(["a"]), nans=True)
+    assert pruning(lowered.is_null()) == Comparison(term, Op.NONE, nulls=True)
     assert str(pruning(X + Y * 2 > 3)) == "(x + (y * 2)) > 3"
 
 
@@ -241,8 +240,8 @@ def test_a_lossless_safe_cast_is_ignored():
     cast = X.cast(pa.int64())
     term = term_of(read_expression(cast))
     one = pa.array([1])
-    assert pruning(cast > 1) == And((on_x(Op.GT, 1), FieldTest(term, Op.GT, one)))
-    assert pruning(cast.isin([1])) == And((on_x(Op.IN, 1), FieldTest(term, Op.IN, one)))
+    assert pruning(cast > 1) == And((on_x(Op.GT, 1), Comparison(term, Op.GT, one)))
+    assert pruning(cast.isin([1])) == And((on_x(Op.IN, 1), Comparison(term, Op.IN, one)))
     assert pruning(X.cast(pa.int8()) > 1) == on_x(Op.GT, 1)
 
 
@@ -290,7 +289,10 @@ def test_distinct_predicates_in_order():
         (text(How.LIKE, "%a%"), "x LIKE '%a%'"),
         (text(How.SUBSTRING, "a", True, negated=True), "NOT x contains 'a' in any case"),
         (text(How.LIKE, "a", through="utf8_lower"), "lower(x) LIKE 'a'"),
-        (Match(field_term("x"), How.LIST_ANY, values=pa.array([1, 2])), "x contains any of (1, 2)"),
+        (
+            SearchPredicate(field_term("x"), How.LIST_ANY, values=pa.array([1, 2])),
+            "x contains any of (1, 2)",
+        ),
     ],
 )
 def test_a_predicate_is_shown_as_sql(test, shown):
@@ -399,7 +401,7 @@ def test_a_search_in_a_lowered_string_also_searches_the_string():
     lowered = term_of(read_expression(pc.utf8_lower(X)))
     actual = pruning(pc.match_substring(pc.utf8_lower(X), "a"))
     through = text(How.SUBSTRING, "a", through="utf8_lower")
-    assert actual == And((Match(lowered, How.SUBSTRING, "a"), through))
+    assert actual == And((SearchPredicate(lowered, How.SUBSTRING, "a"), through))
 
 
 def test_a_search_is_recognized_under_casts_to_string_only():
@@ -418,14 +420,20 @@ def test_membership_in_lists_is_a_search_predicate():
         return Call(f"ia.{name}", (FieldRef(("x",)), Literal(pa.scalar(literal))))
 
     x, values = field_term("x"), pa.array([1, 2])
-    assert pruning_of(call("list_contains", 1)) == Match(x, How.LIST_ANY, values=pa.array([1]))
-    assert pruning_of(call("list_contains_any", [1, 2])) == Match(x, How.LIST_ANY, values=values)
+    assert pruning_of(call("list_contains", 1)) == SearchPredicate(
+        x, How.LIST_ANY, values=pa.array([1])
+    )
+    assert pruning_of(call("list_contains_any", [1, 2])) == SearchPredicate(
+        x, How.LIST_ANY, values=values
+    )
     both = call("list_contains_all", [1, None, 2])
-    assert pruning_of(both) == Match(x, How.LIST_ALL, values=values)
-    assert pruning_of(call("map_contains", 1)) == Match(x, How.MAP_ANY, values=pa.array([1]))
+    assert pruning_of(both) == SearchPredicate(x, How.LIST_ALL, values=values)
+    assert pruning_of(call("map_contains", 1)) == SearchPredicate(
+        x, How.MAP_ANY, values=pa.array([1])
+    )
     assert pruning_of(call("contains_words", "a b")) == text(How.WORDS, "a b")
     assert pruning_of(call("list_contains", None)) == Never()
-    negated = Match(x, How.LIST_ALL, values=values, negated=True)
+    negated = SearchPredicate(x, How.LIST_ALL, values=values, negated=True)
     assert pruning_of(Call("invert", (both,))) == negated
 
 

@@ -15,7 +15,7 @@ from intarsia.index.registry import EmbeddedIndex, IndexSpec, kinds, make, parse
 from intarsia.index.spec import quoted
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.pruning.predicate_tree import tests_of
-from intarsia.pruning.predicates import Predicate, Test
+from intarsia.pruning.predicates import Comparison, Predicate
 from intarsia.pruning.term import Term
 from intarsia.scan.file_planner import values_agree
 from intarsia.scan.request import Request
@@ -31,7 +31,7 @@ def page_index_for(files: Sequence[OpenedFile], requests: Sequence[Request]) -> 
 
     Returns None if no column lacks one.
     """
-    paths = {test.term.path for test in tests_in(requests) if isinstance(test, Test)} - {()}
+    paths = {test.term.path for test in tests_in(requests) if isinstance(test, Comparison)} - {()}
     columns = {
         leaf.name: None
         for file in files
@@ -63,7 +63,7 @@ def indexes_for(
 
 
 def _candidates_for(file: OpenedFile, test: Predicate) -> Iterator[IndexSpec]:
-    if isinstance(test, Test) and test.op in (Op.EQ, Op.IN) and any(test.term.path):
+    if isinstance(test, Comparison) and test.op in (Op.EQ, Op.IN) and any(test.term.path):
         yield Bloom(_dotted(test))
     for kind in kinds():
         if kind not in (Bloom.kind, PageIndex.kind):
@@ -79,7 +79,7 @@ def answers(file: OpenedFile, index: IndexSpec, request: Request) -> bool:
         return any(_dotted(test) in (index.columns or ()) for test in tests)
     if isinstance(index, Bloom):
         return any(
-            isinstance(test, Test) and test.op in (Op.EQ, Op.IN) and _dotted(test) == index.on
+            isinstance(test, Comparison) and test.op in (Op.EQ, Op.IN) and _dotted(test) == index.on
             for test in tests
         )
     return any(fits(file, index, test) for test in tests)

@@ -40,7 +40,7 @@ from intarsia.parquet.statistics import Bounds
 from intarsia.process_state import ForkLock, cached_property
 from intarsia.pruning.bounds_comparison import rows_might_match
 from intarsia.pruning.partition_pruning import Constants, constants_might_match
-from intarsia.pruning.predicates import Predicate, Test
+from intarsia.pruning.predicates import Comparison, Predicate
 from intarsia.pruning.prune import rows_left
 from intarsia.row_ranges import Int64Array, RowRanges
 from intarsia.scan.file_planner import leaf_of, missing_columns, values_agree
@@ -201,7 +201,9 @@ class SegmentReader:
             files = rows_left(request.pruning, files, pruned.by_keys)
         return files.rows()
 
-    def bounds_verdict(self, test: Test, path: tuple[str, ...], schema_group: int) -> BoolArray:
+    def bounds_verdict(
+        self, test: Comparison, path: tuple[str, ...], schema_group: int
+    ) -> BoolArray:
         """Returns a mask of the files whose bounds allow a row to pass ``test``.
 
         Files of other schema groups are True.
@@ -381,7 +383,7 @@ class _PrunedFiles:
         if not constants_might_match(predicate, self._missing):
             return RowRanges.none()
         leaf = leaf_of(file, predicate, self._constants, self._schema)
-        if leaf is None or not isinstance(predicate, Test):
+        if leaf is None or not isinstance(predicate, Comparison):
             return self._all
         return RowRanges.from_mask(
             self._reader.bounds_verdict(predicate, leaf.path, self._schema_group)

@@ -29,7 +29,7 @@ from intarsia.index.section.probe import InvertedSection, SummarySection, open_s
 from intarsia.io.source import Source, WindowSource
 from intarsia.io.storage import FileReplaced
 from intarsia.process_state import cached_property
-from intarsia.pruning.predicates import How, Match, Predicate
+from intarsia.pruning.predicates import How, Predicate, SearchPredicate
 from intarsia.pruning.term import Term
 from intarsia.row_ranges import RowRanges
 
@@ -68,7 +68,7 @@ class Embedded:
 def may_answer(kind: EmbeddedIndex, of: Subject, predicate: Predicate) -> bool:
     """True if a kind can answer a predicate on ``of``."""
     has_nans = False
-    if isinstance(predicate, Match):
+    if isinstance(predicate, SearchPredicate):
         operation: Op | How = predicate.how
         if (predicate.negated or predicate.nulls) and not kind.negations:
             return False

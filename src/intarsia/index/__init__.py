@@ -7,9 +7,15 @@ Start with ``base``; code for a new index kind imports from this module.
 from intarsia.expr.comparison_operators import Op
 from intarsia.index.base import Inverted, Reads, Subject, Summary, fingerprints
 from intarsia.index.key_formula import Every, Keys, KeysWhere, Some
-from intarsia.pruning.predicates import How, Match, Test
+from intarsia.pruning.predicates import Comparison, How, SearchPredicate
+
+Test = Comparison
+"""The former name of ``Comparison``."""
+Match = SearchPredicate
+"""The former name of ``SearchPredicate``."""
 
 __all__ = [
+    "Comparison",
     "Every",
     "How",
     "Inverted",
@@ -18,6 +24,7 @@ __all__ = [
     "Match",
     "Op",
     "Reads",
+    "SearchPredicate",
     "Some",
     "Subject",
     "Summary",

@@ -237,7 +237,7 @@ class Inverted(Index):
 
         Parameters
         ----------
-        predicate : Test or Match
+        predicate : Comparison or SearchPredicate
             One of those that ``serves`` names.
         of : Subject
             The term and its type.
@@ -314,7 +314,7 @@ class Summary(Index):
 
         Parameters
         ----------
-        predicate : Test or Match
+        predicate : Comparison or SearchPredicate
             One of those that ``serves`` names.
         summaries : pyarrow.RecordBatch
             ``n`` rows that ``summarize`` returned.

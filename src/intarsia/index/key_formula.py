@@ -45,14 +45,14 @@ class KeysWhere:
 
     Parameters
     ----------
-    predicate : Test or Match
+    predicate : Comparison or SearchPredicate
         Evaluated on each distinct key.
 
     Examples
     --------
-    >>> from intarsia.index import KeysWhere, Op, Test
+    >>> from intarsia.index import KeysWhere, Op, Comparison
     >>> from intarsia.pruning.term import field_term
-    >>> at_least_500 = Test(field_term("status"), Op.GE, pa.array([500], pa.int32()))
+    >>> at_least_500 = Comparison(field_term("status"), Op.GE, pa.array([500], pa.int32()))
     >>> print(KeysWhere(at_least_500).predicate)
     status >= 500
     """

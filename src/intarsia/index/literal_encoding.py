@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from intarsia.expr.comparison_operators import Op
 from intarsia.parquet.value_order import INT96_ORDER, Domain, Keys, ValueOrder
-from intarsia.pruning.predicates import Test
+from intarsia.pruning.predicates import Comparison
 
 
 def unfit_for_hashing(order: ValueOrder) -> str | None:
@@ -23,7 +23,7 @@ def unfit_for_hashing(order: ValueOrder) -> str | None:
     return None
 
 
-def exact_values(test: Test, order: ValueOrder) -> pa.Array | None:
+def exact_values(test: Comparison, order: ValueOrder) -> pa.Array | None:
     """Returns physical values of which each row that passes ``test`` has one.
 
     Returns None if other values may pass. Supports only ``=`` and ``IN``. The values have a type

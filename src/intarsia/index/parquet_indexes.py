@@ -17,7 +17,7 @@ from intarsia.errors import IndexSpecError
 from intarsia.index.literal_encoding import exact_values, unfit_for_hashing
 from intarsia.parquet.value_order import ValueOrder
 from intarsia.parquet.xxhash64 import hash_values, xxh64
-from intarsia.pruning.predicates import Test
+from intarsia.pruning.predicates import Comparison
 from intarsia.row_ranges import UInt64Array
 
 
@@ -119,7 +119,7 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def bloom_hashes_for(test: Test, order: ValueOrder) -> UInt64Array | None:
+def bloom_hashes_for(test: Comparison, order: ValueOrder) -> UInt64Array | None:
     """Returns hashes of which each row that passes ``test`` has one, or None if unknown."""
     if unfit_for_hashing(order):
         return None

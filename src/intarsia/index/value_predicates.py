@@ -14,7 +14,7 @@ from intarsia.index.base import BoolArray, Subject
 from intarsia.parquet.statistics import Bounds
 from intarsia.parquet.value_order import ValueOrder
 from intarsia.pruning.bounds_comparison import rows_might_match
-from intarsia.pruning.predicates import How, Match, Predicate, Test
+from intarsia.pruning.predicates import Comparison, How, Predicate, SearchPredicate
 
 TEXT_SEARCHES: dict[How, Callable[..., Any]] = {
     How.LIKE: pc.match_like,
@@ -28,7 +28,7 @@ TEXT_SEARCHES: dict[How, Callable[..., Any]] = {
 
 def can_judge(predicate: Predicate, of: Subject) -> bool:
     """True if ``passing`` can evaluate ``predicate`` on the values of ``of``."""
-    if isinstance(predicate, Match):
+    if isinstance(predicate, SearchPredicate):
         return of.is_text and predicate.how in TEXT_SEARCHES
     if predicate.op in (Op.ANY, Op.NONE):
         return True
@@ -40,7 +40,7 @@ def passing(predicate: Predicate, values: pa.Array, order: ValueOrder) -> BoolAr
 
     Returns None if pyarrow cannot evaluate the predicate on them.
     """
-    if isinstance(predicate, Test):
+    if isinstance(predicate, Comparison):
         is_null = boolean(values.is_null())
         is_nan = boolean(values.is_null(nan_is_null=True)) & ~is_null
         numbers = pc.if_else(pa.array(is_nan), pa.scalar(None, values.type), values)
@@ -57,7 +57,12 @@ def passing(predicate: Predicate, values: pa.Array, order: ValueOrder) -> BoolAr
 
 
 def spans_might_match(
-    test: Test, low: pa.Array, high: pa.Array, nulls: BoolArray, nans: BoolArray, order: ValueOrder
+    test: Comparison,
+    low: pa.Array,
+    high: pa.Array,
+    nulls: BoolArray,
+    nans: BoolArray,
+    order: ValueOrder,
 ) -> BoolArray:
     """Returns, for each of ``n`` ranges, whether a value from ``low`` to ``high`` might pass.
 

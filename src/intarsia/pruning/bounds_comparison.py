@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from intarsia.expr.comparison_operators import Op
 from intarsia.parquet.statistics import Bounds
 from intarsia.parquet.value_order import Key, Keys, ValueOrder
-from intarsia.pruning.predicates import Test
+from intarsia.pruning.predicates import Comparison
 
 BoolArray = NDArray[np.bool_]
 
 
-def rows_might_match(test: Test, bounds: Bounds) -> BoolArray:
+def rows_might_match(test: Comparison, bounds: Bounds) -> BoolArray:
     """Returns for each of ``n`` places of ``bounds`` whether a row may pass ``test``.
 
     Shape ``(n,)``, bool.
@@ -32,14 +32,14 @@ def rows_might_match(test: Test, bounds: Bounds) -> BoolArray:
     return might
 
 
-def _values_might_match(test: Test, bounds: Bounds) -> BoolArray:
+def _values_might_match(test: Comparison, bounds: Bounds) -> BoolArray:
     if test.op is Op.NONE:
         return np.zeros(len(bounds), dtype=np.bool_)
     might_match = _within_bounds(test, bounds)
     return might_match | ~bounds.bounded
 
 
-def _within_bounds(test: Test, bounds: Bounds) -> BoolArray:
+def _within_bounds(test: Comparison, bounds: Bounds) -> BoolArray:
     everything = np.ones(len(bounds), dtype=np.bool_)
     low, high = bounds.low, bounds.high
     if test.op is Op.ANY:
@@ -66,7 +66,7 @@ def _within_bounds(test: Test, bounds: Bounds) -> BoolArray:
 
 
 @functools.lru_cache(maxsize=8)
-def _brackets(order: ValueOrder, test: Test) -> tuple[Keys, Keys] | None:
+def _brackets(order: ValueOrder, test: Comparison) -> tuple[Keys, Keys] | None:
     """Returns the low keys and the high keys of a predicate's brackets, both sorted.
 
     Cached, because every row group needs them.

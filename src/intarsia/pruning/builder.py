@@ -25,7 +25,7 @@ from intarsia.expr.comparison_operators import COMPARISONS, MIRRORED, Op
 from intarsia.expr.functions import plain_values
 from intarsia.expr.tree import Call, FieldRef, Literal, Node, is_deep, operands
 from intarsia.pruning.predicate_tree import And, Maybe, Never, Or, Pruning, all_of, any_of
-from intarsia.pruning.predicates import How, Match, Test, seeks_values
+from intarsia.pruning.predicates import Comparison, How, SearchPredicate, seeks_values
 from intarsia.pruning.term import Term, field_term, term_of
 
 _NEGATED = {
@@ -72,7 +72,7 @@ def _rows_with_outcome(node: Node, outcome: bool) -> Pruning:
         case Literal(value):
             return _constant(value, outcome)
         case FieldRef(path):
-            return Test(field_term(*path), Op.EQ, pa.array([outcome]))
+            return Comparison(field_term(*path), Op.EQ, pa.array([outcome]))
         case Call("invert", (argument,)):
             return _rows_with_outcome(argument, not outcome)
         case Call("and_kleene" | "and" | "or_kleene" | "or" as function):
@@ -94,7 +94,9 @@ def _rows_with_outcome(node: Node, outcome: bool) -> Pruning:
             return _null_test(argument, not outcome, nan_is_null=False)
         case Call("is_nan", (argument,)):
             op = Op.NONE if outcome else Op.ANY
-            return _for_each_term([term_of(argument)], lambda term: Test(term, op, nans=outcome))
+            return _for_each_term(
+                [term_of(argument)], lambda term: Comparison(term, op, nans=outcome)
+            )
         case Call("coalesce", (argument, Literal(value))):
             return _rows_with_outcome(argument, outcome) if _is_not(value, outcome) else Maybe()
         case Call(function, (argument,), options) if function in _SEARCHES:
@@ -138,7 +140,7 @@ def _or_null(pruning: Pruning) -> Pruning:
     Returns ``Maybe`` for other trees: what they stand for may be NULL in any row.
     """
     match pruning:
-        case Test() | Match():
+        case Comparison() | SearchPredicate():
             return replace(pruning, nulls=True)
         case And(parts):  # all parts say the same about one term
             return And(tuple(_or_null(part) for part in parts))
@@ -157,15 +159,17 @@ def _with_key_searches(pruning: Pruning) -> Pruning:
             return all_of(*map(_with_key_searches, parts))
         case Or(parts):
             return any_of(*map(_with_key_searches, parts))
-        case Test(term=term, nulls=False) | Match(term=term, nulls=False):
+        case Comparison(term=term, nulls=False) | SearchPredicate(term=term, nulls=False):
             lookup = _map_value(term.node)
             if lookup is not None and isinstance(lookup.arguments[0], FieldRef):
                 keys = plain_values(pa.repeat(lookup.options["query_key"], 1))
                 map_term = field_term(*lookup.arguments[0].path)
-                has_key = Match(map_term, How.MAP_ANY, values=keys)
+                has_key = SearchPredicate(map_term, How.MAP_ANY, values=keys)
                 if not seeks_values(pruning) or lookup is not term.node:
                     return all_of(pruning, has_key)
-                has_value = Match(map_term, How.MAP_VALUE, values=pruning.values, key=keys[0])
+                has_value = SearchPredicate(
+                    map_term, How.MAP_VALUE, values=pruning.values, key=keys[0]
+                )
                 return all_of(pruning, has_key, has_value)
     return pruning
 
@@ -223,7 +227,7 @@ def _comparison(op: Op, left: Node, right: Node, outcome: bool) -> Pruning:
     # NaN passes <> and, negated, everything that is not <>.
     nans = (op is Op.NE) == outcome
     effective_op = op if outcome else _NEGATED[op]
-    return _for_each_term(terms, lambda term: Test(term, effective_op, values, nans=nans))
+    return _for_each_term(terms, lambda term: Comparison(term, effective_op, values, nans=nans))
 
 
 def _null_test(argument: Node, is_null: bool, *, nan_is_null: bool) -> Pruning:
@@ -231,9 +235,9 @@ def _null_test(argument: Node, is_null: bool, *, nan_is_null: bool) -> Pruning:
     if nan_is_null and uncast is not argument:
         return Maybe()
     if is_null:
-        test = partial(Test, op=Op.NONE, nulls=True, nans=nan_is_null)
+        test = partial(Comparison, op=Op.NONE, nulls=True, nans=nan_is_null)
     else:
-        test = partial(Test, op=Op.ANY, nans=not nan_is_null)
+        test = partial(Comparison, op=Op.ANY, nans=not nan_is_null)
     return _for_each_term([term_of(uncast)], test)
 
 
@@ -246,9 +250,11 @@ def _string_search(
     if prefix and function == "match_like" and pattern in (f"{prefix}%", f"{prefix}%".encode()):
         function, pattern = "starts_with", pattern[:-1]
 
-    def match(term: Term, through: str = "") -> Match:
+    def match(term: Term, through: str = "") -> SearchPredicate:
         how = _SEARCHES[function]
-        return Match(term, how, pattern, ignore_case, through=through, negated=not outcome)
+        return SearchPredicate(
+            term, how, pattern, ignore_case, through=through, negated=not outcome
+        )
 
     subject = _without_string_cast(argument)
     terms = [term_of(subject), term_of(argument)]
@@ -269,12 +275,13 @@ def _own_function_search(how: How, argument: Node, value: pa.Scalar, outcome: bo
     if how is How.WORDS:
         words = value.as_py()
         return _for_each_term(
-            [term_of(argument)], lambda term: Match(term, how, words, negated=not outcome)
+            [term_of(argument)], lambda term: SearchPredicate(term, how, words, negated=not outcome)
         )
     values = value.values if isinstance(value, pa.ListScalar) else pa.repeat(value, 1)
     constants = plain_values(values).drop_null()
     return _for_each_term(
-        [term_of(argument)], lambda term: Match(term, how, values=constants, negated=not outcome)
+        [term_of(argument)],
+        lambda term: SearchPredicate(term, how, values=constants, negated=not outcome),
     )
 
 
@@ -295,11 +302,13 @@ def _prefix_test(term: Term, prefix: str) -> Pruning:
     no end after that character, nor after U+10FFFF.
     """
     if not prefix:
-        return Test(term, Op.ANY)
-    not_below = Test(term, Op.GE, pa.array([prefix]))
+        return Comparison(term, Op.ANY)
+    not_below = Comparison(term, Op.GE, pa.array([prefix]))
     if prefix[-1] in ("\ud7ff", "\U0010ffff"):
         return not_below
-    return And((not_below, Test(term, Op.LT, pa.array([prefix[:-1] + chr(ord(prefix[-1]) + 1)]))))
+    return And(
+        (not_below, Comparison(term, Op.LT, pa.array([prefix[:-1] + chr(ord(prefix[-1]) + 1)])))
+    )
 
 
 def _in_list_test(argument: Node, options: dict[str, Any], outcome: bool) -> Pruning:
@@ -326,7 +335,7 @@ def _in_list_test(argument: Node, options: dict[str, Any], outcome: bool) -> Pru
     if outcome and not len(constants):
         op = Op.NONE
     return _for_each_term(
-        _terms_of(argument), lambda term: Test(term, op, constants, nulls=nulls, nans=nans)
+        _terms_of(argument), lambda term: Comparison(term, op, constants, nulls=nulls, nans=nans)
     )
 
 

@@ -19,7 +19,7 @@ from intarsia.errors import PredicateError
 from intarsia.expr.comparison_operators import Op
 from intarsia.expr.evaluate import compute_columns
 from intarsia.expr.tree import Call, FieldRef, Literal, Node
-from intarsia.pruning.predicates import Match, Predicate, Test
+from intarsia.pruning.predicates import Comparison, Predicate, SearchPredicate
 from intarsia.pruning.term import Term
 from intarsia.pruning.term_sql import PROPAGATES_NULL
 
@@ -51,7 +51,7 @@ def constants_might_match(test: Predicate, constants: Constants) -> bool:
     value = constant_value(test.term, constants)
     if value is None:
         return True
-    if isinstance(test, Match):
+    if isinstance(test, SearchPredicate):
         return value.is_valid or test.nulls
     return constant_might_match(test, value)
 
@@ -95,7 +95,7 @@ def _column(value: pa.Scalar) -> pa.Array:
     return pa.repeat(value, 1) if value.is_valid else pa.nulls(1, value.type)
 
 
-def constant_might_match(test: Test, value: pa.Scalar) -> bool:
+def constant_might_match(test: Comparison, value: pa.Scalar) -> bool:
     """True if a row might pass where every row holds ``value``, as in a Hive partition."""
     if not value.is_valid:
         return test.nulls

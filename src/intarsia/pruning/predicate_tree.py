@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from intarsia.expr.comparison_operators import Op
-from intarsia.pruning.predicates import Match, Predicate, Test
+from intarsia.pruning.predicates import Comparison, Predicate, SearchPredicate
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,13 @@ class Never:
     """A condition that no row can match."""
 
 
-Pruning = Test | Match | And | Or | Maybe | Never
+Pruning = Comparison | SearchPredicate | And | Or | Maybe | Never
 
 
 def tests_of(pruning: Pruning) -> list[Predicate]:
     """Returns the distinct predicates of a pruning tree, in order of appearance."""
     match pruning:
-        case Test() | Match():
+        case Comparison() | SearchPredicate():
             return [pruning]
         case And(parts) | Or(parts):
             return list(dict.fromkeys(test for part in parts for test in tests_of(part)))
@@ -82,11 +82,11 @@ def _joined(
 def _merge_value_tests(parts: Sequence[Pruning], one: Op, many: Op) -> list[Pruning]:
     """Returns the parts with tests of one term merged, such as ``a = 1 OR a = 2`` to an IN."""
     other_parts: list[Pruning] = []
-    tests_by_key: dict[object, list[Test]] = {}
+    tests_by_key: dict[object, list[Comparison]] = {}
     for part in parts:
         # IN tells −0.0 from +0.0, a comparison does not.
         if (
-            isinstance(part, Test)
+            isinstance(part, Comparison)
             and part.op in (one, many)
             and not pa.types.is_floating(part.values.type)
         ):
@@ -97,7 +97,7 @@ def _merge_value_tests(parts: Sequence[Pruning], one: Op, many: Op) -> list[Prun
     return other_parts + [_merged_test(tests, many) for tests in tests_by_key.values()]
 
 
-def _merged_test(tests: list[Test], op: Op) -> Test:
+def _merged_test(tests: list[Comparison], op: Op) -> Comparison:
     if len(tests) == 1:
         return tests[0]
     return replace(tests[0], op=op, values=pa.concat_arrays([test.values for test in tests]))

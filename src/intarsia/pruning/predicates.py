@@ -1,8 +1,8 @@
 """The leaves of a pruning tree: predicates on one term.
 
-A ``Test`` is a comparison with constants; bounds and indexes can evaluate it. A ``Match`` searches
-in strings, lists or maps. Only some kinds of indexes can evaluate it: without one, any row might
-match.
+A ``Comparison`` is one with constants; bounds and indexes can evaluate it. A ``SearchPredicate``
+searches in strings, lists or maps. Only some kinds of indexes can evaluate it: without one, any row
+might match.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from intarsia.pruning.term import Term
 
 
 class How(Enum):
-    """The way in which a ``Match`` searches in a value."""
+    """The way in which a ``SearchPredicate`` searches in a value."""
 
     LIKE = "LIKE"
     """The string matches the pattern of ``pyarrow.compute.match_like``."""
@@ -43,7 +43,7 @@ def _no_values() -> pa.Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
+class Comparison:
     """A comparison of one term with constants.
 
     Attributes
@@ -59,9 +59,9 @@ class Test:
 
     Examples
     --------
-    >>> from intarsia.index import Op, Test
+    >>> from intarsia.index import Op, Comparison
     >>> from intarsia.pruning.term import field_term
-    >>> str(Test(field_term("status"), Op.GE, pa.array([500])))
+    >>> str(Comparison(field_term("status"), Op.GE, pa.array([500])))
     'status >= 500'
     """
 
@@ -80,9 +80,9 @@ class Test:
     def __hash__(self) -> int:
         return self._hash
 
-    def __reduce__(self) -> tuple[type[Test], tuple[object, ...]]:
+    def __reduce__(self) -> tuple[type[Comparison], tuple[object, ...]]:
         """Returns the fields without the hash, which differs between processes."""
-        return Test, (self.term, self.op, self.values, self.nulls, self.nans)
+        return Comparison, (self.term, self.op, self.values, self.nulls, self.nans)
 
     def __str__(self) -> str:
         if self.op is Op.NONE:
@@ -98,7 +98,7 @@ class Test:
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class SearchPredicate:
     """A search for strings, elements, keys or values in one term: a string, a list or a map.
 
     Attributes
@@ -124,9 +124,9 @@ class Match:
 
     Examples
     --------
-    >>> from intarsia.index import How, Match
+    >>> from intarsia.index import How, SearchPredicate
     >>> from intarsia.pruning.term import field_term
-    >>> str(Match(field_term("msg"), How.SUBSTRING, "timeout"))
+    >>> str(SearchPredicate(field_term("msg"), How.SUBSTRING, "timeout"))
     "msg contains 'timeout'"
     """
 
@@ -153,13 +153,13 @@ class Match:
         return f"NOT {shown}" if self.negated else shown
 
 
-Predicate = Test | Match
+Predicate = Comparison | SearchPredicate
 """A condition that an index can evaluate."""
 
 
 def seeks_values(predicate: Predicate) -> bool:
     """True if only values that equal one of the constants pass."""
-    if isinstance(predicate, Match):
+    if isinstance(predicate, SearchPredicate):
         return predicate.how is How.MAP_VALUE
     return predicate.op in (Op.EQ, Op.IN) and not (predicate.nulls or predicate.nans)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from intarsia.pruning.predicate_tree import And, Maybe, Never, Or, Pruning
-from intarsia.pruning.predicates import Match, Predicate, Test
+from intarsia.pruning.predicates import Comparison, Predicate, SearchPredicate
 from intarsia.row_ranges import RowRanges
 
 Leaf = Callable[[Predicate], RowRanges]
@@ -22,7 +22,7 @@ def rows_left(pruning: Pruning, rows: RowRanges, leaf: Leaf) -> RowRanges:
             return RowRanges.none()
         case Maybe():
             return rows
-        case Test() | Match():
+        case Comparison() | SearchPredicate():
             return rows & leaf(pruning)
         case And(parts):
             for part in parts:
@@ -41,7 +41,7 @@ def might_pass(pruning: Pruning, leaf: Callable[[Predicate], bool]) -> bool:
             return False
         case Maybe():
             return True
-        case Test() | Match():
+        case Comparison() | SearchPredicate():
             return leaf(pruning)
         case And(parts):
             return all(might_pass(part, leaf) for part in parts)

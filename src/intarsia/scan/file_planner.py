@@ -27,7 +27,7 @@ from intarsia.plan.plan import Step
 from intarsia.pruning.bounds_comparison import rows_might_match
 from intarsia.pruning.partition_pruning import Constants, constants_might_match
 from intarsia.pruning.predicate_tree import Pruning, tests_of
-from intarsia.pruning.predicates import Predicate, Test
+from intarsia.pruning.predicates import Comparison, Predicate
 from intarsia.pruning.prune import might_pass, rows_left
 from intarsia.pruning.term import Term, field_term
 from intarsia.pruning.type_compatibility import types_agree_at
@@ -154,7 +154,7 @@ def check_folder(file: OpenedFile, constants: Constants, schema: pa.Schema) -> N
             )
 
 
-def _differ(test: Test, bounds: Bounds) -> BoolArray:
+def _differ(test: Comparison, bounds: Bounds) -> BoolArray:
     """Returns a mask of the row groups whose bounds show a row that fails ``test``, an equality."""
     differ = ~rows_might_match(test, bounds)
     if test.nulls:
@@ -175,10 +175,10 @@ def _is_other(bound: Key, key: Key) -> bool:
     return bool(bound != key) and not is_cut
 
 
-def _equals(name: str, value: pa.Scalar) -> Test:
+def _equals(name: str, value: pa.Scalar) -> Comparison:
     if not value.is_valid:
-        return Test(field_term(name), Op.NONE, nulls=True)
-    return Test(field_term(name), Op.EQ, pa.array([value]), nans=True)
+        return Comparison(field_term(name), Op.NONE, nulls=True)
+    return Comparison(field_term(name), Op.EQ, pa.array([value]), nans=True)
 
 
 def missing_columns(
@@ -242,18 +242,20 @@ class _Planner:
             for test, leaf in rest.items():
                 self._learn(test, self._by_pages(test, leaf, groups))
             rows = self._step(PAGE_INDEX, pruning, rows)
-        restrictive = [test for test in tests if not (isinstance(test, Test) and test.op is Op.ANY)]
+        restrictive = [
+            test for test in tests if not (isinstance(test, Comparison) and test.op is Op.ANY)
+        ]
         are_likely = len({test.term for test in restrictive}) == 1 and all(
             answered.get(test) or (_is_range(test) and file.trusts_bounds) for test in restrictive
         )
         return Candidates(rows, tuple(self._steps), are_likely)
 
-    def _leaves(self, tests: Sequence[Predicate]) -> dict[Test, Leaf]:
+    def _leaves(self, tests: Sequence[Predicate]) -> dict[Comparison, Leaf]:
         """Returns the leaves of the tests for which bounds of stored values are valid."""
         leaf_by_test = {}
         for test in tests:
             leaf = leaf_of(self._file, test, self._constants, self._schema)
-            if leaf is not None and isinstance(test, Test):
+            if leaf is not None and isinstance(test, Comparison):
                 leaf_by_test[test] = leaf
         return leaf_by_test
 
@@ -339,7 +341,7 @@ class _Planner:
         self._steps.append(Step(source, left.num_rows, len(groups_of(self._file, left))))
         return left
 
-    def _by_row_groups(self, test: Test, leaf: Leaf) -> RowRanges:
+    def _by_row_groups(self, test: Comparison, leaf: Leaf) -> RowRanges:
         file = self._file
         if not file.trusts_bounds:
             return self._all
@@ -347,7 +349,9 @@ class _Planner:
         starts = file.row_group_starts
         return RowRanges(starts[:-1][might], starts[1:][might])
 
-    def _by_bloom_filters(self, test: Test, leaf: Leaf, groups: Sequence[int]) -> RowRanges | None:
+    def _by_bloom_filters(
+        self, test: Comparison, leaf: Leaf, groups: Sequence[int]
+    ) -> RowRanges | None:
         file = self._file
         if not has_bloom_filters(file, leaf.index, groups):
             return None
@@ -363,14 +367,14 @@ class _Planner:
         starts = file.row_group_starts
         return self._all - RowRanges(starts[excluded], starts[np.array(excluded, dtype=int) + 1])
 
-    def _is_idle(self, test: Test, leaf: Leaf) -> bool:
+    def _is_idle(self, test: Comparison, leaf: Leaf) -> bool:
         """True if the test is IS NOT NULL and the footer shows that no row is NULL or NaN."""
         if test.op is not Op.ANY or not self._file.trusts_bounds:
             return False
         bounds = self._file.row_group_bounds(leaf.index)
         return not bounds.order.has_nan and not bounds.null_counts.any()
 
-    def _by_pages(self, test: Test, leaf: Leaf, groups: Sequence[int]) -> RowRanges:
+    def _by_pages(self, test: Comparison, leaf: Leaf, groups: Sequence[int]) -> RowRanges:
         file = self._file
         parts = []
         for group in groups:
@@ -388,7 +392,7 @@ class _Planner:
 
 def _is_range(test: Predicate) -> bool:
     """True if the test is a range without NaN. Bounds seldom show whether there are NaNs."""
-    return isinstance(test, Test) and test.op in _RANGE_OPERATORS and not test.nans
+    return isinstance(test, Comparison) and test.op in _RANGE_OPERATORS and not test.nans
 
 
 _NO_ROWS = RowRanges.none()

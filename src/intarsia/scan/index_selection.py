@@ -11,7 +11,7 @@ from intarsia.file.open_file import OpenedFile
 from intarsia.index.base import Inverted
 from intarsia.index.kinds.distinct_idx1 import DistinctIDX1
 from intarsia.parquet.metadata import ColumnMetaData, PageType
-from intarsia.pruning.predicates import Match, Predicate, Test, seeks_values
+from intarsia.pruning.predicates import Comparison, Predicate, SearchPredicate, seeks_values
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.page_selection import groups_of
 
@@ -45,7 +45,7 @@ def by_promise(
 
 
 def _rank_of(test: Predicate) -> int:
-    if isinstance(test, Match):
+    if isinstance(test, SearchPredicate):
         one_or_several = Op.EQ if len(test.values) == 1 else Op.IN
         return _POINT_RANKS[one_or_several] if seeks_values(test) else _OTHER_RANK
     return _POINT_RANKS.get(test.op, _OTHER_RANK)
@@ -73,20 +73,20 @@ def may_pay(file: OpenedFile, index: Embedded, test: Predicate, leaves: Iterable
         chunks = [file.chunk(group, leaf) for group in range(len(file.metadata.row_groups))]
         hit_share = _share(num_values, min(_num_pages(chunks) or granules, granules))
         saved += (1 - hit_share) * sum(chunk.total_compressed_size for chunk in chunks)
-    return (_ENTRIES_COST if isinstance(test, Test) else _SEARCH_COST) * read < saved
+    return (_ENTRIES_COST if isinstance(test, Comparison) else _SEARCH_COST) * read < saved
 
 
 def _reads_all_values(index: Embedded, test: Predicate) -> bool:
     """True if the test has to be evaluated on all values of the index."""
     if not (isinstance(index.kind, Inverted) and index.kind.exact):
         return False
-    is_point = isinstance(test, Test) and test.op in _POINT_RANKS
+    is_point = isinstance(test, Comparison) and test.op in _POINT_RANKS
     return isinstance(index.kind, DistinctIDX1) or not is_point
 
 
 def cost_of(index: Embedded, test: Predicate) -> int:
     """Returns the estimated bytes that a test reads of an index: a page, or all for a range."""
-    is_range = isinstance(test, Test) and test.op not in _POINT_RANKS
+    is_range = isinstance(test, Comparison) and test.op not in _POINT_RANKS
     is_all = is_range or _reads_all_values(index, test)
     return index.entry.length if is_all else min(index.entry.length, _PAGE_BYTES)
 

@@ -20,7 +20,7 @@ from intarsia.expr.tree import ANDS, Call, Node, conjuncts, field_paths, read_ex
 from intarsia.process_state import cached_property
 from intarsia.pruning.builder import complement_of, pruning_of
 from intarsia.pruning.predicate_tree import And, Maybe, Or, Pruning, all_of
-from intarsia.pruning.predicates import Test
+from intarsia.pruning.predicates import Comparison
 from intarsia.scan.filter.condition import Condition
 from intarsia.scan.nested_projection import Projection, check_paths, pruned_to_fields
 from intarsia.sql.where_clause import parse_where
@@ -139,7 +139,7 @@ def _conjuncts(expression: pc.Expression, schema: pa.Schema) -> tuple[Conjunct, 
 
 def _pass_share(pruning: Pruning) -> float:
     match pruning:
-        case Test(op=op):
+        case Comparison(op=op):
             return _PASS_SHARES.get(op, _RANGE_PASS_SHARE)
         case And(parts):
             return min(map(_pass_share, parts))

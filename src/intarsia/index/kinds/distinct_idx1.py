@@ -31,7 +31,7 @@ from intarsia.index.kinds.distinct import Distinct
 from intarsia.index.value_predicates import passing
 from intarsia.io.source import ByteRange, Source
 from intarsia.parquet.metadata import FileMetaData, Statistics
-from intarsia.pruning.predicates import Predicate, Test
+from intarsia.pruning.predicates import Comparison, Predicate
 from intarsia.row_ranges import RowRanges
 
 KEY = "distinct_index_offset"
@@ -131,7 +131,11 @@ def _is_on_one_line(predicate: Predicate) -> bool:
     Another value may pass although none of its lines does: ``'a⏎z' > 'a'`` is listed as ``a`` and
     ``z``.
     """
-    if not isinstance(predicate, Test) or predicate.op not in (Op.EQ, Op.IN) or predicate.nulls:
+    if (
+        not isinstance(predicate, Comparison)
+        or predicate.op not in (Op.EQ, Op.IN)
+        or predicate.nulls
+    ):
         return False
     values = predicate.values
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):

@@ -10,7 +10,7 @@ import pyarrow as pa
 from intarsia.expr.functions import compares, representable_constants
 from intarsia.index.base import Inverted, Positions, Reads, Subject, fingerprints
 from intarsia.index.key_formula import Every, FingerprintArray, Formula, Keys
-from intarsia.pruning.predicates import How, Match, Predicate
+from intarsia.pruning.predicates import How, Predicate, SearchPredicate
 
 _MAX_REQUIRED_KEYS = 64
 """Most values of a "contains all" search that are looked up. More values add little."""
@@ -63,7 +63,7 @@ class Elements(Inverted):
         return fingerprints(_hashable(values)), np.arange(len(values), dtype=np.int64)
 
     def keys_for(self, predicate: Predicate, of: Subject) -> Formula | None:
-        assert isinstance(predicate, Match)
+        assert isinstance(predicate, SearchPredicate)
         if not compares(of.type, predicate.values.type):
             return None
         values, all_fit = representable_constants(predicate.values, of.type)

@@ -16,7 +16,7 @@ from intarsia.index.indexed_type import order_of_type
 from intarsia.index.key_formula import FingerprintArray, Formula, Keys
 from intarsia.index.literal_encoding import exact_values, unfit_for_hashing
 from intarsia.parquet.xxhash64 import hash_values
-from intarsia.pruning.predicates import How, Match, Predicate, Test
+from intarsia.pruning.predicates import Comparison, How, Predicate, SearchPredicate
 from intarsia.row_ranges import UInt64Array
 
 
@@ -80,7 +80,7 @@ class Entries(Inverted):
         )
 
     def keys_for(self, predicate: Predicate, of: Subject) -> Formula | None:
-        assert isinstance(predicate, Match)
+        assert isinstance(predicate, SearchPredicate)
         key_type, value_type = _types(of)
         search_keys = predicate.values if predicate.key is None else pa.repeat(predicate.key, 1)
         if not compares(key_type, search_keys.type):
@@ -88,7 +88,7 @@ class Entries(Inverted):
         keys = as_bytes(representable_constants(search_keys, key_type)[0])
         if predicate.how is How.MAP_ANY or not len(keys):
             return Keys(np.unique(fingerprints(keys)))
-        test = Test(of.term, Op.IN, predicate.values)
+        test = Comparison(of.term, Op.IN, predicate.values)
         values = exact_values(test, order_of_type(value_type))
         if values is None:
             return None

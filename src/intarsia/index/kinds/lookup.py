@@ -11,7 +11,7 @@ from intarsia.expr.comparison_operators import Op
 from intarsia.index.base import Inverted, Positions, Reads, Subject, fingerprints
 from intarsia.index.key_formula import FingerprintArray, Formula, Keys
 from intarsia.index.literal_encoding import exact_values, unfit_for_hashing
-from intarsia.pruning.predicates import Predicate, Test
+from intarsia.pruning.predicates import Comparison, Predicate
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,6 @@ class Lookup(Inverted):
         return fingerprints(values), np.arange(len(values), dtype=np.int64)
 
     def keys_for(self, predicate: Predicate, of: Subject) -> Formula | None:
-        assert isinstance(predicate, Test)
+        assert isinstance(predicate, Comparison)
         values = exact_values(predicate, of.order)
         return None if values is None else Keys(fingerprints(values))

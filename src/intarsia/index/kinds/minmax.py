@@ -17,7 +17,7 @@ from intarsia.index.base import BoolArray, Positions, Subject, Summary
 from intarsia.index.kinds.distinct import unfit_for_comparing, unfit_for_pyarrow
 from intarsia.index.value_predicates import boolean, spans_might_match
 from intarsia.parquet.page_statistics import extremes, shortened_high, shortened_low
-from intarsia.pruning.predicates import Predicate, Test
+from intarsia.pruning.predicates import Comparison, Predicate
 
 _MAX_BOUND_BYTES = 64
 """Bounds of longer strings are shortened to about this length."""
@@ -69,7 +69,7 @@ class MinMax(Summary):
     def might_match(
         self, predicate: Predicate, summaries: pa.RecordBatch, of: Subject
     ) -> BoolArray | None:
-        assert isinstance(predicate, Test)
+        assert isinstance(predicate, Comparison)
         if len(predicate.values) and of.order.brackets(predicate.values) is None:
             return None
         low, high, nulls, nans = (summaries.column(n) for n in ("min", "max", "nulls", "nans"))

@@ -18,7 +18,7 @@ from intarsia.index.kinds.required_substrings import (
     required_by_literal,
 )
 from intarsia.index.kinds.text_base import TextIndex
-from intarsia.pruning.predicates import How, Predicate, Test
+from intarsia.pruning.predicates import Comparison, How, Predicate
 from intarsia.strings.code_points import is_bytes, is_text
 
 PATTERNS = {
@@ -79,7 +79,7 @@ class NGram(TextIndex):
 
 
 def _required(predicate: Predicate, *, latin: bool) -> Required | None:
-    if isinstance(predicate, Test):
+    if isinstance(predicate, Comparison):
         values = predicate.values
         if len(values) > _MAX_IN_VALUES or not is_text(values.type):
             return None

@@ -9,7 +9,7 @@ import pyarrow as pa
 from intarsia.index.base import Positions, Subject
 from intarsia.index.key_formula import Every, FingerprintArray, Formula, Keys
 from intarsia.index.kinds.text_base import TextIndex
-from intarsia.pruning.predicates import How, Match, Predicate
+from intarsia.pruning.predicates import How, Predicate, SearchPredicate
 from intarsia.strings.code_points import as_column
 from intarsia.strings.tokenizer import WORDS_VERSION, keys_of_strings, keys_of_words
 
@@ -52,7 +52,7 @@ class Words(TextIndex):
         return keys_of_strings(values, positions)
 
     def keys_for(self, predicate: Predicate, of: Subject) -> Formula | None:
-        assert isinstance(predicate, Match)
+        assert isinstance(predicate, SearchPredicate)
         assert isinstance(predicate.pattern, str)
         keys = keys_of_words(as_column(predicate.pattern, of.type))
         parts = tuple(Keys(keys[i : i + 1]) for i in range(len(keys)))

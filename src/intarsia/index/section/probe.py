@@ -40,7 +40,7 @@ from intarsia.index.value_predicates import passing
 from intarsia.io.source import Source
 from intarsia.process_state import cached_property
 from intarsia.pruning.bounds_comparison import rows_might_match
-from intarsia.pruning.predicates import Predicate, Test
+from intarsia.pruning.predicates import Comparison, Predicate
 from intarsia.row_ranges import Int64Array, RowRanges, UInt64Array
 
 _FEW_GRANULES = 2
@@ -296,7 +296,7 @@ class InvertedSection(Section):
     def _granules_where(self, predicate: Predicate, of: Subject) -> GranuleMask | None:
         pages = np.arange(self.num_pages)
         bounds = self.columns["key"].bounds
-        if isinstance(predicate, Test) and bounds is not None:
+        if isinstance(predicate, Comparison) and bounds is not None:
             pages = np.flatnonzero(rows_might_match(predicate, bounds))
         if not len(pages):
             return self._granule_mask(np.empty(0, dtype=np.uint32))

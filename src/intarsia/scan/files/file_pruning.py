@@ -21,7 +21,7 @@ from intarsia.file.open_file import READ_ERRORS, OpenedFile, VersionedFile
 from intarsia.pruning.bounds_comparison import rows_might_match
 from intarsia.pruning.partition_pruning import Constants, constants_might_match
 from intarsia.pruning.predicate_tree import Never, Pruning, tests_of
-from intarsia.pruning.predicates import Predicate, Test
+from intarsia.pruning.predicates import Comparison, Predicate
 from intarsia.pruning.prune import rows_left
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.file_planner import (
@@ -275,7 +275,7 @@ class SchemaGroup:
             might_match = self._by_constants(test, sorted(names))
             return RowRanges.from_mask(np.repeat(might_match, self._counts))
         leaf = leaf_of(file, test, constants, self._schema)
-        if leaf is None or not isinstance(test, Test):
+        if leaf is None or not isinstance(test, Comparison):
             return RowRanges.all(self._num_groups)
         chunks = [
             file.chunk(group, leaf.index)

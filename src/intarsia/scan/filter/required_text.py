@@ -13,7 +13,7 @@ from intarsia.index.kinds.ngram import PATTERNS
 from intarsia.index.kinds.required_substrings import AllOf, AnyOf, Has, Required
 from intarsia.pruning.builder import pruning_of
 from intarsia.pruning.predicate_tree import And
-from intarsia.pruning.predicates import How, Match
+from intarsia.pruning.predicates import How, SearchPredicate
 from intarsia.scan.filter.substring import SubstringSearch, encoded, is_text
 from intarsia.strings.code_points import as_column, is_bytes
 from intarsia.strings.tokenizer import words_of
@@ -73,7 +73,7 @@ def _case_insensitive(node: Node, schema: pa.Schema) -> SubstringSearch | None:
         return None
     pruning = pruning_of(node)
     for match in pruning.parts if isinstance(pruning, And) else (pruning,):
-        if not isinstance(match, Match) or match.negated or match.nulls:
+        if not isinstance(match, SearchPredicate) or match.negated or match.nulls:
             continue
         path = match.term.path
         if len(path) != 1 or path[0] not in schema.names:
@@ -86,7 +86,7 @@ def _case_insensitive(node: Node, schema: pa.Schema) -> SubstringSearch | None:
     return None
 
 
-def _required_strings(match: Match, kind: pa.DataType) -> Iterable[str]:
+def _required_strings(match: SearchPredicate, kind: pa.DataType) -> Iterable[str]:
     """Returns case-folded strings that values must all contain."""
     if not is_text(kind):
         return []

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.index import How, Inverted, Keys, Match, Op, fingerprints
+from intarsia.index import How, Inverted, Keys, Op, SearchPredicate, fingerprints
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Domain(Inverted):
         return fingerprints(domains.drop_null()), np.flatnonzero(domains.is_valid())
 
     def keys_for(self, predicate, of):
-        if not isinstance(predicate, Match):
+        if not isinstance(predicate, SearchPredicate):
             sought = predicate.values[0].as_py()
         elif predicate.ignore_case or predicate.through:
             return None
