@@ -10,8 +10,7 @@ import pytest
 from intarsia.expr.comparison_operators import Op
 from intarsia.expr.tree import Call, FieldRef, Literal, read_expression
 from intarsia.pruning.builder import complement_of, pruning_of
-from intarsia.pruning.predicate_tree import And, Maybe, Never, Or
-from intarsia.pruning.predicate_tree import tests_of as distinct_tests
+from intarsia.pruning.predicate_tree import And, Maybe, Never, Or, predicates_of
 from intarsia.pruning.predicates import Comparison, How, SearchPredicate
 from intarsia.pruning.prune import rows_left
 from intarsia.pruning.term import field_term, term_of
@@ -273,8 +272,8 @@ def test_a_cast_may_turn_a_string_into_nan(expression):
 
 def test_distinct_predicates_in_order():
     tree = pruning(((X > 1) & (Y < 2)) | ((X > 1) & (Y < 3)))
-    assert [str(test) for test in distinct_tests(tree)] == ["x > 1", "y < 2", "y < 3"]
-    assert distinct_tests(Maybe()) == distinct_tests(Never()) == []
+    assert [str(test) for test in predicates_of(tree)] == ["x > 1", "y < 2", "y < 3"]
+    assert predicates_of(Maybe()) == predicates_of(Never()) == []
 
 
 @pytest.mark.parametrize(
@@ -406,7 +405,7 @@ def test_a_search_in_a_lowered_string_also_searches_the_string():
 
 def test_a_search_is_recognized_under_casts_to_string_only():
     def terms(kind):
-        return [str(test.term) for test in distinct_tests(pruning(search(X.cast(kind))))]
+        return [str(test.term) for test in predicates_of(pruning(search(X.cast(kind))))]
 
     def search(value):
         return pc.match_substring(value, "a")

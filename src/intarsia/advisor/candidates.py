@@ -14,7 +14,7 @@ from intarsia.index.parquet_indexes import Bloom, PageIndex
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, kinds, make, parse, spec_name
 from intarsia.index.spec import quoted
 from intarsia.pruning.partition_pruning import Constants
-from intarsia.pruning.predicate_tree import tests_of
+from intarsia.pruning.predicate_tree import predicates_of
 from intarsia.pruning.predicates import Comparison, Predicate
 from intarsia.pruning.term import Term
 from intarsia.scan.file_planner import values_agree
@@ -23,7 +23,7 @@ from intarsia.scan.request import Request
 
 def tests_in(requests: Sequence[Request]) -> list[Predicate]:
     """Returns the comparisons and search predicates of all filters."""
-    return [test for request in requests for test in tests_of(request.pruning)]
+    return [test for request in requests for test in predicates_of(request.pruning)]
 
 
 def page_index_for(files: Sequence[OpenedFile], requests: Sequence[Request]) -> PageIndex | None:
@@ -54,7 +54,7 @@ def indexes_for(
     """
     index_of: dict[str, IndexSpec] = {}
     for request in requests:
-        for test in tests_of(request.pruning):
+        for test in predicates_of(request.pruning):
             if values_agree(file, test.term, constants, request.schema):
                 for index in _candidates_for(file, test):
                     index_of.setdefault(spec_name(index), index)
@@ -74,7 +74,7 @@ def _candidates_for(file: OpenedFile, test: Predicate) -> Iterator[IndexSpec]:
 
 def answers(file: OpenedFile, index: IndexSpec, request: Request) -> bool:
     """True if an index might answer one predicate of a filter."""
-    tests = tests_of(request.pruning)
+    tests = predicates_of(request.pruning)
     if isinstance(index, PageIndex):
         return any(_dotted(test) in (index.columns or ()) for test in tests)
     if isinstance(index, Bloom):

@@ -39,7 +39,7 @@ from intarsia.io.storage import FileReplaced
 from intarsia.parquet.schema import Leaf, Root
 from intarsia.plan.file_account import EngineScan
 from intarsia.pruning.partition_pruning import Constants
-from intarsia.pruning.predicate_tree import tests_of
+from intarsia.pruning.predicate_tree import predicates_of
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.file_planner import check_folder, indexes_for, leaf_of, plan_rows
 from intarsia.scan.files.file_pruning import prune_files
@@ -382,7 +382,7 @@ def _check_first_pages(file: OpenedFile, limit: int) -> None:
 
 def _may_narrow(files: Sequence[_OpenFile], request: Request) -> bool:
     """True if an index of a file may leave part of a row group."""
-    tests = tests_of(request.pruning)
+    tests = predicates_of(request.pruning)
     leaves: dict[int, list[Leaf]] = {}
     for _, file, constants in files if tests else ():
         if file.sections.entries and indexes_for(file, tests, constants, request.schema):

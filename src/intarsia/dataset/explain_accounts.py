@@ -31,7 +31,7 @@ from intarsia.plan.file_account import (
 )
 from intarsia.plan.file_regions import FileMap
 from intarsia.plan.plan import Amount, ColumnPlan, Figures, FilePlan, Step
-from intarsia.pruning.predicate_tree import tests_of
+from intarsia.pruning.predicate_tree import predicates_of
 from intarsia.pruning.predicates import Predicate
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.file_planner import (
@@ -258,7 +258,7 @@ def _remarks(file: OpenedFile, request: Request, plan: FilePlan) -> Iterator[str
     entries = file.sections.entries if has_candidates else ()
     yield from file.ignored
     used = {step.source for step in plan.steps}
-    tests = tests_of(request.pruning) if has_candidates else []
+    tests = predicates_of(request.pruning) if has_candidates else []
     usable = indexes_for(file, tests, plan.constants, request.schema)
     for entry in entries:
         if index_source(entry) not in used and not file.sections.is_ignored(entry):

@@ -29,7 +29,7 @@ from intarsia.errors import IntarsiaError
 from intarsia.file.open_file import OpenedFile
 from intarsia.memory import is_limited
 from intarsia.pruning.partition_pruning import Constants
-from intarsia.pruning.predicate_tree import tests_of
+from intarsia.pruning.predicate_tree import predicates_of
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.file_planner import indexes_for, leaf_of, plan_rows
 from intarsia.scan.files.file_pruning import File, SchemaGroup, alike, in_folders, prune_files
@@ -166,7 +166,7 @@ def _has_indexes(file: OpenedFile, group: int, constants: Constants, request: Re
 
     Indexes of small chunks do not count: reading the chunk takes less than its index.
     """
-    tests = tests_of(request.pruning)
+    tests = predicates_of(request.pruning)
     known = [leaf_of(file, test, constants, request.schema) for test in tests]
     leaves = [leaf for leaf in known if leaf is not None]
     chunks = [file.chunk(group, leaf.index) for leaf in leaves]

@@ -38,13 +38,13 @@ class Never:
 Pruning = Comparison | SearchPredicate | And | Or | Maybe | Never
 
 
-def tests_of(pruning: Pruning) -> list[Predicate]:
+def predicates_of(pruning: Pruning) -> list[Predicate]:
     """Returns the distinct predicates of a pruning tree, in order of appearance."""
     match pruning:
         case Comparison() | SearchPredicate():
             return [pruning]
         case And(parts) | Or(parts):
-            return list(dict.fromkeys(test for part in parts for test in tests_of(part)))
+            return list(dict.fromkeys(test for part in parts for test in predicates_of(part)))
         case _:
             return []
 

@@ -26,7 +26,7 @@ from intarsia.parquet.value_order import Key
 from intarsia.plan.plan import Step
 from intarsia.pruning.bounds_comparison import rows_might_match
 from intarsia.pruning.partition_pruning import Constants, constants_might_match
-from intarsia.pruning.predicate_tree import Pruning, tests_of
+from intarsia.pruning.predicate_tree import Pruning, predicates_of
 from intarsia.pruning.predicates import Comparison, Predicate
 from intarsia.pruning.prune import might_pass, rows_left
 from intarsia.pruning.term import Term, field_term
@@ -185,7 +185,7 @@ def missing_columns(
     file: OpenedFile, pruning: Pruning, constants: Constants, schema: pa.Schema
 ) -> Constants:
     """Returns NULL for each column of ``pruning`` that ``file`` and its partition values lack."""
-    names = {path[0] for test in tests_of(pruning) for path in test.term.fields}
+    names = {path[0] for test in predicates_of(pruning) for path in test.term.fields}
     missing = [name for name in names - constants.keys() if file.schema.root(name) is None]
     return {name: pa.scalar(None, schema.field(name).type) for name in missing}
 
@@ -203,7 +203,7 @@ class _Planner:
         self, pruning: Pruning, leaves_to_read: Sequence[int], rows: RowRanges, by_footer: bool
     ) -> Candidates:
         file = self._file
-        tests = tests_of(pruning)
+        tests = predicates_of(pruning)
         for test in tests:
             might_pass_ = constants_might_match(test, self._constants)
             self._rows_by_test[test] = self._all if might_pass_ else _NO_ROWS

@@ -20,7 +20,7 @@ from intarsia.errors import IntarsiaError
 from intarsia.file.open_file import READ_ERRORS, OpenedFile, VersionedFile
 from intarsia.pruning.bounds_comparison import rows_might_match
 from intarsia.pruning.partition_pruning import Constants, constants_might_match
-from intarsia.pruning.predicate_tree import Never, Pruning, tests_of
+from intarsia.pruning.predicate_tree import Never, Pruning, predicates_of
 from intarsia.pruning.predicates import Comparison, Predicate
 from intarsia.pruning.prune import rows_left
 from intarsia.row_ranges import RowRanges
@@ -98,7 +98,7 @@ def prune_unopened(cache: FileCache, files: Sequence[File], request: Request) ->
 
 def in_folders(files: Iterable[File], pruning: Pruning) -> Iterator[File]:
     """Yields the ``files`` that might match by partition values."""
-    filter_columns = {path[0] for test in tests_of(pruning) for path in test.term.fields}
+    filter_columns = {path[0] for test in predicates_of(pruning) for path in test.term.fields}
     key: tuple[tuple[str, pa.Scalar], ...]
     verdicts: dict[tuple[tuple[str, pa.Scalar], ...], bool] = {(): not isinstance(pruning, Never)}
     for file in files:

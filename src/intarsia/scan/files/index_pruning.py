@@ -27,7 +27,7 @@ from intarsia.index.key_formula import FingerprintArray, Keys
 from intarsia.index.section.multi_probe import have_any_key
 from intarsia.index.section.probe import InvertedSection
 from intarsia.pruning.partition_pruning import Constants
-from intarsia.pruning.predicate_tree import Pruning, tests_of
+from intarsia.pruning.predicate_tree import Pruning, predicates_of
 from intarsia.pruning.predicates import Predicate, seeks_values
 from intarsia.pruning.prune import rows_left
 from intarsia.row_ranges import RowRanges
@@ -108,7 +108,9 @@ def required_predicates(pruning: Pruning) -> list[Predicate]:
         return not rows_left(pruning, one, leaf)
 
     points = [
-        test for test in tests_of(pruning) if seeks_values(test) and len(test.values) <= _MAX_VALUES
+        test
+        for test in predicates_of(pruning)
+        if seeks_values(test) and len(test.values) <= _MAX_VALUES
     ]
     return [test for test in points if fails(test)]
 
