@@ -23,17 +23,21 @@ def unfit_for_hashing(order: ValueOrder) -> str | None:
     return None
 
 
-def exact_values(test: Comparison, order: ValueOrder) -> pa.Array | None:
-    """Returns physical values of which each row that passes ``test`` has one.
+def exact_values(comparison: Comparison, order: ValueOrder) -> pa.Array | None:
+    """Returns physical values of which each row that passes ``comparison`` has one.
 
     Returns None if other values may pass. Supports only ``=`` and ``IN``. The values have a type
     that ``hash_values`` takes; zero is +0.0.
     """
-    if test.op not in (Op.EQ, Op.IN) or test.nulls or (test.nans and order.has_nan):
+    if (
+        comparison.op not in (Op.EQ, Op.IN)
+        or comparison.nulls
+        or (comparison.nans and order.has_nan)
+    ):
         return None
-    if order.domain is Domain.BYTES and _is_text_or_bytes(test.values.type):
-        return test.values.cast(pa.large_binary())
-    brackets = order.brackets(test.values)
+    if order.domain is Domain.BYTES and _is_text_or_bytes(comparison.values.type):
+        return comparison.values.cast(pa.large_binary())
+    brackets = order.brackets(comparison.values)
     if brackets is None:
         return None
     low, high = brackets

@@ -119,11 +119,11 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def bloom_hashes_for(test: Comparison, order: ValueOrder) -> UInt64Array | None:
-    """Returns hashes of which each row that passes ``test`` has one, or None if unknown."""
+def bloom_hashes_for(comparison: Comparison, order: ValueOrder) -> UInt64Array | None:
+    """Returns hashes of which each row that passes ``comparison`` has one, or None if unknown."""
     if unfit_for_hashing(order):
         return None
-    values = exact_values(test, order)
+    values = exact_values(comparison, order)
     if values is None:
         return None
     hashes = hash_values(values)

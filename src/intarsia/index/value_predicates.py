@@ -57,7 +57,7 @@ def passing(predicate: Predicate, values: pa.Array, order: ValueOrder) -> BoolAr
 
 
 def spans_might_match(
-    test: Comparison,
+    comparison: Comparison,
     low: pa.Array,
     high: pa.Array,
     nulls: BoolArray,
@@ -70,9 +70,9 @@ def spans_might_match(
     NaN. ``nulls`` and ``nans`` are true where there is a NULL or a NaN.
     """
     mask = boolean(low.is_valid())
-    if test.op in (Op.ANY, Op.NONE):
-        mask &= test.op is Op.ANY
-        return mask | (nulls & test.nulls) | (nans & test.nans)
+    if comparison.op in (Op.ANY, Op.NONE):
+        mask &= comparison.op is Op.ANY
+        return mask | (nulls & comparison.nulls) | (nans & comparison.nans)
     positions = pa.array(np.flatnonzero(mask))
     lows, highs = order.brackets(low.take(positions)), order.brackets(high.take(positions))
     if lows is not None and highs is not None:
@@ -80,10 +80,10 @@ def spans_might_match(
         no_counts = np.zeros(count, dtype=np.int64)
         everywhere, nowhere = np.ones(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
         bounds = Bounds(order, lows[0], highs[1], everywhere, nowhere, no_counts, no_counts)
-        mask[mask] = rows_might_match(test, bounds)
-    if test.nulls:
+        mask[mask] = rows_might_match(comparison, bounds)
+    if comparison.nulls:
         mask |= nulls
-    if test.nans:
+    if comparison.nans:
         mask |= nans
     return mask
 

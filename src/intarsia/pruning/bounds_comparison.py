@@ -19,41 +19,41 @@ from intarsia.pruning.predicates import Comparison
 BoolArray = NDArray[np.bool_]
 
 
-def rows_might_match(test: Comparison, bounds: Bounds) -> BoolArray:
-    """Returns for each of ``n`` places of ``bounds`` whether a row may pass ``test``.
+def rows_might_match(comparison: Comparison, bounds: Bounds) -> BoolArray:
+    """Returns for each of ``n`` places of ``bounds`` whether a row may pass ``comparison``.
 
     Shape ``(n,)``, bool.
     """
-    might = _values_might_match(test, bounds) & ~bounds.all_null
-    if test.nulls:
+    might = _values_might_match(comparison, bounds) & ~bounds.all_null
+    if comparison.nulls:
         might |= bounds.null_counts != 0
-    if test.nans and bounds.order.has_nan:
+    if comparison.nans and bounds.order.has_nan:
         might |= (bounds.nan_counts != 0) & ~bounds.all_null
     return might
 
 
-def _values_might_match(test: Comparison, bounds: Bounds) -> BoolArray:
-    if test.op is Op.NONE:
+def _values_might_match(comparison: Comparison, bounds: Bounds) -> BoolArray:
+    if comparison.op is Op.NONE:
         return np.zeros(len(bounds), dtype=np.bool_)
-    might_match = _within_bounds(test, bounds)
+    might_match = _within_bounds(comparison, bounds)
     return might_match | ~bounds.bounded
 
 
-def _within_bounds(test: Comparison, bounds: Bounds) -> BoolArray:
+def _within_bounds(comparison: Comparison, bounds: Bounds) -> BoolArray:
     everything = np.ones(len(bounds), dtype=np.bool_)
     low, high = bounds.low, bounds.high
-    if test.op is Op.ANY:
+    if comparison.op is Op.ANY:
         return everything
-    brackets = _brackets(bounds.order, test)
+    brackets = _brackets(bounds.order, comparison)
     if brackets is None:
         return everything
-    match test.op:
+    match comparison.op:
         case Op.IN | Op.EQ:
             return _any_overlaps(low, high, *brackets)
         case Op.NOT_IN | Op.NE:
             return _not_only(low, high, *brackets)
     below, above = (_comparable(low, keys[0]) for keys in brackets)
-    match test.op:
+    match comparison.op:
         case Op.LT:
             return _bools(low < above)
         case Op.LE:
@@ -66,13 +66,13 @@ def _within_bounds(test: Comparison, bounds: Bounds) -> BoolArray:
 
 
 @functools.lru_cache(maxsize=8)
-def _brackets(order: ValueOrder, test: Comparison) -> tuple[Keys, Keys] | None:
+def _brackets(order: ValueOrder, comparison: Comparison) -> tuple[Keys, Keys] | None:
     """Returns the low keys and the high keys of a predicate's brackets, both sorted.
 
     Cached, because every row group needs them.
     """
-    brackets = order.brackets(test.values)
-    if brackets is None or len(test.values) == 1:
+    brackets = order.brackets(comparison.values)
+    if brackets is None or len(comparison.values) == 1:
         return brackets
     belows, aboves = brackets
     ascending = np.sort(belows)

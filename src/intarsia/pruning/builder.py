@@ -235,10 +235,10 @@ def _null_test(argument: Node, is_null: bool, *, nan_is_null: bool) -> Pruning:
     if nan_is_null and uncast is not argument:
         return Maybe()
     if is_null:
-        test = partial(Comparison, op=Op.NONE, nulls=True, nans=nan_is_null)
+        comparison = partial(Comparison, op=Op.NONE, nulls=True, nans=nan_is_null)
     else:
-        test = partial(Comparison, op=Op.ANY, nans=not nan_is_null)
-    return _for_each_term([term_of(uncast)], test)
+        comparison = partial(Comparison, op=Op.ANY, nans=not nan_is_null)
+    return _for_each_term([term_of(uncast)], comparison)
 
 
 def _string_search(
@@ -344,7 +344,7 @@ def _uncast(node: Node) -> Node:
 
     A safe cast does that, except to dates (which drop the time of day) and to narrow floats and
     decimals (which round). Some casts change the kind of value, for example from string to number.
-    Then no literal compares with the column's own values, and the test is not used.
+    Then no literal compares with the column's own values, and the comparison is not used.
     """
     if not isinstance(node, Call) or node.function != "cast" or len(node.arguments) != 1:
         return node

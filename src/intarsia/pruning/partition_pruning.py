@@ -44,16 +44,16 @@ _PYTHON_COMPARISONS: dict[Op, Callable[[Any, Any], bool]] = {
 }
 
 
-def constants_might_match(test: Predicate, constants: Constants) -> bool:
-    """True if a row might pass ``test``, as far as the values of ``constants`` decide that."""
-    if not any(path[0] in constants for path in test.term.fields):
+def constants_might_match(predicate: Predicate, constants: Constants) -> bool:
+    """True if a row might pass ``predicate``, as far as the values of ``constants`` decide that."""
+    if not any(path[0] in constants for path in predicate.term.fields):
         return True
-    value = constant_value(test.term, constants)
+    value = constant_value(predicate.term, constants)
     if value is None:
         return True
-    if isinstance(test, SearchPredicate):
-        return value.is_valid or test.nulls
-    return constant_might_match(test, value)
+    if isinstance(predicate, SearchPredicate):
+        return value.is_valid or predicate.nulls
+    return constant_might_match(predicate, value)
 
 
 def constant_value(term: Term, constants: Constants) -> pa.Scalar | None:
@@ -95,23 +95,25 @@ def _column(value: pa.Scalar) -> pa.Array:
     return pa.repeat(value, 1) if value.is_valid else pa.nulls(1, value.type)
 
 
-def constant_might_match(test: Comparison, value: pa.Scalar) -> bool:
+def constant_might_match(comparison: Comparison, value: pa.Scalar) -> bool:
     """True if a row might pass where every row holds ``value``, as in a Hive partition."""
     if not value.is_valid:
-        return test.nulls
+        return comparison.nulls
     try:
-        match test.op:
+        match comparison.op:
             case Op.NONE:
-                return test.nans and _is_nan(value)
+                return comparison.nans and _is_nan(value)
             case Op.ANY:
                 return True
             case Op.IN | Op.NOT_IN:
-                if not _same_kind(value.type, test.values.type):
+                if not _same_kind(value.type, comparison.values.type):
                     return True  # ``is_in`` casts only its list, a comparison both sides
-                is_in = bool(pc.any(pc.equal(test.values, value)).as_py())
-                return is_in == (test.op is Op.IN) or (test.nans and _is_nan(value))
+                is_in = bool(pc.any(pc.equal(comparison.values, value)).as_py())
+                return is_in == (comparison.op is Op.IN) or (comparison.nans and _is_nan(value))
             case _:
-                return _compare(test.op, value, test.values[0]) or (test.nans and _is_nan(value))
+                return _compare(comparison.op, value, comparison.values[0]) or (
+                    comparison.nans and _is_nan(value)
+                )
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
         return True
 

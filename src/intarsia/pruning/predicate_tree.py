@@ -44,7 +44,7 @@ def predicates_of(pruning: Pruning) -> list[Predicate]:
         case Comparison() | SearchPredicate():
             return [pruning]
         case And(parts) | Or(parts):
-            return list(dict.fromkeys(test for part in parts for test in predicates_of(part)))
+            return list(dict.fromkeys(one for part in parts for one in predicates_of(part)))
         case _:
             return []
 
@@ -70,19 +70,19 @@ def _joined(
     """Returns the parts joined as one ``into``.
 
     The result is ``decisive`` if that is among the parts; ``neutral`` parts are dropped. Several
-    ``one`` tests of one term become one ``many`` test.
+    ``one`` comparisons of one term become one ``many`` comparison.
     """
     if decisive in parts:
         return decisive
     flat = [p for part in parts for p in (part.parts if isinstance(part, into) else (part,))]
-    merged = _merge_value_tests([part for part in flat if part != neutral], one, many)
+    merged = _merge_value_comparisons([part for part in flat if part != neutral], one, many)
     return into(tuple(merged)) if len(merged) > 1 else merged[0] if merged else neutral
 
 
-def _merge_value_tests(parts: Sequence[Pruning], one: Op, many: Op) -> list[Pruning]:
-    """Returns the parts with tests of one term merged, such as ``a = 1 OR a = 2`` to an IN."""
+def _merge_value_comparisons(parts: Sequence[Pruning], one: Op, many: Op) -> list[Pruning]:
+    """Merges comparisons of one term, such as ``a = 1 OR a = 2`` to an IN."""
     other_parts: list[Pruning] = []
-    tests_by_key: dict[object, list[Comparison]] = {}
+    by_key: dict[object, list[Comparison]] = {}
     for part in parts:
         # IN tells −0.0 from +0.0, a comparison does not.
         if (
@@ -91,13 +91,15 @@ def _merge_value_tests(parts: Sequence[Pruning], one: Op, many: Op) -> list[Prun
             and not pa.types.is_floating(part.values.type)
         ):
             key = (part.term, part.values.type, part.nulls, part.nans)
-            tests_by_key.setdefault(key, []).append(part)
+            by_key.setdefault(key, []).append(part)
         else:
             other_parts.append(part)
-    return other_parts + [_merged_test(tests, many) for tests in tests_by_key.values()]
+    return other_parts + [_merged_comparison(comparisons, many) for comparisons in by_key.values()]
 
 
-def _merged_test(tests: list[Comparison], op: Op) -> Comparison:
-    if len(tests) == 1:
-        return tests[0]
-    return replace(tests[0], op=op, values=pa.concat_arrays([test.values for test in tests]))
+def _merged_comparison(comparisons: list[Comparison], op: Op) -> Comparison:
+    if len(comparisons) == 1:
+        return comparisons[0]
+    return replace(
+        comparisons[0], op=op, values=pa.concat_arrays([one.values for one in comparisons])
+    )

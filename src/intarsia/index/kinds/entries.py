@@ -88,8 +88,8 @@ class Entries(Inverted):
         keys = as_bytes(representable_constants(search_keys, key_type)[0])
         if predicate.how is How.MAP_ANY or not len(keys):
             return Keys(np.unique(fingerprints(keys)))
-        test = Comparison(of.term, Op.IN, predicate.values)
-        values = exact_values(test, order_of_type(value_type))
+        comparison = Comparison(of.term, Op.IN, predicate.values)
+        values = exact_values(comparison, order_of_type(value_type))
         if values is None:
             return None
         hashes = hash_values(values)
