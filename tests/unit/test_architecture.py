@@ -11,7 +11,7 @@ import intarsia
 
 SOURCE = Path(intarsia.__file__).parent
 LAYERS = (
-    "control_characters index_kinds redaction version",
+    "control_characters kind_names redaction version",
     "errors",
     "limits",
     "deadline process_state pyarrow_internals",

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia import index_kinds
+from intarsia import kind_names
 from intarsia.cli import options
 from intarsia.cli.input import other_formats
 from intarsia.cli.main import cli
@@ -113,7 +113,7 @@ def test_every_command_has_a_function_that_takes_its_options():
 
 
 def test_the_names_of_kinds_equal_those_of_the_registry():
-    assert sorted({*registry._BUILT_IN, *registry._STANDARD}) == [*index_kinds.BUILT_IN]
+    assert sorted({*registry._BUILT_IN, *registry._STANDARD}) == [*kind_names.BUILT_IN]
     assert [*other_formats._EXTENSIONS] == [*options.FORMATS]
 
 

@@ -25,7 +25,7 @@ from intarsia.index.kinds.ngram import NGram
 from intarsia.index.kinds.words import Words
 from intarsia.index.parquet_indexes import Bloom, PageIndex, Standard
 from intarsia.index.spec import parsed, split, unquoted
-from intarsia.index_kinds import installed, names
+from intarsia.kind_names import installed, names
 
 EmbeddedIndex = Inverted | Summary
 IndexSpec = EmbeddedIndex | Standard

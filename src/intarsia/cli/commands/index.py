@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-import intarsia.index_kinds as index_kinds
+import intarsia.kind_names as kind_names
 from intarsia.cli.options import (
     all_option,
     memory_limit_option,
@@ -22,7 +22,7 @@ class _WithKinds(click.Command):
     """A command whose help ends with the names of index kinds."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        self.epilog = f"Kinds: {', '.join(index_kinds.names())}."
+        self.epilog = f"Kinds: {', '.join(kind_names.names())}."
         super().format_epilog(ctx, formatter)
 
 
