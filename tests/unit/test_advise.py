@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 
 import duckdb
 import numpy as np
@@ -12,8 +13,12 @@ import pytest
 
 import intarsia as ia
 from intarsia.advisor import advise
-from intarsia.advisor.row_group_sample import ExtendedSource, sample_of
+from intarsia.advisor.read_cost import Member, ReadCostEstimator
+from intarsia.advisor.row_group_sample import ExtendedSource, indexed, sample_of
+from intarsia.dataset.request_builder import request_of
+from intarsia.io.external_sort import Workspace
 from intarsia.io.source import BufferSource
+from intarsia.pruning.term import field_term
 
 ROWS = 60_000
 
@@ -290,3 +295,21 @@ def test_advice_says_if_all_useful_indexes_exist(tmp_path):
     assert told.reason == "no other kind of index answers it"
     (told,) = ia.advise(path, "minute(at) + second(at) = second(at)").filters
     assert told.reason == "no kind of index answers it"
+
+
+def test_no_filter_reads_less_than_the_least_that_it_can_read(tmp_path):
+    path = tmp_path / "keys.parquet"
+    ia.write_table(pa.table({"k": [f"k{n * 7919 % 20_000}" for n in range(20_000)]}), path)
+    ia.add_indexes(path, "lookup(k)")
+    source = ia.dataset(path)
+    (file,) = source.scan_source.files
+    requests = [request_of(source.schema, [], pc.field("k") == key) for key in ("k17", "k1x")]
+    opened = source.scan_source.cache.as_opened(file.path)
+    member = Member(opened, {}, ((0,), (0,)))
+    estimator = ReadCostEstimator([member], requests)
+    with Workspace() as work:
+        index = opened.sections.about(field_term("k"))[0].kind
+        views = [replace(view, file=indexed(view.file, [index], work)) for view in estimator.views]
+        for measured in (estimator.start(views), estimator.measured(views)):
+            assert measured.reads[0] > 0 == measured.reads[1]  # no row has k1x
+            assert all(least <= read for read, least in zip(*measured, strict=True))

@@ -108,7 +108,8 @@ class ReadCostEstimator:
             file_bytes / sample_bytes if sample_bytes else 0.0
             for file_bytes, sample_bytes in zip(reads, sample_reads, strict=True)
         ]
-        return Measured(reads, least)
+        scaled = zip(self._scales, least, strict=True)
+        return Measured(reads, tuple(scale * least_bytes for scale, least_bytes in scaled))
 
     def _sampled(self) -> dict[int, list[int]]:
         """Returns row groups by file: a few for each filter and writer, of those that may match."""
@@ -220,8 +221,7 @@ class ReadCostEstimator:
             )
             # A value that no sampled row group has may be in another one. Reading it then costs a
             # row group, or a page of each column.
-            least.append(
-                self._group_bytes[number] if by_bloom and not selected.total() else page_bytes
-            )
-            reads.append(self._scales[number] * max(read, min(total_bytes, least[-1])))
+            floor = self._group_bytes[number] if by_bloom and not selected.total() else page_bytes
+            least.append(self._scales[number] * min(total_bytes, floor))
+            reads.append(max(self._scales[number] * read, least[-1]))
         return Measured(tuple(reads), tuple(least))
