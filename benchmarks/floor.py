@@ -10,6 +10,7 @@ Intarsia. All times are wall time.
 from __future__ import annotations
 
 import cProfile
+import os
 import pstats
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -188,6 +189,8 @@ def count_bytes() -> Iterator[Callable[[], int]]:
 
 _DECODING, _READING = ("splice.py", "_decoded"), ("file_handle.py", "read_at")
 """The functions (file and name) that call pyarrow's reader, and that read storage."""
+_PREAD = f"<built-in method {os.pread.__module__}.pread>"
+"""The name under which a profile lists the system's call that reads."""
 
 
 @dataclass(frozen=True)
@@ -239,6 +242,6 @@ def _own_seconds(profile: cProfile.Profile) -> dict[str, float]:
         place = Path(file).name, name
         if "pyarrow" in Path(file).parts or "'acquire' of '_thread" in name or place == _DECODING:
             totals["pyarrow"] += seconds
-        elif place == _READING:
+        elif place == _READING or name == _PREAD:
             totals["storage"] += seconds
     return totals
