@@ -1,16 +1,9 @@
 """Random byte flips. Set ``INTARSIA_FLIPS=1000`` for more; ``benchmarks/rot.py`` makes a table."""
 
-import importlib.util
 import os
-import sys
-from pathlib import Path
 
 import pytest
-
-_PATH = Path(__file__).parents[2] / "benchmarks" / "rot.py"
-_spec = importlib.util.spec_from_file_location("rot", _PATH)
-rot = sys.modules["rot"] = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(rot)
+import rot
 
 FLIPS = int(os.environ.get("INTARSIA_FLIPS", "72"))
 SEED = 20

@@ -1,27 +1,16 @@
 """A sample of the mutants; ``make fuzz`` runs 20,000 of them."""
 
-import importlib.util
-import sys
 from pathlib import Path
 
 import pytest
+import run
+import targets
+from mutants import mutant
 
 SAMPLE, SEED = 600, 20
 
 
-def by_path(name):
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def run():
-    return by_path("run")
-
-
-def test_mutants_raise_our_errors_only_in_bounded_time_and_memory(run, corpus):
+def test_mutants_raise_our_errors_only_in_bounded_time_and_memory(corpus):
     files = sorted((corpus / "files").iterdir())
     report = run.run(run.draw(files, SAMPLE, SEED), processes=2)
     assert report.mutants == SAMPLE
@@ -29,7 +18,6 @@ def test_mutants_raise_our_errors_only_in_bounded_time_and_memory(run, corpus):
 
 
 def test_a_mutant_is_the_same_every_time():
-    mutant = by_path("mutants").mutant
     data = bytes(range(256)) * 40
     mutants = [mutant(data, seed) for seed in range(100)]
     assert mutants == [mutant(data, seed) for seed in range(100)]
@@ -38,7 +26,7 @@ def test_a_mutant_is_the_same_every_time():
     assert mutant(b"", 1) == b""
 
 
-def test_a_failing_mutant_is_reported_and_the_others_run(run, tmp_path):
+def test_a_failing_mutant_is_reported_and_the_others_run(tmp_path):
     whole = tmp_path / "whole.parquet"
     whole.write_bytes(b"PAR1 not a file PAR1")
     jobs = [f"{whole}\t1", f"{tmp_path / 'missing.parquet'}\t2", f"{whole}\t3"]
@@ -55,13 +43,7 @@ SEEDS = Path(__file__).with_name("seeds")
 MUTANTS_EACH = 12
 
 
-@pytest.fixture(scope="module")
-def targets():
-    sys.modules["targets"] = by_path("targets")
-    return sys.modules["targets"]
-
-
-def test_every_target_has_seeds_and_they_are_small(targets):
+def test_every_target_has_seeds_and_they_are_small():
     assert {path.name for path in SEEDS.iterdir()} == set(targets.TARGETS)
     assert sum(path.stat().st_size for path in SEEDS.rglob("*") if path.is_file()) < 200_000
 
@@ -70,15 +52,14 @@ SEED_FILES = sorted(path.relative_to(SEEDS).as_posix() for path in SEEDS.rglob("
 
 
 @pytest.mark.parametrize("seed", SEED_FILES)
-def test_targets_take_seeds_and_their_mutants(targets, seed):
-    mutant = by_path("mutants").mutant
+def test_targets_take_seeds_and_their_mutants(seed):
     data = (SEEDS / seed).read_bytes()
     for number in range(MUTANTS_EACH):
         targets.attempt(seed.split("/")[0], mutant(data, number) if number else data)
 
 
 @pytest.mark.parametrize("seed", [seed for seed in SEED_FILES if seed.startswith("section/")])
-def test_seeds_of_sections_are_sections(targets, seed):
+def test_seeds_of_sections_are_sections(seed):
     """Otherwise mutants of them would be refused by the first check."""
     opened = []
     for shape in ("InvertedSection", "SummarySection"):
@@ -99,7 +80,7 @@ def test_seeds_of_sections_are_sections(targets, seed):
 
 @pytest.mark.parametrize("seed", [seed for seed in SEED_FILES if seed.startswith("catalog/")])
 @pytest.mark.parametrize("ask", range(8))
-def test_seeds_of_catalogs_are_catalogs(targets, seed, ask, monkeypatch):
+def test_seeds_of_catalogs_are_catalogs(seed, ask, monkeypatch):
     answers = []
     for name in ("might_match", "tail", "covered"):
         real = getattr(targets.SegmentReader, name)

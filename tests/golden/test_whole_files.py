@@ -1,10 +1,9 @@
 """Every file of the corpus, read and changed in every way."""
 
 import csv
-import importlib.util
 from collections import Counter
-from pathlib import Path
 
+import gathered
 import pytest
 
 WALKS_THAT_FAIL = {
@@ -22,16 +21,6 @@ WITHOUT_PAGE_INDEX = {
     # Levels contradict the row count in the footer; pyarrow does not check that.
     "rapidsai-cudf__python-cudf-cudf-tests-data-parquet-nested-unsigned-malformed.parquet",
 }
-
-
-def by_path(name):
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-gathered = by_path("gathered")
 
 
 @pytest.fixture(scope="module")

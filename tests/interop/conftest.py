@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import datetime
-import importlib.util
 import re
-import sys
 import types
 from collections.abc import Callable
 from decimal import Decimal
@@ -21,12 +19,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from intarsia.engines.duckdb import sql as duckdb_sql
-
-# The tests are no package: modules in this folder are imported by path.
-_path = Path(__file__).with_name("drawn_files.py")
-_spec = importlib.util.spec_from_file_location("drawn_files", _path)
-sys.modules["drawn_files"] = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(sys.modules["drawn_files"])
 
 ROWS = 5000
 ROW_GROUP_ROWS = 2048

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import datetime
-import importlib.util
 import re
-import sys
 from decimal import Decimal
 from pathlib import Path
 
 import datafusion
 import duckdb
 import polars as pl
+import pushdown as benchmark
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -21,17 +20,6 @@ import intarsia as ia
 CHECKOUT = Path(__file__).parents[2]
 c = pl.col
 NAN = float("nan")
-
-
-@pytest.fixture(scope="module")
-def benchmark():
-    spec = importlib.util.spec_from_file_location(
-        "benchmarks_pushdown", CHECKOUT / "benchmarks/pushdown.py"
-    )
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses looks the module up there
-    spec.loader.exec_module(module)
-    return module
 
 
 def cells(table):
@@ -54,7 +42,7 @@ def cells_of(table):
     return actual
 
 
-def test_the_table_is_up_to_date(benchmark, tmp_path):
+def test_the_table_is_up_to_date(tmp_path):
     text = (CHECKOUT / "docs/reference/pushdown.md").read_text()
     written = cells(text.split(benchmark.BEGIN)[1].split(benchmark.END)[0])
     benchmark.write(tmp_path / "t.parquet")
@@ -66,7 +54,7 @@ def test_the_table_is_up_to_date(benchmark, tmp_path):
         assert size == pytest.approx(written[key][2], rel=0.2), key
 
 
-def test_engines_agree_on_the_answers_in_the_table(benchmark, tmp_path):
+def test_engines_agree_on_the_answers_in_the_table(tmp_path):
     benchmark.write(tmp_path / "t.parquet")
     for asked in (*benchmark.PREDICATES, *benchmark.SHAPES):
         answers = {

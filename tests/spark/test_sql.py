@@ -1,7 +1,6 @@
 """``ias.sql`` gives Spark's answers and reads only the rows that conditions leave."""
 
 import datetime as dt
-import importlib.util
 import math
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import sqlglot
+import tpch_data
 
 import intarsia as ia
 import intarsia.spark as ias
@@ -28,17 +28,10 @@ def interpreted(spark):
     spark.conf.unset("spark.sql.codegen.wholeStage")
 
 
-def made_tables():
-    spec = importlib.util.spec_from_file_location("tpch_data", HERE / "tpch_data.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.tables()
-
-
 @pytest.fixture(scope="module")
 def tpch(tmp_path_factory):
     """Each table is a folder of files with pages of 250 rows."""
-    folder, actual = tmp_path_factory.mktemp("tpch"), made_tables()
+    folder, actual = tmp_path_factory.mktemp("tpch"), tpch_data.tables()
     for name, table in actual.items():
         (folder / name).mkdir()
         half = -(-table.num_rows // 2)

@@ -1,24 +1,17 @@
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import sys
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
+from commands import Said
 
 from intarsia.cli.main import run
 
 # rich reads COLUMNS when it is imported.
 importlib.import_module("intarsia.cli.output.terminal")
-
-# The tests are no package: modules in this folder are imported by path.
-for _name in ("commands", "prose"):
-    _spec = importlib.util.spec_from_file_location(_name, Path(__file__).with_name(f"{_name}.py"))
-    sys.modules[_name] = importlib.util.module_from_spec(_spec)
-    _spec.loader.exec_module(sys.modules[_name])
-Said = sys.modules["commands"].Said
 
 
 @pytest.fixture

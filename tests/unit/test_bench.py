@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import floor
+import pyarrow.fs as pafs
 import pytest
+
+from intarsia.io.storage import FileSource
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "queries.py"
 ROWS = 60_000
@@ -55,6 +59,13 @@ def test_shares_of_the_time_add_up(results):
         if actual["shares"] is not None:
             assert sum(actual["shares"].values()) == pytest.approx(1)
             assert actual["shares"]["pyarrow"] > 0.02, "the function that calls its reader is known"
+
+
+def test_the_time_of_reads_is_a_share_of_storage(tmp_path):
+    path = tmp_path / "zeros"
+    path.write_bytes(bytes(1 << 25))
+    source = FileSource(pafs.LocalFileSystem(), str(path))
+    assert floor.shares(lambda: source.read([(0, 1 << 25)])).storage > 0.5
 
 
 def test_tables_are_readable(run):
