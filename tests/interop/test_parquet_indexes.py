@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-import datetime as dt
 import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,18 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
+from indexed_pairs import (
+    BLOOM_COLUMNS,
+    GROUP_ROWS,
+    GROUPS,
+    PAGE_CONDITIONS,
+    Pair,
+    nested_table,
+    write_bloomed,
+    write_floats,
+    write_nested,
+    write_ordered,
+)
 
 import intarsia as ia
 
@@ -120,84 +130,16 @@ def by_id(table: pa.Table) -> list[dict[str, Any]]:
     return sorted(table.to_pylist(), key=lambda row: row["id"])
 
 
-@dataclass(frozen=True)
-class Pair:
-    """A file, and a copy that has indexes."""
-
-    before: Path
-    after: Path
-
-    @classmethod
-    def of(cls, before: Path, indexes: list[Any]) -> Pair:
-        after = Path(shutil.copy(before, before.with_suffix(".indexed.parquet")))
-        ia.add_indexes(after, indexes)
-        assert after.read_bytes().startswith(before.read_bytes())
-        return cls(before, after)
-
-
 # --- page indexes --------------------------------------------------------------------------------
 
-PAGE_ROWS = 1024
-ORDERED_ROWS = 120_000
-DAY = dt.date(2020, 1, 1)
-PAGE_CONDITIONS: dict[str, tuple[str, pads.Expression]] = {
-    "equals": ("id = 60000", field("id") == 60_000),
-    "range": ("id BETWEEN 60000 AND 60100", (field("id") >= 60_000) & (field("id") <= 60_100)),
-    "above": ("id > 119900", field("id") > 119_900),
-    "below": ("id < 100", field("id") < 100),
-    "nothing": ("id > 100 AND id < 50", (field("id") > 100) & (field("id") < 50)),
-    "in": ("id IN (5, 60000, 119999)", field("id").isin([5, 60_000, 119_999])),
-    "or": ("id < 5 OR id = 70000", (field("id") < 5) | (field("id") == 70_000)),
-    "or_of_two": ("id < 5 OR down = 70000", (field("id") < 5) | (field("down") == 70_000)),
-    "and": ("id > 90000 AND down > 29990", (field("id") > 90_000) & (field("down") > 29_990)),
-    "descending": ("down BETWEEN 20 AND 40", (field("down") >= 20) & (field("down") <= 40)),
-    "text": (
-        f"name = '{'né' * 20}-060000-{'z' * 40}'",
-        field("name") == f"{'né' * 20}-060000-{'z' * 40}",
-    ),
-    "text_range": (f"name < '{'né' * 20}-000100'", field("name") < f"{'né' * 20}-000100"),
-    "date": ("day = DATE '2020-02-20'", field("day") == dt.date(2020, 2, 20)),
-    "among_nulls": ("gaps < 40100", field("gaps") < 40_100),
-    "is_not_null": ("gaps IS NOT NULL", field("gaps").is_valid()),
-    "unordered": ("waves = 3.25", field("waves") == 3.25),
-}
 NOT_BY_PAGE = {PAGE_CONDITIONS[name][0] for name in ("nothing", "or_of_two")}
 """DataFusion reads nothing for the first, and skips no page for an OR of two columns."""
-
-
-def ordered_table() -> pa.Table:
-    numbers = np.arange(ORDERED_ROWS)
-    noise = np.random.default_rng(1)
-    names = [f"{'né' * 20}-{n:06}-{'z' * 40}" for n in range(ORDERED_ROWS)]
-    return pa.table(
-        {
-            "id": numbers,
-            "down": ORDERED_ROWS - numbers,
-            "name": names,
-            "day": pa.array(numbers // 1000 + (DAY - dt.date(1970, 1, 1)).days, pa.int32()).cast(
-                pa.date32()
-            ),
-            "gaps": pa.array(numbers, mask=(numbers < 40_000) | (numbers >= 42_000)),
-            "waves": (numbers // PAGE_ROWS * 7 % 16) + noise.integers(0, 4, ORDERED_ROWS) / 4.0,
-            "noise": noise.random(ORDERED_ROWS),
-        }
-    )
 
 
 @pytest.fixture(scope="module")
 def ordered(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     """One row group of 118 pages a column, without indexes and with page indexes."""
-    path = tmp_path_factory.mktemp("ordered") / "ordered.parquet"
-    pq.write_table(
-        ordered_table(),
-        path,
-        row_group_size=ORDERED_ROWS,
-        compression="none",
-        use_dictionary=False,
-        max_rows_per_page=PAGE_ROWS,
-        write_batch_size=PAGE_ROWS,
-        write_page_index=False,
-    )
+    path = write_ordered(tmp_path_factory.mktemp("ordered") / "ordered.parquet")
     return Pair.of(path, [ia.PageIndex()])
 
 
@@ -240,7 +182,6 @@ def test_datafusion_reads_a_small_part_of_the_file_including_metadata(ordered):
 
 # --- page indexes of nested columns --------------------------------------------------------------
 
-NESTED_ROWS = 6000
 NESTED_CONDITIONS = [
     "id BETWEEN 2500 AND 2600",
     "id = 3333",
@@ -251,62 +192,15 @@ NESTED_CONDITIONS = [
 ]
 
 
-def nested_table() -> pa.Table:
-    sizes = np.random.default_rng(3).integers(-1, 9, NESTED_ROWS).tolist()
-    sizes[1000] = sizes[4000] = 3000  # longer than a page
-    numbers = range(NESTED_ROWS)
-    lists = [None if size < 0 else list(range(n, n + size)) for n, size in enumerate(sizes)]
-    pairs = [
-        actual
-        and [None if i % 5 == 4 else {"a": i, "b": f"b{i}" if i % 3 else None} for i in actual]
-        for actual in lists
-    ]
-    maps = [
-        None if size < 0 else [(f"k{i}", n + i) for i in range(size)]
-        for n, size in enumerate(sizes)
-    ]
-    return pa.table(
-        {
-            "id": pa.array(numbers),
-            "word": [f"w{n % 3000:05}" for n in numbers],
-            "list": pa.array(lists, pa.list_(pa.int32())),
-            "pairs": pa.array(pairs, pa.list_(pa.struct([("a", "int64"), ("b", "string")]))),
-            "map": pa.array(maps, pa.map_("string", "int64")),
-            "lists": pa.array(
-                [actual and [actual[:2], None, [], actual[2:]] for actual in lists],
-                pa.list_(pa.list_(pa.int32())),
-            ),
-            "struct": pa.array(
-                [None if n % 7 == 0 else {"x": n, "y": lists[n]} for n in numbers],
-                pa.struct([("x", "int32"), ("y", pa.list_(pa.int32()))]),
-            ),
-            "flag": pa.array([None if n % 11 == 0 else n % 2 == 0 for n in numbers]),
-        }
-    )
-
-
 @pytest.fixture(scope="module")
 def nested_rows() -> pa.Table:
     return nested_table()
 
 
 @pytest.fixture(scope="module", params=["1.0", "2.0"])
-def nested(
-    request: pytest.FixtureRequest,
-    nested_rows: pa.Table,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Pair:
+def nested(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pair:
     path = tmp_path_factory.mktemp("nested") / "nested.parquet"
-    pq.write_table(
-        nested_rows,
-        path,
-        row_group_size=NESTED_ROWS // 2,
-        data_page_size=2000,
-        data_page_version=request.param,
-        use_dictionary=["word"],
-        write_batch_size=50,
-        write_page_index=False,
-    )
+    write_nested(path, request.param)
     return Pair.of(path, [ia.PageIndex()])
 
 
@@ -359,105 +253,49 @@ def test_datafusion_skips_pages_where_all_columns_have_an_offset_index(columns, 
 
 # --- bloom filters -------------------------------------------------------------------------------
 
-GROUPS = 8
-GROUP_ROWS = 2000
-BLOOM_ROWS = GROUPS * GROUP_ROWS
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A column's type: the n-th value in ascending order, and that value as a literal."""
-
-    type: pa.DataType
-    value: Callable[[int], Any]
-    literal: Callable[[Any], str] = str
-    literal_datafusion: Callable[[Any], str] | None = None
-
-
-EPOCH = dt.datetime(2020, 1, 1)
 TEXT = "CAST('{}' AS {})".format
-KINDS: dict[str, Kind] = {
-    "i16": Kind(pa.int16(), lambda n: n - 15_000),
-    "i32": Kind(pa.int32(), lambda n: n * 10_007),
-    "i64": Kind(pa.int64(), lambda n: n * 10_000_000_007),
-    "u32": Kind(pa.uint32(), lambda n: n + 2**31),
-    "u64": Kind(pa.uint64(), lambda n: n + 2**63),
-    "f32": Kind(pa.float32(), lambda n: n / 4, lambda v: TEXT(v, "REAL")),
-    "f64": Kind(pa.float64(), lambda n: n / 3, lambda v: TEXT(repr(v), "DOUBLE")),
-    "text": Kind(pa.string(), "né {:06}".format, "'{}'".format),
-    "raw": Kind(
-        pa.binary(),
-        lambda n: b"b%06d" % n,
-        lambda v: f"'{v.decode()}'::BLOB",
-        lambda v: f"X'{v.hex()}'",
-    ),
-    "fixed": Kind(
-        pa.binary(8),
-        lambda n: n.to_bytes(8, "big"),
-        lambda v: f"unhex('{v.hex()}')",
-        lambda v: f"arrow_cast(X'{v.hex()}', 'FixedSizeBinary(8)')",
-    ),
-    "day": Kind(pa.date32(), lambda n: DAY + dt.timedelta(n), lambda v: f"DATE '{v}'"),
-    "ts": Kind(
-        pa.timestamp("us"),
-        lambda n: EPOCH + dt.timedelta(microseconds=n * 60_000_001),
-        lambda v: f"TIMESTAMP '{v}'",
-    ),
-    "ts_utc": Kind(
-        pa.timestamp("us", "UTC"),
-        lambda n: (EPOCH + dt.timedelta(microseconds=n * 60_000_001)).replace(tzinfo=dt.UTC),
-        lambda v: f"TIMESTAMPTZ '{v}'",
-        lambda v: (
-            f"arrow_cast('{v:%Y-%m-%dT%H:%M:%S.%f}Z', 'Timestamp(Microsecond, Some(\"UTC\"))')"
-        ),
-    ),
-    "money": Kind(
-        pa.decimal128(9, 2),
-        lambda n: Decimal(n - 9_000).scaleb(-2),
-        lambda v: TEXT(v, "DECIMAL(9, 2)"),
-    ),
-    "fortune": Kind(
-        pa.decimal128(30, 5),
-        lambda n: Decimal(n - 9_000).scaleb(-5),
-        lambda v: TEXT(v, "DECIMAL(30, 5)"),
+LITERALS: dict[str, Callable[[Any], str]] = {
+    "f32": lambda v: TEXT(v, "REAL"),
+    "f64": lambda v: TEXT(repr(v), "DOUBLE"),
+    "text": "'{}'".format,
+    "raw": lambda v: f"'{v.decode()}'::BLOB",
+    "fixed": lambda v: f"unhex('{v.hex()}')",
+    "day": lambda v: f"DATE '{v}'",
+    "ts": lambda v: f"TIMESTAMP '{v}'",
+    "ts_utc": lambda v: f"TIMESTAMPTZ '{v}'",
+    "money": lambda v: TEXT(v, "DECIMAL(9, 2)"),
+    "fortune": lambda v: TEXT(v, "DECIMAL(30, 5)"),
+}
+DATAFUSION_LITERALS: dict[str, Callable[[Any], str]] = LITERALS | {
+    "raw": lambda v: f"X'{v.hex()}'",
+    "fixed": lambda v: f"arrow_cast(X'{v.hex()}', 'FixedSizeBinary(8)')",
+    "ts_utc": lambda v: (
+        f"arrow_cast('{v:%Y-%m-%dT%H:%M:%S.%f}Z', 'Timestamp(Microsecond, Some(\"UTC\"))')"
     ),
 }
 SKIPS = {
-    "datafusion": KINDS.keys() - {"i16", "day", "ts", "ts_utc"},
-    "duckdb": KINDS.keys() - {"money", "fortune"},
+    "datafusion": BLOOM_COLUMNS.keys() - {"i16", "day", "ts", "ts_utc"},
+    "duckdb": BLOOM_COLUMNS.keys() - {"money", "fortune"},
 }
 """The types for which an engine uses bloom filters; it reads the others as before."""
 PRESENT = [0, 9_002, 31_998]
 ABSENT = [10_001, 21_001]
 
 
-def bloom_table() -> pa.Table:
-    """All even numbers below 32,000 in random order: each row group has small and large ones."""
-    numbers = (np.random.default_rng(7).permutation(BLOOM_ROWS) * 2).tolist()
-    columns = {
-        name: pa.array([kind.value(n) for n in numbers], kind.type) for name, kind in KINDS.items()
-    }
-    return pa.table({"id": numbers} | columns)
-
-
 @pytest.fixture(scope="module")
 def bloomed(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     path = tmp_path_factory.mktemp("bloomed") / "bloomed.parquet"
-    pq.write_table(
-        bloom_table(),
-        path,
-        row_group_size=GROUP_ROWS,
-        compression="none",
-        use_dictionary=["i32", "f64", "text", "fixed"],
-        write_page_index=False,
-    )
-    return Pair.of(path, [ia.Bloom(name, fpp=0.0001) for name in KINDS])
+    write_bloomed(path, BLOOM_COLUMNS, ["i32", "f64", "text", "fixed"])
+    return Pair.of(path, [ia.Bloom(name, fpp=0.0001) for name in BLOOM_COLUMNS])
 
 
 def equals(name: str, n: int, engine: str) -> str:
-    kind = KINDS[name]
-    literal = kind.literal_datafusion if engine == "datafusion" else None
-    return f"{name} = {(literal or kind.literal)(kind.value(n))}"
+    literals = DATAFUSION_LITERALS if engine == "datafusion" else LITERALS
+    return f"{name} = {literals.get(name, str)(value_of(name, n))}"
+
+
+def value_of(name: str, n: int) -> Any:
+    return BLOOM_COLUMNS[name][1](n)
 
 
 def test_bounds_of_row_groups_do_not_exclude_the_values_looked_up(bloomed):
@@ -469,7 +307,7 @@ def test_bounds_of_row_groups_do_not_exclude_the_values_looked_up(bloomed):
         assert statistics.max > max(PRESENT[1], *ABSENT)
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", BLOOM_COLUMNS)
 @pytest.mark.parametrize("engine", ["datafusion", "duckdb"])
 def test_present_values_are_found_as_before_bloom_filters(name, engine, bloomed):
     for n in PRESENT:
@@ -483,7 +321,7 @@ def test_present_values_are_found_as_before_bloom_filters(name, engine, bloomed)
             assert after.groups == (1 if name in SKIPS[engine] else GROUPS)
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", BLOOM_COLUMNS)
 @pytest.mark.parametrize("engine", ["datafusion", "duckdb"])
 def test_row_groups_without_a_value_are_skipped_by_bloom_filters(name, engine, bloomed):
     for n in ABSENT:
@@ -499,8 +337,8 @@ def test_row_groups_without_a_value_are_skipped_by_bloom_filters(name, engine, b
 
 @pytest.mark.parametrize("name", ["i32", "i64", "text"])
 def test_datafusion_skips_row_groups_that_hold_no_value_of_a_list(name, bloomed):
-    kind = KINDS[name]
-    expected = ", ".join(kind.literal(kind.value(n)) for n in (PRESENT[1], *ABSENT))
+    literal = LITERALS.get(name, str)
+    expected = ", ".join(literal(value_of(name, n)) for n in (PRESENT[1], *ABSENT))
     before = scan_datafusion(bloomed.before, f"{name} IN ({expected})")
     after = scan_datafusion(bloomed.after, f"{name} IN ({expected})")
     assert ids(before.table) == ids(after.table) == [PRESENT[1]]
@@ -539,39 +377,6 @@ FLOAT_CONDITIONS = {
     "between": "x BETWEEN 1 AND 1.5",
     "nothing": "x = 77.125",
 }
-ODD_NANS = {"float": np.uint32(0xFFC00123), "double": np.uint64(0xFFF8000000000123)}
-
-
-def float_table(sql_type: str) -> pa.Table:
-    """Ten pages of 100 rows with different zeros, NaN and numbers; row group bounds exclude
-    nothing.
-    """
-    noise = np.random.default_rng(2)
-    x = noise.choice([-5.0, -1.0, -0.25, 0.25, 1.0, 1.5, 5.0], (10, 100))
-    x[2:5] = noise.choice([0.25, 0.5, 1.25], (3, 100))  # nothing above two, except NaN
-    x[0, 7] = x[5, 3] = 0.0
-    x[1, 7] = x[5, 9] = -0.0
-    x[2, ::9] = np.nan
-    x[6] = 0.0
-    x[7] = -0.0
-    x[8] = np.nan
-    x = x.ravel().astype(np.float32 if sql_type == "float" else np.float64)
-    odd = ODD_NANS[sql_type]
-    x.view(odd.dtype)[303] = odd
-    return pa.table({"id": np.arange(1000), "x": pa.array(x, mask=np.arange(1000) % 10 == 5)})
-
-
-def write_floats(path: Path, sql_type: str, groups: int, *, statistics: bool) -> None:
-    pq.write_table(
-        float_table(sql_type),
-        path,
-        row_group_size=1000 // groups,
-        use_dictionary=False,
-        max_rows_per_page=100,
-        write_batch_size=100,
-        write_page_index=False,
-        write_statistics=statistics,
-    )
 
 
 @pytest.fixture(
