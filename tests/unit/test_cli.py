@@ -713,7 +713,7 @@ def test_sidecars_do_not_change_their_files(say, lake, tmp_path):
     added = say("index", "add", lake, "k:lookup", "--sidecar")
     assert added.code == 0
     listed = say("index", "list", lake).lines
-    assert sum(line.endswith(", beside it") for line in listed) == 2
+    assert sum(line.endswith(", in its sidecar") for line in listed) == 2
     assert {path: path.read_bytes() for path in lake.rglob("*.parquet")} == before
     assert "index k:lookup" in say("explain", lake, "--where", "k = 7").out
     assert say("verify", lake).code == 0
@@ -725,7 +725,7 @@ def test_sidecars_do_not_change_their_files(say, lake, tmp_path):
     assert "index k:lookup" in say("explain", lake, "--where", "k = 7", *folder).out
     assert say("verify", lake, *folder).code == 0
     assert say("scan", lake, "--where", "k = 7", "--format", "json", *folder).code == 0
-    assert ", beside it" in say("index", "list", lake, *folder).out
+    assert ", in its sidecar" in say("index", "list", lake, *folder).out
 
 
 def test_an_index_that_some_files_lack_is_reported(say, lake):

@@ -217,4 +217,4 @@ def test_the_index_is_advised_for_conditions_on_several_keys(tmp_path):
     pq.write_table(pa.table({"attrs": maps}), path, max_rows_per_page=2000, write_page_index=True)
     filters = ["attrs['host'] = 'h3001'", "attrs['user'] = 'u17'", "attrs['rare'] = 'x'"]
     (proposed,) = ia.advise(path, filters=filters).proposals
-    assert (proposed.index, proposed.filters) == ("entries(attrs)", (0, 1, 2))
+    assert (proposed.index, proposed.filters) == ("attrs:entries", (0, 1, 2))

@@ -127,7 +127,7 @@ def advise(
     >>> ia.write_table(table, "users.parquet")
     >>> advice = ia.advise("users.parquet", ["id = 'u17'"])
     >>> advice.indexes
-    ['lookup(id)']
+    ['id:lookup']
     >>> advice.filters[0].then < advice.filters[0].now / 5
     True
     """

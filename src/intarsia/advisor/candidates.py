@@ -10,6 +10,7 @@ from intarsia.expr.comparison_operators import Op
 from intarsia.file.embedded_indexes import may_answer
 from intarsia.file.index_subjects import subject_of
 from intarsia.file.open_file import OpenedFile
+from intarsia.index.base import index_name
 from intarsia.index.parquet_indexes import Bloom, PageIndex
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, kinds, make, parse, spec_name
 from intarsia.index.spec import quoted
@@ -111,7 +112,7 @@ def as_text(index: IndexSpec) -> str:
     """Returns an index as a string that ``parse`` reads."""
     if isinstance(index, PageIndex):
         return f"page_index({', '.join(map(quoted, index.columns or ()))})"
-    text = f"{index.kind}({index.on})"
+    text = index_name(index.on, index.kind)
     with contextlib.suppress(IndexSpecError):
         if parse(text) == index:
             return text

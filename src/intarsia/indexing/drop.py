@@ -220,7 +220,7 @@ def _sidecar_hint(name: str, files: Sequence[str], filesystem: Any, places: Side
         name not in added_index_names(open_file(file, filesystem), sidecars) for file in files
     ):
         return ""
-    return "; the one beside it is dropped with sidecar=True"
+    return "; the one in its sidecar is dropped with sidecar=True"
 
 
 def added_index_names(file: OpenedFile, places: Sidecars | None) -> set[str]:

@@ -28,7 +28,7 @@ def indexes(reports: Sequence[IndexReport], everything: bool) -> None:
         for entry in report.indexes:
             say(f"  {embedded(entry, report.rows, report.file_bytes)}")
         for entry in report.sidecar:
-            say(f"  {embedded(entry, report.rows, report.file_bytes)}, beside it")
+            say(f"  {embedded(entry, report.rows, report.file_bytes)}, in its sidecar")
         for standard in report.standard:
             say(f"  {own(standard)}")
         if not (report.indexes or report.sidecar or report.standard):
