@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from crafted import BOMBS, LARGE, data_page, of_pages
 
 import intarsia as ia
-from intarsia.cli.main import cli
+from intarsia.cli.command_line import cli
 
 WORKER = Path(__file__).with_name("worker.py")
 LIMIT = 64 << 20

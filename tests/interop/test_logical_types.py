@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from pyarrow.compute import field
 
 import intarsia as ia
-from intarsia.cli.main import cli
+from intarsia.cli.command_line import cli
 
 ROWS = 1_000
 IDS = [uuid.UUID(int=(i * 2**100 + i * 7919) % 2**128) for i in range(ROWS)]

@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 import intarsia as ia
-from intarsia.cli.main import cli
+from intarsia.cli.command_line import cli
 from intarsia.dataset.partitioning import hive_types
 
 DAYS = [datetime.date(2026, 1, day) for day in (1, 2, 3)]

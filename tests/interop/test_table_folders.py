@@ -26,7 +26,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.transforms import IdentityTransform
 
 import intarsia as ia
-from intarsia.cli.main import IN_SHELL, cli
+from intarsia.cli.command_line import IN_SHELL, cli
 
 TABLE = pa.table({"id": range(100), "k": [f"k{i:03}" for i in range(100)], "day": ["a", "b"] * 50})
 KINDS = ("delta", "iceberg", "hudi", "stream")

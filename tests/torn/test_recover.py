@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from pyarrow.fs import LocalFileSystem
 
 import intarsia as ia
-from intarsia.cli.main import cli
+from intarsia.cli.command_line import cli
 from intarsia.io.storage import FileSource
 from intarsia.parquet.footer import read_footer
 from intarsia.parquet.metadata import ColumnMetaData

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from commands import Said
 
-from intarsia.cli.main import run
+from intarsia.cli.command_line import run
 
 # rich reads COLUMNS when it is imported.
 importlib.import_module("intarsia.cli.output.terminal")

@@ -17,7 +17,7 @@ from commands import Said
 from rich.console import Console
 
 import intarsia as ia
-from intarsia.cli.main import cli
+from intarsia.cli.command_line import cli
 
 ROWS = 120
 
@@ -865,7 +865,7 @@ def test_catalog(say, tmp_path: Path) -> None:
     [{"COLUMNS": "0"}, {"PYTHONIOENCODING": "latin-1"}, {"PYTHONIOENCODING": "ascii"}],
 )
 def test_an_unusual_terminal_gets_all_output(environment, file) -> None:
-    program = "from intarsia.cli.main import run; run()"
+    program = "from intarsia.cli.command_line import run; run()"
     command = [sys.executable, "-c", program, "inspect", str(file)]
     given = {name: value for name, value in os.environ.items() if name != "COLUMNS"} | environment
     done = subprocess.run(command, capture_output=True, env=given, check=False, timeout=60)
@@ -877,7 +877,7 @@ def test_an_unusual_terminal_gets_all_output(environment, file) -> None:
 def test_rows_are_complete_in_any_encoding(form, tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"t": ["é€", "😀", "\\u20ac"]}), path)
-    program = "from intarsia.cli.main import run; run()"
+    program = "from intarsia.cli.command_line import run; run()"
     command = [sys.executable, "-c", program, "scan", str(path), "--format", form]
     given = os.environ | {"PYTHONIOENCODING": "latin-1"}
     done = subprocess.run(command, capture_output=True, env=given, check=True, timeout=60)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia
-from intarsia.cli.main import IN_SHELL, run
+from intarsia.cli.command_line import IN_SHELL, run
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ from intarsia.cli import main
 class Imported(types.ModuleType):
     def __getattr__(self, name):
         raise KeyboardInterrupt
-sys.modules["intarsia.cli.main"] = Imported("intarsia.cli.main")
+sys.modules["intarsia.cli.command_line"] = Imported("intarsia.cli.command_line")
 main()
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)

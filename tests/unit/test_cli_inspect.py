@@ -19,7 +19,7 @@ from rich.cells import cell_len
 
 import intarsia as ia
 from intarsia.cli.actions import inspect
-from intarsia.cli.main import cli
+from intarsia.cli.command_line import cli
 from intarsia.cli.output.json_document import jsonable
 from intarsia.errors import PredicateError
 from intarsia.io.source import BufferSource

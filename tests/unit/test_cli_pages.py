@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from rich.cells import cell_len
 
 import intarsia as ia
-from intarsia.cli.main import cli
+from intarsia.cli.command_line import cli
 from intarsia.io.source import BufferSource
 from intarsia.parquet.compact_protocol import list_span, replace_fields, spans
 from intarsia.parquet.footer import framed, read_footer

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.cli.main import run
+from intarsia.cli.command_line import run
 from intarsia.control_characters import shown_in_json, shown_in_text
 from intarsia.errors import FormatError, IntarsiaWarning, PredicateError, Where, warn
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.cli.main import run
+from intarsia.cli.command_line import run
 from intarsia.index.kinds.distinct_idx1 import KEY
 from intarsia.io.source import BufferSource
 from intarsia.parquet.footer import framed, read_footer, with_key_values

@@ -19,8 +19,8 @@ import pytest
 import intarsia as ia
 from intarsia import kind_names
 from intarsia.cli import options
+from intarsia.cli.command_line import cli
 from intarsia.cli.input import other_formats
-from intarsia.cli.main import cli
 from intarsia.index import registry
 
 HEAVY = {"numpy", "pyarrow", "pandas", "sqlglot", "duckdb", "polars", "pyspark", "thrift", "jinja2"}

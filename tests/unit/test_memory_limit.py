@@ -15,7 +15,7 @@ import pytest
 
 import intarsia as ia
 from intarsia import memory
-from intarsia.cli.main import cli
+from intarsia.cli.command_line import cli
 from intarsia.deadline import time_limit
 
 MIB = 1024 * 1024
@@ -64,7 +64,7 @@ CALLS = """
     import contextlib, ctypes, io, json, os, shutil, sys, zlib
     import numpy as np, pyarrow as pa, pyarrow.compute as pc, pyarrow.parquet as pq
     import intarsia as ia
-    from intarsia.cli.main import cli
+    from intarsia.cli.command_line import cli
 
     path, work, limit = sys.argv[1:]
     os.makedirs(work)

@@ -16,7 +16,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 import intarsia as ia
-from intarsia.cli.main import run
+from intarsia.cli.command_line import run
 from intarsia.errors import FormatError, IntarsiaWarning, PathError, Where, warn
 from intarsia.redaction import redacted
 

@@ -576,6 +576,6 @@ main()
 
 
 def test_jinja2_is_imported_for_pages_only():
-    code = "import sys, intarsia.cli.main; print('jinja2' in sys.modules)"
+    code = "import sys, intarsia.cli.command_line; print('jinja2' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "False"

@@ -6,10 +6,7 @@ import contextlib
 import os
 import sys
 
-INTERRUPTED = 130
-"""The exit code if Ctrl-C ended a command."""
-TIMED_OUT = 124
-"""The exit code if ``--timeout`` ended a command. The command ``timeout`` has the same."""
+from intarsia.cli.exit_codes import INTERRUPTED, TIMED_OUT
 
 
 def main() -> None:
@@ -34,7 +31,7 @@ def _leave(code: int) -> None:
 
 def _run() -> None:
     try:
-        from intarsia.cli.main import run
+        from intarsia.cli.command_line import run
 
         run()
     except ModuleNotFoundError as error:

@@ -14,7 +14,6 @@ import warnings
 
 import click
 
-from intarsia.cli import INTERRUPTED, TIMED_OUT
 from intarsia.cli.commands.catalog import catalog
 from intarsia.cli.commands.check import recover, verify
 from intarsia.cli.commands.demo import demo
@@ -22,6 +21,7 @@ from intarsia.cli.commands.index import index
 from intarsia.cli.commands.inspect import inspect, pages
 from intarsia.cli.commands.scan import explain, scan
 from intarsia.cli.commands.write import write
+from intarsia.cli.exit_codes import INTERRUPTED, TIMED_OUT
 from intarsia.control_characters import shown_in_text
 from intarsia.deadline import Stopped
 from intarsia.errors import IntarsiaError, QueryTimeoutError, public
