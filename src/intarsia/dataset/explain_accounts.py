@@ -202,7 +202,9 @@ def reads_of(cache: FileCache) -> dict[str, FileRead]:
 def _read_of(opened: Sequence[ProfiledFile]) -> FileRead:
     """Returns what was read of a file, and of its earlier versions if it was replaced."""
     counts = [source.count for source, *_ in opened]
-    counts += [file.beside.count for _, file, _ in opened if file.beside is not None]
+    counts += [
+        file.sidecar_finder.count for _, file, _ in opened if file.sidecar_finder is not None
+    ]
     _, file, profile = opened[-1]
     figures = Figures(
         files=Amount(1, 1),
@@ -237,7 +239,7 @@ def unindexed_columns(
     account = read[0]
     file, constants = cache.profiled[account.plan.path][-1].file, account.plan.constants
     without: dict[str, None] = {}
-    for test in tests_of(request.pruning):
+    for test in predicates_of(request.pruning):
         leaf = leaf_of(file, test, constants, request.schema)
         is_indexed = bool(indexes_for(file, [test], constants, request.schema))
         if leaf is not None:

@@ -34,9 +34,9 @@ from intarsia.io.storage import (
     FileSource,
     IOCount,
     PathLike,
+    as_list,
     is_uri,
     resolve,
-    as_list,
 )
 from intarsia.process_state import ForkLock, SharedState
 from intarsia.threads import begin, result_of
