@@ -1,4 +1,4 @@
-"""Everything that relies on private or serialized state of ``pyarrow.compute.Expression``.
+"""Everything that relies on private or serialized state of pyarrow's objects.
 
 ``tests/unit/test_pyarrow_internals.py`` states the behaviour of pyarrow that each function relies
 on, so that a new version of pyarrow shows what it changed.
@@ -15,13 +15,17 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError, check_version
 from intarsia.limits import MAX_EXPRESSION_DEPTH
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as pads
+    import pyarrow.fs as pafs
 
 # Everything that reads, filters or indexes files imports this module. Another version of pyarrow
 # may serialize Expressions differently or change what a function means.
@@ -34,6 +38,17 @@ NODES_WITH_COLUMN = ("literal", "options")
 def call(function: str, arguments: Sequence[pc.Expression]) -> pc.Expression:
     """Returns a call of a function by name, which pyarrow need not know before it evaluates it."""
     return pc.Expression._call(function, list(arguments))
+
+
+def row_groups_of(fragment: pads.ParquetFileFragment) -> list[int] | None:
+    """Returns the row groups that a fragment is of. None if it has not read its footer yet."""
+    _, (*_, row_groups) = fragment.__reduce__()
+    return row_groups  # type: ignore[no-any-return]
+
+
+def s3_options_of(filesystem: pafs.S3FileSystem) -> dict[str, Any]:
+    """Returns the arguments with which a file system was made, credentials included."""
+    return filesystem.__reduce__()[1][0]  # type: ignore[no-any-return]
 
 
 class Serialized(NamedTuple):

@@ -160,6 +160,17 @@ def test_private_attributes_are_used_only_in_the_package_that_defines_them():
     assert foreign == []
 
 
+def test_pickle_states_are_read_in_one_module():
+    """Those of pyarrow's objects; ``pyarrow_internals`` has a test for each."""
+    readers = {
+        module_of(path)
+        for path in FILES
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", None) == "__reduce__"
+    }
+    assert readers == {"pyarrow_internals"}
+
+
 def _is_private(name):
     return name.startswith("_") and not name.endswith("__")
 

@@ -6,11 +6,22 @@ from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
 import pytest
 
 from intarsia.errors import PredicateError
 from intarsia.limits import MAX_EXPRESSION_DEPTH
-from intarsia.pyarrow_internals import Serialized, batch_of, call, end_of, serialized_of
+from intarsia.pyarrow_internals import (
+    Serialized,
+    batch_of,
+    call,
+    end_of,
+    row_groups_of,
+    s3_options_of,
+    serialized_of,
+)
 
 X = pc.field("x")
 
@@ -124,3 +135,23 @@ def test_deep_expressions_are_rejected():
     deep = reduce(operator.or_, [number == X for number in range(MAX_EXPRESSION_DEPTH + 2)])
     with pytest.raises(PredicateError, match="nests"):
         serialized_of(deep)
+
+
+def test_the_pickle_state_of_a_fragment_ends_with_its_row_groups(tmp_path):
+    pq.write_table(pa.table({"a": range(6)}), tmp_path / "a.parquet", row_group_size=2)
+    (fragment,) = pads.dataset(tmp_path).get_fragments()
+    assert row_groups_of(fragment) is None
+    assert [row_groups_of(part) for part in fragment.split_by_row_group()] == [[0], [1], [2]]
+
+
+def test_the_pickle_state_of_an_s3_file_system_is_its_options():
+    options = {
+        "access_key": "a", "secret_key": "s", "session_token": "t", "region": "eu-west-1",
+        "scheme": "http", "endpoint_override": "localhost:9", "force_virtual_addressing": True,
+        "tls_ca_file_path": "ca.pem",
+    }  # fmt: skip
+    actual = s3_options_of(pafs.S3FileSystem(**options))
+    assert {name: actual[name] for name in options} == options
+    others = {name: actual[name] for name in ("anonymous", "role_arn", "proxy_options")}
+    assert others["proxy_options"].pop("host") == ""
+    assert (others["anonymous"], others["role_arn"]) == (False, "")

@@ -14,6 +14,7 @@ from intarsia.dataset.request_builder import Columns, request_of
 from intarsia.dataset.scan_source import ScanSource
 from intarsia.errors import UnsupportedError, Where
 from intarsia.file.open_file import read_one_version
+from intarsia.pyarrow_internals import row_groups_of
 from intarsia.redaction import shown_redacted
 from intarsia.scan.file_planner import plan_rows
 from intarsia.scan.files.file_pruning import prune_files
@@ -31,7 +32,7 @@ def without_footer(fragment: pads.ParquetFileFragment) -> pads.ParquetFileFragme
 
 def check_is_whole(fragment: pads.ParquetFileFragment) -> None:
     """Raises ``UnsupportedError`` if a fragment has only some of its file's row groups."""
-    _, (*_, row_groups) = fragment.__reduce__()  # None if the footer was not read yet
+    row_groups = row_groups_of(fragment)
     if row_groups is not None and len(row_groups) < fragment.metadata.num_row_groups:
         message = f"a data set is of whole files, not of row groups {row_groups} alone"
         raise UnsupportedError(message, Where(fragment.path))

@@ -27,6 +27,7 @@ from intarsia.io.file_handle import Version
 from intarsia.io.file_parts import Composed, Part
 from intarsia.io.retry import TRIES
 from intarsia.io.source import Source
+from intarsia.pyarrow_internals import s3_options_of
 from intarsia.threads import await_all
 
 MIN_PART_BYTES = 5 * 1024 * 1024
@@ -101,7 +102,7 @@ def _client_of(filesystem: pafs.FileSystem) -> Any:
     """
     if type(filesystem) is not pafs.S3FileSystem or importlib.util.find_spec("boto3") is None:
         return None
-    options = filesystem.__reduce__()[1][0]
+    options = s3_options_of(filesystem)
     if options["role_arn"] or options["proxy_options"]["host"]:
         return None
     boto3: Any = importlib.import_module("boto3")
