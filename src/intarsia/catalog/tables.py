@@ -158,12 +158,12 @@ class KeyRows(InvertedSection):
 
     def bytes_for(self, keys: FingerprintArray) -> int:
         """Returns the bytes of the pages that might hold ``keys``, distinct and sorted."""
-        pages = self._pages_of(keys)
+        pages = self.pages_for(keys)
         return int(sum(column.pages[pages, 1].sum() for column in self.columns.values()))
 
     def holding(self, keys: FingerprintArray) -> tuple[FingerprintArray, Granules]:
         """Returns all entries of ``keys``, distinct and sorted: the keys and their granules."""
-        page_keys, granules = self._entries(self._pages_of(keys))
+        page_keys, granules = self.entries_on(self.pages_for(keys))
         if (page_keys[1:] < page_keys[:-1]).any():
             raise FormatError("the keys are not sorted")
         is_requested = np.isin(page_keys, keys)
@@ -171,7 +171,7 @@ class KeyRows(InvertedSection):
 
     def all(self) -> UInt64Array:
         """Returns all entries as ``packed`` does. Raises ``FormatError`` if a page is damaged."""
-        keys, granules = self._entries(np.arange(self.num_pages))
+        keys, granules = self.entries_on(np.arange(self.num_pages))
         return packed([(keys, granules)])
 
 

@@ -156,7 +156,7 @@ class InvertedSection(Section):
         Returns one element per page if there are few pages, and caches these. Else returns one
         element.
         """
-        pages = self._pages_of(keys)
+        pages = self.pages_for(keys)
         if len(pages) > _MAX_CACHED_PROBE_PAGES:
             stored = self._check_sorted(*self._read_stored(pages))
             return [self._select_keys(stored, keys, self.starts_of(pages))]
@@ -217,11 +217,11 @@ class InvertedSection(Section):
         if not self.num_pages:
             return (), 0.0
         if len(leaf.keys) == 1:
-            pages: Sequence[int] = self._pages_of_key(leaf.keys)
+            pages: Sequence[int] = self._pages_for_key(leaf.keys)
             expected = sum(map(self._entries_per_key, pages))
         else:
             keys = np.unique(leaf.keys)
-            key_pages = self._pages_of(keys)
+            key_pages = self.pages_for(keys)
             low, high = (bound[key_pages].astype(np.int64) for bound in (self._low, self._high))
             num_keys = np.searchsorted(keys, high, side="right") - np.searchsorted(keys, low)
             expected = float((num_keys * self.rows_per_page[key_pages] / (high - low + 1)).sum())
@@ -230,7 +230,7 @@ class InvertedSection(Section):
         num_targets = self.blocks.count if self.blocks and is_frequent else self.num_granules
         return pages, min(expected / num_targets, 1.0)
 
-    def _pages_of_key(self, key: FingerprintArray) -> range:
+    def _pages_for_key(self, key: FingerprintArray) -> range:
         """Returns the pages that may contain one key, which has shape ``(1,)``."""
         typed_key = key.astype(self._high.dtype, copy=False)
         first = self._high.searchsorted(typed_key, side="left")
@@ -242,16 +242,20 @@ class InvertedSection(Section):
         keys = int(self._high[page]) - int(self._low[page]) + 1
         return int(self.rows_per_page[page]) / keys
 
-    def _pages_of(self, keys: FingerprintArray) -> Int64Array:
+    def pages_for(self, keys: FingerprintArray) -> Int64Array:
         """Returns the pages that may contain any of ``keys``, which are distinct and sorted."""
         if not self.num_pages:
             return np.empty(0, dtype=np.int64)
         if len(keys) == 1:
-            pages = self._pages_of_key(keys)
+            pages = self._pages_for_key(keys)
             return np.arange(pages.start, pages.stop)
         return pages_with_keys(self._low, self._high, keys)
 
-    def _entries(self, pages: Int64Array) -> tuple[FingerprintArray, Granules]:
+    def entries_on(self, pages: Int64Array) -> tuple[FingerprintArray, Granules]:
+        """Returns the keys and the granules of the entries on ``pages``.
+
+        Raises ``FormatError`` if a page is damaged.
+        """
         keys, numbers = self._read_stored(pages)
         if not self._has_steps:
             return keys, numbers
@@ -332,7 +336,7 @@ class InvertedSection(Section):
         """Yields ``stored_entries`` in parts of some pages each."""
         step = max(1, _PART_ENTRIES // max(self.rows_per_page.max(initial=1), 1))
         for start in range(0, self.num_pages, step):
-            yield packed([self._entries(np.arange(start, min(start + step, self.num_pages)))])
+            yield packed([self.entries_on(np.arange(start, min(start + step, self.num_pages)))])
 
     def table(self) -> pa.Table:
         """Returns all entries as a table. Raises ``FormatError`` if a page is damaged."""
