@@ -62,8 +62,8 @@ class FileCache(SharedState):
 
     The files that were opened last, ``max_open_local_files()`` of them, keep their handles and
     tails. The others are opened again if more than their footers is needed. ``gap`` is that of
-    ``FileSource``. If ``is_profiled``, all files that were opened are in ``profiled``, by path. Then
-    ``engine_scans`` has all scans of engines, and ``requests`` those of all scans.
+    ``FileSource``. If ``is_profiled``, ``profiled`` has all files that were opened, by path,
+    ``engine_scans`` all scans of engines, and ``requests`` those of all scans.
     """
 
     def __init__(
