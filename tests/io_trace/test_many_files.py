@@ -442,7 +442,7 @@ def test_a_file_replaced_while_its_handle_is_cached_is_read_in_its_new_version(t
     pq.write_table(table_of(0, 50), tmp_path / "000.parquet")
     assert data.to_table(filter=asked_for).num_rows == 199 * ROWS + 50
     opened = data.scan_source.cache.get(str(tmp_path / "001.parquet"))
-    opened.source._inner._inner.rest()
+    opened.source._inner._inner.suspend()
     opened.release_tail()
     pq.write_table(table_of(7, 50), tmp_path / "001.parquet")
     with pytest.raises(storage.FileReplaced, match=r"001.parquet: the file was replaced"):

@@ -76,7 +76,7 @@ class Lake:
         shutil.copy(self.versions / f"{file}.{number}", self.folder.parent / "new")
         os.replace(self.folder.parent / "new", self.folder / f"{file}.parquet")
 
-    def rested(self, path):
+    def replace(self, path):
         file = int(os.path.basename(path).partition(".")[0])
         with self.lock:
             if self.replacements[file] < self.most:
@@ -90,15 +90,15 @@ def lake(tmp_path, versions, monkeypatch):
     made = Lake(tmp_path / "lake", versions)
     for file in range(FILES):
         made.publish(file)
-    rest = FileSource.rest
+    suspend = FileSource.suspend
 
-    def rest_and_replace(self):
-        rest(self)
+    def suspend_and_replace(self):
+        suspend(self)
         if self.path.startswith(str(made.folder)) and "_intarsia" not in self.path:
-            made.rested(self.path)
+            made.replace(self.path)
 
     monkeypatch.setattr(storage, "max_open_local_files", lambda: 1)
-    monkeypatch.setattr(FileSource, "rest", rest_and_replace)
+    monkeypatch.setattr(FileSource, "suspend", suspend_and_replace)
     monkeypatch.setattr(units, "UNIT_ROWS", 40)
     return made
 
@@ -310,6 +310,16 @@ def test_a_file_deleted_while_it_is_read_is_read_to_its_end(lake):
     (lake.folder / "4.parquet").unlink()
     storage.open_sources.release_handles()
     assert pa.Table.from_batches([first, *batches]).num_rows == 120
+
+
+def test_a_cache_frees_the_tails_of_files_whose_handles_are_closed(lake, monkeypatch):
+    monkeypatch.setattr(storage, "max_open_local_files", lambda: 128)
+    cache = ia.dataset(lake.folder).scan_source.cache
+    file = cache.get(str(lake.folder / "4.parquet"))
+    before = file.held_bytes
+    assert cache._num_bytes == before
+    storage.open_sources.release_handles()
+    assert cache._num_bytes == file.held_bytes < before
 
 
 def test_more_files_are_read_than_the_process_may_open(lake, monkeypatch):

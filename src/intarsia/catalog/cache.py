@@ -76,7 +76,7 @@ class CatalogCache(SharedState):
         self._catalogs.move_to_end(key)
         for other, catalog in self._catalogs.items():
             for segment in catalog.segments if other != key else ():
-                segment.rest()
+                segment.suspend()
 
     def forget(self, root: str) -> None:
         """Removes the catalog in ``root`` from the cache."""

@@ -119,11 +119,11 @@ class SegmentReader:
         keys = sum(part.table.meta_length for index in segment.keys for part in index.parts)
         return segment.files.size + segment.bounds.size + segment.covers.size + keys
 
-    def rest(self) -> None:
+    def suspend(self) -> None:
         """Closes file handles. The next read opens them again."""
         for source in list(self._sources.values()):
             if isinstance(source, FileSource):
-                source.rest()
+                source.suspend()
 
     def _source_of(self, table: Table) -> Source:
         source = self._sources[table.name] = self._find_source(table)

@@ -320,7 +320,7 @@ class OpenedFile:
         """Frees the bytes that were read along with the footer, and the sidecar's handle."""
         self._tail.release()
         if self.sidecar_finder is not None:
-            self.sidecar_finder.rest()
+            self.sidecar_finder.suspend()
 
 
 class VersionedFile(NamedTuple):

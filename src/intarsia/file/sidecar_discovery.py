@@ -280,10 +280,10 @@ class SidecarFinder:
         """Bytes of the sidecar that are cached in memory."""
         return 0 if self._sidecar is None else self._sidecar.source.held_bytes
 
-    def rest(self) -> None:
+    def suspend(self) -> None:
         """Frees the sidecar's cached bytes and its handle until it is read again."""
         if self._opened is not None:
-            self._opened.rest()
+            self._opened.suspend()
         if self._sidecar is not None:
             self._sidecar.source.release()
 

@@ -86,8 +86,8 @@ class FileSource:
 
     Ranges at most ``gap`` bytes apart are fetched in one request; the default depends on the
     storage. Requests to remote storage run concurrently. The file is opened on first use and stays
-    open until ``rest``. If a local file is replaced meanwhile, reads still return the old version.
-    If it is written to in place, they raise ``FileReplaced``.
+    open until ``suspend``. If a local file is replaced meanwhile, reads still return the old
+    version. If it is written to in place, they raise ``FileReplaced``.
     """
 
     def __init__(self, filesystem: pafs.FileSystem, path: str, gap: int | None = None) -> None:
@@ -98,15 +98,15 @@ class FileSource:
         self._lock = ForkLock()
         self._handle: Handle | None = None
         self._pinned: Callable[[], Handle | None] = _no_handle
-        """Returns the handle that ``rest`` gave up, if a pin keeps it open."""
+        """Returns the handle that ``suspend`` gave up, if a pin keeps it open."""
         self._size: int | None = None
         self._process = os.getpid()
-        self._rested_version: Version = None
+        self._suspended_version: Version = None
         self._is_current: Callable[[], bool] | None = None
         self.on_reopen: Callable[[], None] | None = None
-        """Called when the file is opened after a ``rest``."""
-        self.on_rest: Callable[[], None] | None = None
-        """Called when the handle was closed because the process has too many open files."""
+        """Called when the file is opened after a ``suspend``."""
+        self.on_suspend: Callable[[], None] | None = None
+        """Called when ``suspend`` has given up the handle."""
 
     @property
     def tail_bytes(self) -> int:
@@ -178,7 +178,7 @@ class FileSource:
                 self._handle.close()
                 self._handle = None
 
-    def rest(self) -> None:
+    def suspend(self) -> None:
         """Closes a local file's handle until the next read.
 
         That read raises ``FileReplaced`` if another file is at the path then. Remote files stay
@@ -188,16 +188,19 @@ class FileSource:
         if not self.is_local or not self._lock.acquire_now():
             return
         try:
-            if self._handle is not None:
-                self._rested_version = self._handle.version
-                self._pinned = weakref.ref(self._handle)
-                self._handle = None  # closed when reads and pins of other threads end
+            handle, self._handle = self._handle, None  # closed once no thread reads or pins it
+            if handle is None:
+                return
+            self._suspended_version = handle.version
+            self._pinned = weakref.ref(handle)
         finally:
             self._lock.release()
+        if self.on_suspend is not None:
+            self.on_suspend()
 
     def pin(self) -> object:
         """Returns an object that keeps a local file's handle open while it exists, despite
-        ``rest``.
+        ``suspend``.
 
         Raises ``FileReplaced`` if the handle was closed, and the file replaced since.
         """
@@ -210,14 +213,14 @@ class FileSource:
                 return handle
             if handle is not None:
                 abandon(handle)
-                self._rested_version = handle.version
+                self._suspended_version = handle.version
             handle = open_handle(self.filesystem, self.path)
-            if self._rested_version is not None and handle.version != self._rested_version:
+            if self._suspended_version is not None and handle.version != self._suspended_version:
                 raise FileReplaced(self.path)
             self._handle, self._process = handle, os.getpid()
         if self.is_local:
             open_sources.add(self)
-        if self._rested_version is not None and self.on_reopen is not None:
+        if self._suspended_version is not None and self.on_reopen is not None:
             self.on_reopen()
         return handle
 
@@ -277,9 +280,7 @@ class _OpenSources(SharedState):
                 too_many.append(self._opened.popitem(last=False)[1]())
         for closing in too_many:
             if closing is not None:
-                closing.rest()
-                if closing.on_rest is not None:
-                    closing.on_rest()
+                closing.suspend()
 
     def clear(self) -> None:
         with self._lock:
@@ -291,7 +292,7 @@ class _OpenSources(SharedState):
             self._opened.clear()
         for source in sources:
             if source is not None:
-                source.rest()
+                source.suspend()
 
 
 def max_open_local_files() -> int:

@@ -174,12 +174,12 @@ class FileCache(SharedState):
                 self._files.move_to_end(path)
             return cached
 
-    def _changed(self, path: str, *, is_rested: bool) -> None:
+    def _changed(self, path: str, *, is_suspended: bool) -> None:
         """Updates the size estimate of a file whose handle was opened or closed."""
         with self._lock:
             cached = self._files.get(path)
             if cached is not None:
-                if is_rested:
+                if is_suspended:
                     cached.file.release_tail()
                 self._weigh(cached)
                 self._shrink()
@@ -236,8 +236,8 @@ class FileCache(SharedState):
             cached = self._files[path] = _CachedFile(path, version, source, file)
             self._weigh(cached)
             self._shrink()
-        source.on_reopen = partial(_changed, weakref.ref(self), path, is_rested=False)
-        source.on_rest = partial(_changed, weakref.ref(self), path, is_rested=True)
+        source.on_reopen = partial(_changed, weakref.ref(self), path, is_suspended=False)
+        source.on_suspend = partial(_changed, weakref.ref(self), path, is_suspended=True)
         return file
 
     def _is_current(self, cached: _CachedFile) -> bool:
@@ -255,8 +255,8 @@ class FileCache(SharedState):
         return False
 
 
-def _changed(cache: weakref.ref[FileCache], path: str, *, is_rested: bool) -> None:
+def _changed(cache: weakref.ref[FileCache], path: str, *, is_suspended: bool) -> None:
     """Calls the cache's method if the cache still exists. Sources refer to it weakly."""
     existing = cache()
     if existing is not None:
-        existing._changed(path, is_rested=is_rested)
+        existing._changed(path, is_suspended=is_suspended)

@@ -223,7 +223,7 @@ def _opened(place: Place, path: str, places: Sidecars) -> tuple[Version, OpenedF
         check_editable(file.footer)
     except FormatError as error:
         raise error.at(Where(file.name)) from error
-    source.rest()
+    source.suspend()
     return version, file
 
 
