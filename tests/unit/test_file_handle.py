@@ -1,6 +1,7 @@
 """Files of fsspec file systems, and of ``pyarrow.fs`` file systems written in Python."""
 
 import os
+import sys
 import threading
 
 import fsspec
@@ -270,7 +271,7 @@ def test_handles_are_closed_after_modules_are_gone(tmp_path, monkeypatch):
     path.write_bytes(b"PAR1")
     source = FileSource(pafs.LocalFileSystem(), str(path))
     assert source.read([(0, 4)]) == [b"PAR1"]
-    number = source._handle._descriptor
+    number = source._handle._descriptor.number
     os.fstat(number)
     monkeypatch.setattr(
         "intarsia.io.file_handle.os", None
@@ -279,3 +280,33 @@ def test_handles_are_closed_after_modules_are_gone(tmp_path, monkeypatch):
     monkeypatch.undo()
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(number)
+
+
+def test_a_handle_that_is_being_closed_is_not_used_by_another_thread(tmp_path):
+    """The last reference to the handle may go while other threads ask for it."""
+    path = tmp_path / "a"
+    path.write_bytes(bytes(range(10)))
+    source, errors, end = FileSource(pafs.LocalFileSystem(), str(path)), [], threading.Event()
+
+    def repeat(action):
+        try:
+            while not end.is_set():
+                action()
+        except (ia.IntarsiaError, OSError, AssertionError) as error:
+            errors.append(error)
+            end.set()
+
+    def read():
+        assert bytes(source.read([(3, 4)])[0]) == b"\3\4\5\6"
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    threads = [threading.Thread(target=repeat, args=[a]) for a in (source.suspend, *[read] * 3)]
+    for thread in threads:
+        thread.start()
+    end.wait(2)
+    end.set()
+    for thread in threads:
+        thread.join()
+    sys.setswitchinterval(interval)
+    assert errors == []

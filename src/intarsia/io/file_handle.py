@@ -113,14 +113,37 @@ def _version(stat: os.stat_result) -> Version:
     return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
+class _Descriptor:
+    """A file descriptor, closed when it is no longer referenced.
+
+    ``_LocalHandle`` has no ``__del__`` of its own: weak references to an object are valid until its
+    ``__del__`` ends, so another thread could get a handle that is being closed.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.number = -1
+        # Opening a pipe would wait for a writer without O_NONBLOCK.
+        self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+
+    def close(self, close: Callable[[int], None] = os.close) -> None:
+        """Closes the file.
+
+        ``os.close`` is bound as a default, as the module ``os`` may be unloaded first at exit.
+        """
+        number, self.number = self.number, -1
+        if number >= 0:
+            close(number)
+
+    def __del__(self) -> None:
+        self.close()
+
+
 class _LocalHandle:
     """A file of the local disk, read with ``pread``: ten times as fast as through pyarrow."""
 
     def __init__(self, path: str) -> None:
-        self._descriptor = -1
-        # Opening a pipe would wait for a writer without O_NONBLOCK.
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        stat = os.fstat(self._descriptor)
+        self._descriptor = _Descriptor(path)
+        stat = os.fstat(self._descriptor.number)
         if S_ISDIR(stat.st_mode):
             raise IsADirectoryError(path)
         if S_ISFIFO(stat.st_mode):
@@ -129,29 +152,20 @@ class _LocalHandle:
         self.stamp: Stamp = _changed_at(stat.st_mtime_ns / 1e6)
 
     def read_at(self, length: int, offset: int) -> memoryview:
-        data = os.pread(self._descriptor, length, offset)
+        data = os.pread(self._descriptor.number, length, offset)
         if len(data) == length:
             return memoryview(data)
         parts = [data]  # one read returns 2 GB at most, and nothing at the end
         while data and (read_bytes := sum(map(len, parts))) < length:
-            data = os.pread(self._descriptor, length - read_bytes, offset + read_bytes)
+            data = os.pread(self._descriptor.number, length - read_bytes, offset + read_bytes)
             parts.append(data)
         return memoryview(b"".join(parts))
 
     def was_changed(self) -> bool:
-        return version_of_open(self._descriptor) != self.version
+        return version_of_open(self._descriptor.number) != self.version
 
-    def close(self, close: Callable[[int], None] = os.close) -> None:
-        """Closes the file.
-
-        ``os.close`` is bound as a default, as the module ``os`` may be unloaded first at exit.
-        """
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            close(descriptor)
-
-    def __del__(self) -> None:
-        self.close()
+    def close(self) -> None:
+        self._descriptor.close()
 
 
 def _local_handle(path: str) -> _LocalHandle:
