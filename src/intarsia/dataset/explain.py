@@ -140,7 +140,7 @@ def explanation_of(
     reads = reads_of(cache) if query_run is not None else {}
     accounts = []
     for file in source.files:
-        account = account_of(source, file, request, query_run, is_mapped=maps > 0)
+        account = _account(source, file, request, query_run, is_mapped=maps > 0)
         maps -= account.map is not None
         read = reads.get(file.path, account.read)
         if read is not None and account.reader == ENGINE:
@@ -163,6 +163,24 @@ def explanation_of(
         run=query_run,
         other_reads=(sum(n for n, _ in other_reads), sum(size for _, size in other_reads)),
     )
+
+
+def _account(
+    source: ScanSource, file: File, request: Request, run: QueryRun | None, *, is_mapped: bool
+) -> FileAccount:
+    """Returns ``account_of`` a file. If it was replaced since it was planned, plans it again.
+
+    If the query was run, the file's page indexes are cached, or it counts as read whole.
+    """
+
+    def account(opened: OpenedFile) -> FileAccount:
+        if not opened.profile.is_planned:
+            plan_rows(opened, request.pruning, file.constants, request.schema)
+        return account_of(source, file, request, None, is_mapped=is_mapped)
+
+    if run is not None or file.path not in source.cache.profiled:
+        return account_of(source, file, request, run, is_mapped=is_mapped)
+    return read_one_version(partial(source.cache.lease, file.path), account)
 
 
 def _with_engine(read: Figures, planned: Figures) -> Figures:

@@ -14,7 +14,7 @@ from intarsia.file.scan_profile import Profile
 from intarsia.index.base import Inverted
 from intarsia.index.directory import IndexEntry
 from intarsia.index.registry import known_version
-from intarsia.io.storage import gap_bytes
+from intarsia.io.storage import FileReplaced, gap_bytes
 from intarsia.parquet.schema import Leaf, Root
 from intarsia.plan.file_account import (
     CATALOG,
@@ -86,7 +86,12 @@ def account_of(
         reader = ROW_GROUPS if profile.is_together else SKIPPED
         return FileAccount(plan, remarks=tuple(opened_file.ignored), reader=reader)
     candidates, gap = Candidates(rows, steps), gap_bytes(source.filesystem)
-    plan = plan_reads(opened_file, roots, candidates, file.constants, gap)
+    try:
+        plan = plan_reads(opened_file, roots, candidates, file.constants, gap)
+    except FileReplaced:
+        if run is None:
+            raise
+        plan = _whole_plan(opened_file, file, roots, rows, steps)
     has_several = request.filter is not None and request.filter.conjuncts
     order = tuple(
         Stage(shown(stage.condition.expression), stage.columns)

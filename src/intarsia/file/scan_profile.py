@@ -39,6 +39,8 @@ class NoProfile:
     """True if it is worth computing what only a profile records."""
     is_together = False
     """True if the file is decoded together with other small files."""
+    is_planned = False
+    """True if planning has recorded how the file is read."""
 
     def during(self, activity: Activity) -> AbstractContextManager[None]:
         """Returns a context whose time counts for ``activity``, except that of inner contexts."""
@@ -89,6 +91,10 @@ class Profile(NoProfile):
         """Rows that the scan gave."""
         self.chunks: dict[tuple[int, int], set[int] | None] = {}
         """Offsets of the decoded pages by row group and leaf; None if all pages were."""
+
+    @property
+    def is_planned(self) -> bool:  # type: ignore[override]  # a fact of the class without a profile
+        return bool(self.steps) or self.is_together
 
     def during(self, activity: Activity) -> AbstractContextManager[None]:
         return _During(self, activity)
