@@ -60,8 +60,8 @@ def measure(folder: Path, where: str, runs: int) -> tuple[float, float]:
     data = ia.dataset(folder)
     scans, explanations = [], []
     for _ in range(runs):
-        data.scan_source = data.scan_source.with_cache(data.scan_source.cache.anew())
         start = time.process_time()
+        data.scan_source = data.scan_source.with_cache(data.scan_source.cache.anew())
         data.to_table(filter=where)
         middle = time.process_time()
         data.explain(filter=where, analyze=True)

@@ -104,7 +104,7 @@ class Explanation:
         if not self.is_analyzed:
             return None
         requests, num_bytes = self.other_reads
-        total = sum((read.figures for read in self._reads), Figures())
+        total = Figures.sum(read.figures for read in self._reads)
         total += Figures(bytes=Amount(num_bytes), requests=Amount(requests))
         if self.run is not None:
             total = dataclasses.replace(total, rows=Amount(self.run.num_rows))
@@ -217,7 +217,7 @@ def _reason(reader: str, files: Sequence[FileAccount]) -> str:
 
 
 def _total(files: Sequence[FileAccount]) -> Figures:
-    return sum((file.plan.figures for file in files), Figures())
+    return Figures.sum(file.plan.figures for file in files)
 
 
 def _decided(files: Sequence[FileAccount]) -> str | None:

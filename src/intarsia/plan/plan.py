@@ -46,7 +46,17 @@ class Figures:
     requests: Amount = field(default_factory=Amount)
 
     def __add__(self, other: Figures) -> Figures:
-        return Figures(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+        return Figures.sum([self, other])
+
+    @classmethod
+    def sum(cls, figures: Iterable[Figures]) -> Figures:
+        """Returns the sum of any number of figures."""
+        parts = list(figures)
+        names = [field.name for field in fields(cls)]
+        amounts = ([getattr(part, name) for part in parts] for name in names)
+        return cls(
+            *(Amount(sum(a.selected for a in of), sum(a.total for a in of)) for of in amounts)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,5 +124,5 @@ class Plan:
     def of(cls, files: Iterable[FilePlan]) -> Plan:
         """Returns the plan of a query on ``files``, which include files without candidate rows."""
         plans = tuple(files)
-        figures = sum((plan.figures for plan in plans), Figures())
+        figures = Figures.sum(plan.figures for plan in plans)
         return cls(tuple(plan for plan in plans if plan.rows), figures)
