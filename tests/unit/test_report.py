@@ -149,7 +149,7 @@ def explained(path, columns=None, where=None, *, analyze=False):
     ],
     ids=str,
 )
-def test_the_cells_are_the_pages_that_the_explanation_counts(lake, where, analyze):
+def test_cells_are_the_pages_that_the_explanation_counts(lake, where, analyze):
     actual, page = explained(lake, ["n", "s"], where, analyze=analyze)
     drawn = [file.plan.figures.pages for file in actual.files if file.plan.rows]
     selected = sum(pages.selected for pages in drawn)
@@ -167,7 +167,7 @@ def lanes_and_columns(found, file):
     return reports[0].picture.lanes, file.plan.columns
 
 
-def test_what_is_drawn_is_where_the_plan_reads(lake):
+def test_the_picture_marks_the_pages_that_the_plan_reads(lake):
     actual, page = explained(lake, ["n"], "n = 7003")
     (report,) = report_of(actual).files
     (lane,) = report.picture.lanes
@@ -195,7 +195,7 @@ def test_nested_columns_have_a_lane_for_each_leaf(lake):
     assert len(page.all("rect", class_="f")) == actual.planned.pages.selected
 
 
-def test_an_analysed_page_tells_where_the_time_went(lake):
+def test_an_analyzed_report_shows_where_the_time_went(lake):
     _, page = explained(lake, ["n"], "s = 's00001' AND n > 5", analyze=True)
     assert "Where the time went" in page.text
     for activity in ("planning", "reading", "decoding", "filtering", "other"):
@@ -203,7 +203,7 @@ def test_an_analysed_page_tells_where_the_time_went(lake):
     assert "Where the time went" not in explained(lake, ["n"], "n = 7")[1].text
 
 
-def test_the_page_says_what_the_text_says(lake):
+def test_the_report_and_the_text_have_the_same_figures(lake):
     actual, page = explained(lake, ["n"], "s = 's00001' AND n > 5")
     assert actual.filter in page.text
     for file in actual.files:
@@ -216,7 +216,7 @@ def test_the_page_says_what_the_text_says(lake):
         assert f"{amount.total:,}" in page.texts
 
 
-def test_no_columns_and_no_rows_are_pages_too(lake, tmp_path):
+def test_scans_without_columns_or_rows_have_a_report(lake, tmp_path):
     explained(lake, [], "n = 7")
     explained(lake, ["n"], "n < 0", analyze=True)
     pq.write_table(pa.table({"k": pa.array([], pa.int64())}), tmp_path / "a.parquet")
@@ -232,7 +232,7 @@ def test_chunks_without_a_page_index_are_one_cell(tmp_path):
     assert "k: 4 chunks without a page index" in page.text
 
 
-def test_maps_are_made_of_the_files_asked_for(lake):
+def test_maps_are_made_of_the_requested_files(lake):
     data = ia.dataset(lake)
     for maps, expected in ((0, [False, False]), (1, [True, False]), (20, [True, True])):
         actual = data.explain(filter="s > 's'", maps=maps)
@@ -263,7 +263,7 @@ def test_a_map_takes_no_more_requests(lake, monkeypatch):
 # --- files --------------------------------------------------------------------------------------
 
 
-def test_the_page_of_a_file_shows_every_page_and_index(lake):
+def test_the_report_of_a_file_shows_every_page_and_index(lake):
     file = open_file(lake / "0.parquet")
     html, whole = file_html(file, file.schema.leaves)
     page = checked(html)
@@ -280,7 +280,7 @@ def test_the_page_of_a_file_shows_every_page_and_index(lake):
     assert ", PLAIN, 0 NULLs, from 500 to 999" in page.text
 
 
-def test_a_file_is_bands_from_the_first_byte_to_the_last(lake):
+def test_bands_cover_a_file_from_its_first_to_its_last_byte(lake):
     file = open_file(lake / "0.parquet")
     html, _ = file_html(file, file.schema.leaves)
     checked(html)
@@ -297,7 +297,7 @@ def test_a_file_is_bands_from_the_first_byte_to_the_last(lake):
     assert not parts[Part.OTHER]
 
 
-def test_a_file_without_rows_and_one_without_columns(tmp_path):
+def test_files_without_rows_or_columns_have_a_report(tmp_path):
     pq.write_table(pa.table({"k": pa.array([], pa.int64())}), tmp_path / "a.parquet")
     pq.write_table(pa.table({}), tmp_path / "b.parquet")
     for name in ("a", "b"):
@@ -315,7 +315,7 @@ def test_forty_columns_are_shown(tmp_path):
     assert len(page.all("svg", class_="lane")) == 40
 
 
-def test_a_footer_may_claim_more_bytes_than_there_are():
+def test_a_footer_may_claim_more_bytes_than_the_file_has():
     band = Band(Part.CHUNK, 4, 96, 0, "k")
     strip = strip_of(
         FileMap(100, np.array([0, 1]), (), (band,)), [(-5, 2**63), (50, 2**62), (-(2**63), -7)]
@@ -324,14 +324,14 @@ def test_a_footer_may_claim_more_bytes_than_there_are():
     assert strip.selected == 96
 
 
-def test_bytes_that_two_claim_are_the_firsts():
+def test_bytes_that_two_parts_claim_belong_to_the_first():
     claims = [Band(Part.CHUNK, 4, 50, 0, "a"), Band(Part.CHUNK, 10, 20), Band(Part.FOOTER, 40, 900)]
     file = SimpleNamespace(source=SimpleNamespace(size=100))
     actual = [(band.offset, band.length) for band in _disjoint(file, claims)]
     assert actual == [(4, 50), (54, 46)]
 
 
-def test_row_groups_without_rows_are_no_pages(tmp_path):
+def test_row_groups_without_rows_have_no_cells(tmp_path):
     path, table = tmp_path / "a.parquet", pa.table({"k": range(3)})
     with pq.ParquetWriter(path, table.schema, write_page_index=True) as writer:
         for part in (table, table.slice(0, 0), table):
@@ -342,7 +342,7 @@ def test_row_groups_without_rows_are_no_pages(tmp_path):
     assert html.count("page 0: rows") == 2
 
 
-def test_problems_are_told_in_short(lake, monkeypatch):
+def test_many_long_problems_are_shortened(lake, monkeypatch):
     actual = [FormatError("x" * 10_000)] * 250
     monkeypatch.setattr(file_module, "problems_of", lambda summaries: actual)
     file = open_file(next(iter(lake.glob("*.parquet"))))
@@ -356,7 +356,7 @@ def test_problems_are_told_in_short(lake, monkeypatch):
 # --- foreign names ------------------------------------------------------------------------------
 
 
-def test_names_and_values_are_text_and_nothing_else(tmp_path):
+def test_names_and_values_are_escaped(tmp_path):
     folder = tmp_path / "<script>alert(1)<"
     folder.mkdir()
     path = folder / "a&b'<b>\x1b[2J.parquet"
@@ -379,14 +379,14 @@ def test_names_and_values_are_text_and_nothing_else(tmp_path):
         assert not re.search("[\x1b\u202e]", page.text)
 
 
-def test_half_characters_can_be_written():
+def test_lone_surrogates_can_be_written():
     plan = FilePlan("lake/\udcff.parquet", "", RowRanges.none(), {}, (), (Step("folders", 0, 0),),
                     Figures(files=Amount(0, 1)), ())  # fmt: skip
     actual = Explanation((FileAccount(plan),), '(x == "\udcff")', ("x",))
     assert "\\udcff.parquet" in query_html(actual).encode().decode()
 
 
-def test_what_is_long_is_cut():
+def test_long_strings_are_cut():
     assert clip("abcdefghij", 5) == "ab…ij"
     assert clip("abc", 3) == begin("abc", 3) == "abc"
     assert begin("abcdef", 3) == "abc… (6 characters)"
@@ -435,7 +435,7 @@ def many(pages, columns, page_rows=1000, every=1000):
     return Explanation((FileAccount(plan, map=actual),), "(x == 1)", ("x",))
 
 
-def test_a_million_pages_are_a_page_of_two_megabytes_in_seconds():
+def test_a_report_of_a_million_pages_takes_two_megabytes_and_seconds():
     actual = many(pages=50_000, columns=20)
     since = time.process_time()
     html = query_html(actual)
@@ -451,7 +451,7 @@ def test_a_million_pages_are_a_page_of_two_megabytes_in_seconds():
         assert sum(cell.pages for cell in lane.cells) == lane.total
 
 
-def test_many_files_of_many_columns_are_a_page_of_megabytes():
+def test_a_report_of_many_files_and_columns_takes_megabytes():
     one = many(pages=600, columns=25, every=2).files[0]
     actual = Explanation((one,) * 30, "(x == 1)", ("x",))
     html = query_html(actual)
@@ -461,7 +461,7 @@ def test_many_files_of_many_columns_are_a_page_of_megabytes():
     assert page.text.count("5 more columns, with fewer bytes to be read") == 20
 
 
-def test_a_lone_page_among_very_many_can_be_seen():
+def test_one_page_among_very_many_is_visible():
     index = OffsetIndex(*(np.arange(100_000, dtype=np.int64) for _ in range(3)))
     chunk = ChunkMap(0, 0, "k", 0, 100_000, 100_000, index)
     selection = ChunkSelection(None, ((77_777, 1),), RowRanges.of((77_777, 77_778)), (1,))
@@ -473,7 +473,7 @@ def test_a_lone_page_among_very_many_can_be_seen():
     )
 
 
-def test_very_many_ranges_of_rows_are_shares_of_slices():
+def test_very_many_row_ranges_are_drawn_as_shares_of_slices():
     mask = np.random.default_rng(1).random(100_000) < 0.3
     rows = RowRanges.from_mask(mask)
     lane = rows_lane(rows, len(mask), 100)
@@ -487,7 +487,7 @@ def test_very_many_ranges_of_rows_are_shares_of_slices():
     ]
 
 
-def test_a_strip_of_very_many_chunks_is_a_few_hundred_bands():
+def test_very_many_chunks_are_drawn_as_a_few_hundred_bands():
     bands = [Band(Part.CHUNK, 4 + i, 1, i // 10, f"c{i % 10}") for i in range(20_000)]
     actual = FileMap(20_004, np.array([0, 1]), (), tuple(bands))
     strip = strip_of(actual, [(4 + i, 1) for i in range(0, 20_000, 2)])
@@ -508,7 +508,7 @@ def test_the_axis_has_round_numbers():
 # --- the command line ---------------------------------------------------------------------------
 
 
-def test_explain_writes_a_page(say, lake, tmp_path):
+def test_explain_writes_a_report(say, lake, tmp_path):
     out = tmp_path / "page.html"
     said = say("explain", lake, "--where", "n = 7", "--analyze", "--html", out)
     assert tuple(said) == ("", "", 0)
@@ -518,7 +518,7 @@ def test_explain_writes_a_page(say, lake, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
 
-def test_inspect_writes_a_page_of_all_columns_or_some(say, lake, tmp_path):
+def test_inspect_writes_a_report_of_all_columns_or_some(say, lake, tmp_path):
     out = tmp_path / "page.html"
     assert tuple(say("inspect", lake / "0.parquet", "--html", out)) == ("", "", 0)
     whole = checked(out.read_text())
@@ -529,7 +529,7 @@ def test_inspect_writes_a_page_of_all_columns_or_some(say, lake, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["explain", "inspect"])
-def test_a_page_that_cannot_be_written_is_an_error_in_a_sentence(say, lake, tmp_path, command):
+def test_a_report_that_cannot_be_written_is_an_error_of_one_sentence(say, lake, tmp_path, command):
     file = lake / "0.parquet"
     before = file.read_bytes()
     nowhere, folder = tmp_path / "nowhere" / "page.html", tmp_path / "folder"
@@ -548,14 +548,14 @@ def test_a_page_that_cannot_be_written_is_an_error_in_a_sentence(say, lake, tmp_
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
-def test_a_page_that_is_there_stays_where_another_fails(say, tmp_path):
+def test_an_existing_report_stays_if_a_new_one_fails(say, tmp_path):
     (tmp_path / "page.html").write_text("old")
     (tmp_path / "a.parquet").write_bytes(b"PAR1 and nothing else")
     assert say("inspect", tmp_path / "a.parquet", "--html", tmp_path / "page.html").code == 1
     assert (tmp_path / "page.html").read_text() == "old"
 
 
-def test_without_jinja2_only_pages_are_refused(lake, tmp_path):
+def test_without_jinja2_only_reports_are_refused(lake, tmp_path):
     code = """
 import sys
 sys.modules["jinja2"] = None
@@ -575,7 +575,7 @@ main()
     )
 
 
-def test_jinja2_is_imported_for_pages_only():
+def test_jinja2_is_imported_for_reports_only():
     code = "import sys, intarsia.cli.command_line; print('jinja2' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "False"

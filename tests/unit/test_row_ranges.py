@@ -51,7 +51,7 @@ def test_adjacent_and_overlapping_ranges_are_merged():
     assert list(RowRanges.of((0, 3), (3, 5), (4, 8))) == [(0, 8)]
 
 
-def test_a_range_within_another_does_not_cut_it_short():
+def test_a_range_within_another_is_merged_into_it():
     assert list(RowRanges.of((0, 10), (2, 3), (9, 12))) == [(0, 12)]
 
 
@@ -73,7 +73,7 @@ def test_length_counts_ranges_and_num_rows_counts_rows():
     assert RowRanges.none().num_rows == 0
 
 
-def test_truth_is_whether_any_row_is_selected():
+def test_ranges_are_true_if_any_row_is_selected():
     assert A
     assert not RowRanges.none()
     assert not RowRanges.all(0)
@@ -115,21 +115,21 @@ def test_arrays_cannot_be_written_to():
             array[0] = 1
 
 
-def test_the_arrays_it_was_made_from_stay_writable():
+def test_given_arrays_stay_writable():
     starts, stops = rows(0, 8), rows(4, 10)
     RowRanges(starts, stops)
     starts[0] = 1
     stops[0] = 2
 
 
-def test_writing_to_the_arrays_it_was_made_from_does_not_change_it():
+def test_writing_to_given_arrays_does_not_change_the_ranges():
     starts, stops = rows(0, 8, 20), rows(4, 10, 30)
     made = RowRanges(starts[:2], stops[:2])
     starts[0] = 3
     assert made == A
 
 
-def test_operations_leave_their_operands_alone():
+def test_operations_do_not_change_their_operands():
     one, other = RowRanges.of((0, 4), (8, 10)), RowRanges.of((2, 6), (9, 10))
     for _ in (one & other, one | other, one - other, one.complement(10), one.shift(3)):
         assert one == A
@@ -172,7 +172,7 @@ def test_union_of_many():
     assert RowRanges.union(iter([])) == RowRanges.none()
 
 
-def test_covers_tells_which_ranges_hold_a_selected_row():
+def test_covers_marks_ranges_with_a_selected_row():
     #        0123456789
     # A      YYYYNNNNYY
     starts, stops = rows(0, 4, 3, 7, 10), rows(1, 8, 5, 9, 12)
@@ -183,7 +183,7 @@ def test_an_empty_range_is_never_covered():
     assert A.covers(rows(1, 2), rows(1, 1)).tolist() == [False, False]
 
 
-def test_nothing_is_covered_by_no_rows():
+def test_no_rows_cover_nothing():
     assert RowRanges.none().covers(rows(0), rows(9)).tolist() == [False]
 
 
@@ -202,7 +202,7 @@ def test_shift_below_zero_is_refused():
         A.shift(-1)
 
 
-def test_positions_are_counted_among_the_kept_rows():
+def test_positions_are_counted_among_the_selected_rows():
     kept = RowRanges.of((1, 4), (6, 8))  # NYYYNNYY
     inner = RowRanges.of((2, 4), (6, 7))  # NNYYNNYN
     assert kept.positions(inner) == RowRanges.of((1, 4))

@@ -41,7 +41,7 @@ def used(source, wanted=WANTED):
     return "index k:lookup" in [s.source for f in source.plan(filter=wanted).files for s in f.steps]
 
 
-def test_no_byte_of_the_file_changes_and_whatever_reads_it_uses_the_sidecar(file):
+def test_the_file_stays_as_it_is_and_every_reader_uses_the_sidecar(file):
     before, stat = file.read_bytes(), file.stat()
     (report,) = ia.add_indexes(file, [ia.Lookup("k", granule_rows=100)], sidecar=True)
     assert file.read_bytes() == before
@@ -60,14 +60,14 @@ def test_no_byte_of_the_file_changes_and_whatever_reads_it_uses_the_sidecar(file
     assert ia.verify(file) == []
 
 
-def test_folders_of_sidecars_are_no_data(tmp_path, file):
+def test_sidecar_folders_are_no_data(tmp_path, file):
     ia.add_indexes(tmp_path, ["k:lookup"], sidecar=True)
     assert ia.dataset(tmp_path).count_rows() == 5000
     assert pads.dataset(tmp_path, format="parquet").count_rows() == 5000
     assert [report.path for report in ia.list_indexes(tmp_path)] == [str(file)]
 
 
-def test_every_byte_of_a_sidecar_may_be_flipped_and_the_answer_stays(file):
+def test_the_answer_stays_if_any_byte_of_a_sidecar_is_flipped(file):
     ia.add_indexes(file, [ia.Lookup("k", granule_rows=500)], sidecar=True)
     (sidecar,) = sidecars(file.parent)
     whole = sidecar.read_bytes()
@@ -96,7 +96,7 @@ def rewritten(file):
     ("change", "message"),
     [(touched, "the file is newer, or a copy"), (rewritten, "it belongs to another file")],
 )
-def test_a_stale_sidecar_is_ignored_with_one_warning_and_made_anew(file, change, message):
+def test_a_stale_sidecar_is_ignored_with_one_warning_and_rebuilt(file, change, message):
     ia.add_indexes(file, ["k:lookup"], sidecar=True)
     change(file)
     expected = pq.read_table(file).filter(WANTED)
@@ -115,7 +115,7 @@ def test_a_stale_sidecar_is_ignored_with_one_warning_and_made_anew(file, change,
     assert len(sidecars(file.parent)) == 1
 
 
-def test_indexes_in_a_file_and_beside_it_serve_together_the_embedded_one_first(file, monkeypatch):
+def test_embedded_indexes_serve_first_and_those_of_the_sidecar_as_well(file, monkeypatch):
     monkeypatch.setattr(
         index_selection, "_PROBE_BYTES", 0
     )  # otherwise one index leaves too little work for another
@@ -132,7 +132,7 @@ def test_indexes_in_a_file_and_beside_it_serve_together_the_embedded_one_first(f
     assert ia.verify(file) == []
 
 
-def test_a_sidecar_goes_on_to_serve_a_file_that_is_given_indexes_or_loses_them(file):
+def test_a_sidecar_stays_valid_if_its_file_is_given_indexes_or_loses_them(file):
     ia.add_indexes(file, [ia.Lookup("k", granule_rows=100)], sidecar=True)
     for change in (ia.add_indexes, ia.drop_indexes):
         change(file, ["n:minmax"])
@@ -151,7 +151,7 @@ def test_a_sidecar_is_still_used_if_only_modification_times_identify_files(file)
         assert ia.dataset(file.name, filesystem=on).plan(filter=WANTED).figures.rows.selected == 100
 
 
-def test_a_file_whose_sidecar_could_not_be_written_anew_stays(file, monkeypatch):
+def test_a_file_stays_as_it_is_if_its_sidecar_cannot_be_rewritten(file, monkeypatch):
     ia.add_indexes(file, ["k:lookup"], sidecar=True)
     before = file.read_bytes()
 
@@ -199,7 +199,7 @@ def test_the_sidecar_of_this_file_is_used_among_two_of_the_same_time(is_first, f
     assert ia.verify(file) == []
 
 
-def test_more_indexes_join_and_one_of_the_same_name_is_replaced(file):
+def test_new_indexes_join_a_sidecar_and_replace_those_of_their_name(file):
     ia.add_indexes(file, ["k:lookup", "n:minmax"], sidecar=True)
     (report,) = ia.add_indexes(file, [ia.Lookup("k", granule_rows=50)], sidecar=True)
     assert [(e.name, e.params["granule_rows"]) for e in report.sidecar] == [
@@ -223,7 +223,7 @@ def test_dropping_returns_the_space(file):
         ia.drop_indexes(file, ["n:lookup"], sidecar=True)
 
 
-def test_a_data_set_that_is_open_sees_what_is_put_beside_its_files(file):
+def test_an_open_data_set_uses_new_sidecars(file):
     source = ia.dataset(file)
     assert source.to_table(filter=WANTED).num_rows == 1
     assert not used(source)
@@ -238,7 +238,7 @@ def test_a_data_set_that_is_open_sees_what_is_put_beside_its_files(file):
 
 
 @pytest.mark.parametrize("change", [ia.add_indexes, ia.drop_indexes])
-def test_a_file_that_another_writer_changes_meanwhile_gets_no_sidecar_of_the_old_one(file, change):
+def test_a_file_that_changes_meanwhile_gets_no_sidecar_of_its_old_version(file, change):
     ia.add_indexes(file, ["n:minmax"])
 
     def other_writer(_, done, most):
@@ -251,7 +251,7 @@ def test_a_file_that_another_writer_changes_meanwhile_gets_no_sidecar_of_the_old
 
 
 @pytest.mark.parametrize("had_one", [True, False])
-def test_what_another_writer_puts_beside_a_file_meanwhile_stays(file, had_one):
+def test_a_sidecar_that_another_writer_makes_meanwhile_stays(file, had_one):
     if had_one:
         ia.add_indexes(file, ["n:minmax"], sidecar=True)
 
@@ -331,7 +331,7 @@ def test_another_sidecar_folder_is_used_if_given(tmp_path, file):
     assert not [path for path in there.rglob("*") if path.is_file()]
 
 
-def test_where_no_sidecar_can_be_written_the_error_says_what_to_do(file):
+def test_an_error_says_what_to_do_if_no_sidecar_can_be_written(file):
     (file.parent / "_intarsia").write_text("in the way")
     with pytest.raises(ia.PathError, match=r"no sidecar can be written.*sidecar='another/folder'"):
         ia.add_indexes(file, ["k:lookup"], sidecar=True)
@@ -350,7 +350,7 @@ def test_a_signed_file_that_can_be_read_has_a_sidecar(file):
     assert ia.dataset(file).to_table(filter=WANTED).equals(TABLE.filter(WANTED))
 
 
-def test_the_formats_own_indexes_are_refused(file):
+def test_parquets_own_indexes_are_refused(file):
     for index in ("page_index", "k:bloom"):
         with pytest.raises(ia.IndexSpecError, match="only the file itself can hold it"):
             ia.add_indexes(file, [index], sidecar=True)
@@ -407,7 +407,7 @@ def test_files_on_fsspec_have_sidecars_and_long_names_too(tmp_path, file):
 
 
 @pytest.mark.parametrize("where", ["file", "sidecar"])
-def test_where_sidecars_cannot_be_listed_nothing_is_written(where, file, monkeypatch):
+def test_nothing_is_written_if_sidecars_cannot_be_listed(where, file, monkeypatch):
     ia.add_indexes(file, ["k:lookup"], sidecar=True)
     before, held = file.read_bytes(), sidecars(file.parent)
 

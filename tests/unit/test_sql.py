@@ -325,7 +325,7 @@ i = 1 OR FALSE
 
 
 @pytest.mark.parametrize("condition", UNDERSTOOD)
-def test_a_condition_means_what_it_means_to_duckdb(connection, condition):
+def test_a_condition_means_the_same_as_in_duckdb(connection, condition):
     asked = connection.execute(f"SELECT row FROM t WHERE {condition} ORDER BY row")
     expected = [row for (row,) in asked.fetchall()]
     assert evaluate(parse_where(condition, TABLE.schema), TABLE)["row"].to_pylist() == expected
@@ -436,24 +436,24 @@ def test_a_condition_that_is_not_understood_is_refused(condition):
         parse_where(condition, TABLE.schema)
 
 
-def test_an_unknown_field_is_named_with_those_that_are_there():
+def test_an_error_about_an_unknown_field_lists_the_known_ones():
     with pytest.raises(PredicateError, match=r"'nosuch' is not there; there are: .*\bi8\b"):
         parse_where("nosuch = 1", TABLE.schema)
 
 
-def test_a_field_that_is_nearly_there_is_named():
+def test_an_error_names_a_field_with_a_similar_name():
     for name in ("od_name", "ODD NAMES", "Od Name"):
         with pytest.raises(PredicateError, match=r"is not there, 'Odd Name' is"):
             parse_where(f'"{name}" = 1', TABLE.schema)
 
 
-def test_what_has_no_length_is_named():
+def test_an_error_names_a_type_that_has_no_length():
     for name in ("m", "i", "bin"):
         with pytest.raises(PredicateError, match=f"length needs text, and {name} is"):
             parse_where(f"length({name}) = 1", TABLE.schema)
 
 
-def test_a_name_that_fits_two_fields_but_for_case_is_refused():
+def test_a_name_that_two_fields_match_in_another_case_is_refused():
     schema = pa.schema([("Ab", pa.int64()), ("aB", pa.int64())])
     with pytest.raises(PredicateError, match="ambiguous"):
         parse_where("ab = 1", schema)
@@ -485,7 +485,7 @@ def test_a_long_condition_is_understood_or_refused(condition):
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 @pytest.mark.parametrize("zone", [None, "UTC"])
 @pytest.mark.parametrize("second", ["5", "5.000000", "5.001", "4.5", "4.5005", "4.000000500"])
-def test_moments_of_more_decimals_than_a_column_compare_as_they_are(unit, zone, second):
+def test_timestamps_finer_than_the_column_are_compared_exactly(unit, zone, second):
     ticks = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
     moments = pa.array([4 * ticks, 4 * ticks + 1, 5 * ticks, None], pa.timestamp(unit, zone))
     table = pa.table({"t": moments})
@@ -512,7 +512,7 @@ def test_moments_of_more_decimals_than_a_column_compare_as_they_are(unit, zone, 
         ("3 = ANY(array[1])", "array"),
     ],
 )
-def test_what_may_be_a_column_by_its_name_is_to_be_said(text, name):
+def test_names_of_functions_that_are_columns_as_well_need_quotes(text, name):
     moments = dict.fromkeys(["at", "current_timestamp"], pa.timestamp("us"))
     names = {**moments, "current_date": pa.date32(), "day": pa.string()}
     schema = pa.schema({**names, "array": pa.list_(pa.int64()), "interval": pa.int64()})
@@ -542,7 +542,7 @@ CONSTANTS += ["1000.00000000000000001", "998.99999999999999999", "-0.00000000000
 
 @pytest.mark.parametrize("kind", [pa.int32(), pa.int64(), pa.uint64()])
 @pytest.mark.parametrize("constant", CONSTANTS)
-def test_integers_that_doubles_do_not_tell_apart_are_compared_with_fractions(kind, constant):
+def test_integers_beyond_exact_doubles_are_compared_with_fractions(kind, constant):
     most = 2 ** (kind.bit_width - (1 if pa.types.is_signed_integer(kind) else 0)) - 1
     table = pa.table({"i": pa.array([0, 1, 999, 1000, 1001, 16_777_217, most, None], kind)})
     checks = [f"i {op} {constant}" for op in ("=", "<>", "<", "<=", ">", ">=")]
@@ -565,7 +565,7 @@ def test_integers_that_doubles_do_not_tell_apart_are_compared_with_fractions(kin
         *("i < 9223372036854775806.5", "NOT (i = 9223372036854775806.5)"),
     ],
 )
-def test_fractions_near_what_doubles_tell_apart(condition):
+def test_fractions_near_the_end_of_exact_doubles(condition):
     near = [2**53 + n for n in range(-3, 4)]
     table = pa.table({"i": pa.array([*near, 2**63 - 1, 1, None], pa.int64())})
     expected = duckdb.sql(f'SELECT i FROM "table" WHERE {condition}').to_arrow_table()["i"]
@@ -636,19 +636,19 @@ FRACTIONS = [
 
 
 @pytest.mark.parametrize("condition", FRACTIONS)
-def test_fractions_are_the_numbers_that_duckdb_takes_them_for(condition):
+def test_fractions_have_the_values_that_duckdb_gives_them(condition):
     expected = duckdb.sql(f"SELECT i FROM NUMBERS WHERE {condition}").to_arrow_table()["i"]
     actual = evaluate(parse_where(condition, NUMBERS.schema), NUMBERS)["i"]
     assert actual.to_pylist() == expected.to_pylist()
 
 
-def test_a_text_with_a_point_is_no_fraction():
+def test_a_string_with_a_point_is_no_fraction():
     with pytest.raises(PredicateError):
         evaluate(parse_where("i + '1.5' = 2", NUMBERS.schema), NUMBERS)
 
 
 @pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view()])
-def test_views_are_among_constants(kind):
+def test_constants_may_be_views(kind):
     table = pa.table({"id": [1, 2, 3], "t": pa.array(["aa", "bb", None], kind)})
     seen = table.cast(filterable_schema(table.schema))
     for condition, expected in {"t IN ('aa', 'x')": [1], "t NOT IN ('aa')": [2]}.items():
@@ -669,7 +669,7 @@ BYTES = [
 
 @pytest.mark.parametrize("condition", BYTES)
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
-def test_bytes_in_texts_are_duckdbs(condition, kind):
+def test_bytes_in_strings_are_read_as_in_duckdb(condition, kind):
     values = [b"\xff", b"a", rb"\xFF", "é".encode(), None, b"a\xffb", b""]
     table = pa.table({"b": pa.array(values, kind)})
     expected = duckdb.sql(f'SELECT b FROM "table" WHERE {condition}').to_arrow_table()["b"]
@@ -680,13 +680,13 @@ def test_bytes_in_texts_are_duckdbs(condition, kind):
 @pytest.mark.parametrize(
     ("text", "kind"), [(r"\q", pa.binary()), (r"\x4", pa.binary_view()), (r"\xFF", pa.binary(2))]
 )
-def test_a_text_that_is_no_bytes_is_refused(text, kind):
+def test_a_string_that_encodes_no_bytes_is_refused(text, kind):
     with pytest.raises(PredicateError, match=r"b: .* cannot be read as"):
         parse_where(f"b = '{text}'", pa.schema({"b": kind}))
 
 
 @pytest.mark.parametrize("condition", ["f = 'NaN'::DOUBLE", "f IN (1.5, 'NaN'::FLOAT8)"])
-def test_nan_is_asked_for_by_its_function(condition):
+def test_an_error_about_nan_names_isnan(condition):
     with pytest.raises(
         PredicateError, match="f: a comparison with NaN is not supported; use isnan"
     ):
@@ -701,7 +701,7 @@ def test_nan_is_asked_for_by_its_function(condition):
         ('k = "abc"', r"'abc' is not there.* \(a text would have single quotes: 'abc'\)"),
     ],
 )
-def test_what_is_to_be_quoted_otherwise_is_said(condition, hint):
+def test_an_error_says_how_to_quote(condition, hint):
     schema = pa.schema({"when": pa.int64(), "from": pa.string(), "k": pa.string()})
     with pytest.raises(PredicateError, match=hint) as caught:
         parse_where(condition, schema)
@@ -717,7 +717,7 @@ def test_what_is_to_be_quoted_otherwise_is_said(condition, hint):
         ("s.m.error.type = 'x'", r"a map's key is s.m\['error.type'\]"),
     ],
 )
-def test_what_is_no_field_of_a_struct_is_told_how_to_write(condition, meant):
+def test_an_error_says_how_to_write_a_field_of_a_struct(condition, meant):
     maps = pa.map_(pa.string(), pa.string())
     schema = pa.schema({"http.status": pa.int32(), "attrs": maps, "s": pa.struct({"m": maps})})
     with pytest.raises(PredicateError, match=f"is not there; .*{meant}"):

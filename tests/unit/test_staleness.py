@@ -41,7 +41,7 @@ def lake(tmp_path):
     return folder
 
 
-def test_one_warning_a_data_set_says_how_many_and_what_to_do(lake):
+def test_a_data_set_warns_once_and_says_how_many_files_and_what_to_do(lake):
     source = ia.dataset(lake)
     expected = table_of(0).slice(7, 1)
     told = (
@@ -97,7 +97,7 @@ def test_files_that_have_the_index_are_read_by_it_and_the_others_without(lake):
     assert actual == [i * ROWS for i in range(FILES)]
 
 
-def test_nothing_is_said_where_all_files_have_it_or_none_has(tmp_path):
+def test_no_warning_if_all_files_have_an_index_or_none_has(tmp_path):
     for folder, indexes in (("all", [ia.Lookup("k")]), ("none", [])):
         (tmp_path / folder).mkdir()
         for i in range(3):
@@ -105,13 +105,13 @@ def test_nothing_is_said_where_all_files_have_it_or_none_has(tmp_path):
         assert ia.dataset(tmp_path / folder).to_table(filter=key(7)).num_rows == 1
 
 
-def test_a_scan_without_a_filter_says_nothing(lake):
+def test_a_scan_without_a_filter_does_not_warn(lake):
     source = ia.dataset(lake)
     assert source.to_table().equals(pads.dataset(lake).to_table())
     assert source.count_rows() == FILES * ROWS
 
 
-def test_verify_and_the_list_say_so(lake):
+def test_verify_and_the_list_report_it(lake):
     findings = {}
     for finding in ia.verify(lake):
         findings.setdefault(finding.where.file[-9], []).append(str(finding))
@@ -138,7 +138,7 @@ def test_verify_asks_for_no_index_on_a_column_that_a_file_lacks(tmp_path):
     ]
 
 
-def test_what_lists_and_verifies_in_threads_leaves_warnings_to_others(lake):
+def test_listing_and_verifying_in_threads_leave_warning_filters_unchanged(lake):
     before = list(warnings.filters)
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: ia.list_indexes(lake), range(40)))
@@ -148,7 +148,7 @@ def test_what_lists_and_verifies_in_threads_leaves_warnings_to_others(lake):
         ia.dataset(lake).to_table(filter=key(7))
 
 
-def test_what_it_says_mends_what_is_missing_with_the_same_settings(tmp_path):
+def test_the_call_in_the_warning_adds_the_index_with_the_same_settings(tmp_path):
     for part in range(3):
         pq.write_table(table_of(part), tmp_path / f"{part}.parquet")
     ia.add_indexes(tmp_path, ["ngram(k, granule_rows=512)", "n:lookup"])
@@ -167,7 +167,7 @@ def test_what_it_says_mends_what_is_missing_with_the_same_settings(tmp_path):
     assert [name for name in now if now[name] != before[name]] == ["1.parquet"]
 
 
-def test_adding_the_index_again_mends_it(lake):
+def test_adding_the_index_again_ends_the_warning(lake):
     ia.add_indexes(lake, ["k:lookup"])
     source = ia.dataset(lake)
     assert source.to_table(filter=key(2 * ROWS + 5)).column("n").to_pylist() == [2 * ROWS + 5]
@@ -175,7 +175,7 @@ def test_adding_the_index_again_mends_it(lake):
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_a_stale_sidecar_is_told_of_and_mended_or_dropped_as_what_it_is(tmp_path, apart):
+def test_a_stale_sidecar_is_reported_and_can_be_rebuilt_or_dropped(tmp_path, apart):
     folder = tmp_path / "lake"
     folder.mkdir()
     sidecar = str(tmp_path / "beside") if apart else True
@@ -207,7 +207,7 @@ def test_a_stale_sidecar_is_told_of_and_mended_or_dropped_as_what_it_is(tmp_path
 
 
 @pytest.mark.parametrize("use_threads", [False, True])
-def test_a_warning_is_of_the_line_that_asked(lake, use_threads):
+def test_a_warning_names_the_line_that_called(lake, use_threads):
     for ask in (
         lambda ds: ds.to_table(filter=key(7), use_threads=use_threads),
         lambda ds: list(ds.to_batches(filter=key(7), use_threads=use_threads)),
@@ -218,7 +218,7 @@ def test_a_warning_is_of_the_line_that_asked(lake, use_threads):
         assert {warning.filename for warning in told} == {__file__}
 
 
-def test_a_warning_from_another_thread_is_of_a_line_of_ours():
+def test_a_warning_from_another_thread_names_a_line_of_intarsia():
     with ThreadPoolExecutor(1) as pool, pytest.warns(ia.IntarsiaWarning, match="told") as told:
         pool.submit(errors.warn, "told").result()
     assert [warning.filename for warning in told] == [errors.__file__]

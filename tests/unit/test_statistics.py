@@ -114,7 +114,7 @@ def test_a_single_value_can_be_excluded():
 
 
 @pytest.mark.parametrize("created_by", ["parquet-mr version 1.7.0", "hand-made", None])
-def test_deprecated_bounds_of_text_by_an_old_or_unknown_writer_are_not_used(created_by):
+def test_deprecated_bounds_of_strings_by_old_or_unknown_writers_are_not_used(created_by):
     file = with_deprecated_statistics(pa.table({"x": ["a", "b", "c"]}), b"c", b"c", created_by)
     assert file.read(filter=X == "a").num_rows == 1
 
@@ -182,7 +182,7 @@ def test_bounds_without_a_declared_order_are_not_used():
         (ColumnOrder(IEEE_754_TOTAL_ORDER=Empty()), True),
     ],
 )
-def test_which_column_orders_declare_an_order(column_order, declared):
+def test_column_orders_are_known_that_declare_an_order(column_order, declared):
     assert order_is_declared(column_order) is declared
 
 
@@ -215,7 +215,7 @@ def test_a_zero_bound_may_hide_the_other_zero(low, high, literal):
 
 
 @pytest.mark.parametrize(("value", "member"), [(0.0, -0.0), (-0.0, 0.0)])
-def test_membership_tells_the_zeros_apart_as_pyarrow_does(value, member):
+def test_is_in_distinguishes_zeros_as_pyarrow_does(value, member):
     assert pa.table({"x": [value]}).filter(~X.isin([member])).num_rows == 1
     bounds = of_pages(DOUBLE, [double(value)], [double(value)], nulls=[0], nans=[0])
     assert might(~X.isin([member]), bounds) == [True]
@@ -270,19 +270,19 @@ def test_a_chunk_of_nulls_only_has_no_value():
     assert might(X.is_null(), bounds) == [True]
 
 
-def test_a_page_of_nulls_that_counts_none_is_not_believed():
+def test_null_pages_is_ignored_if_the_null_count_is_zero():
     bounds = of_pages(INT64, [b""], [b""], null_pages=[True], nulls=[0])
     assert might(X == 3, bounds) == might(X.is_null(), bounds) == [True]
 
 
-def test_a_page_of_nulls_that_counts_fewer_than_none_might_hold_anything():
+def test_a_null_page_with_a_negative_null_count_might_match_anything():
     # parquet-java has written null_pages = true and null_counts = -1 for pages without a NULL.
     bounds = of_pages(INT64, [b""], [b""], null_pages=[True], nulls=[-1])
     assert might(X == 3, bounds) == might(X.is_valid(), bounds) == [True]
 
 
 @pytest.mark.parametrize(
-    ("nulls", "rows", "of_chunk", "is_believed"),
+    ("nulls", "rows", "of_chunk", "is_used"),
     [
         ([10, 0], [10, 10], 10, True),
         ([10, 0], [10, 10], None, True),
@@ -298,7 +298,7 @@ def test_a_page_of_nulls_that_counts_fewer_than_none_might_hold_anything():
         (None, None, 0, False),
     ],
 )
-def test_pages_of_nulls_are_those_that_all_counts_agree_about(nulls, rows, of_chunk, is_believed):
+def test_null_pages_is_used_unless_a_count_contradicts_it(nulls, rows, of_chunk, is_used):
     index = ColumnIndex(
         np.array([True, False]),
         [b"", int64(1)],
@@ -310,8 +310,8 @@ def test_pages_of_nulls_are_those_that_all_counts_agree_about(nulls, rows, of_ch
     told = chunk(20, null_count=of_chunk)
     actual = without_false_nulls(index, None if rows is None else np.array(rows), told)
     bounds = page_bounds(INT64, actual, declared=True)
-    assert bounds.all_null.tolist() == [is_believed, False]
-    assert might(X == 3, bounds) == [not is_believed, False]
+    assert bounds.all_null.tolist() == [is_used, False]
+    assert might(X == 3, bounds) == [not is_used, False]
 
 
 def test_a_page_of_nulls_is_skipped_by_comparisons():
@@ -321,13 +321,13 @@ def test_a_page_of_nulls_is_skipped_by_comparisons():
         assert might(X.is_null(), bounds) == [True]
 
 
-def test_the_bounds_of_a_page_of_text_nulls_are_not_bounds():
+def test_bounds_of_a_null_page_of_strings_are_ignored():
     bounds = of_pages(STRING, [b""], [b""], null_pages=[True], nulls=[0])
     assert bounds.bounded.tolist() == [False]
 
 
 @pytest.mark.parametrize("exact", [None, False])
-def test_truncated_bounds_still_hold_what_lies_between(exact):
+def test_truncated_bounds_still_include_all_values(exact):
     bounds = of_chunk(
         STRING, min_value=b"ab", max_value=b"ac", is_min_value_exact=exact, is_max_value_exact=exact
     )
@@ -362,7 +362,7 @@ def test_bytes_compare_unsigned():
 
 @pytest.mark.parametrize("value", [b"a", b"a\x00", b"a\x00\x00", b"\x00", b""])
 @pytest.mark.parametrize("members", [1, 2])
-def test_bytes_that_end_in_zeros_are_compared_whole(value, members):
+def test_bytes_are_compared_with_their_trailing_zeros(value, members):
     bounds = of_pages(order(Type.BYTE_ARRAY), [value], [value], nulls=[0])
     assert might(X.isin([value, b"zz"][:members]), bounds) == [True]
     assert might(X.isin([value + b"\x00", b"zz"][:members]), bounds) == [False]
@@ -371,7 +371,7 @@ def test_bytes_that_end_in_zeros_are_compared_whole(value, members):
     assert might(value > X, bounds) == might(value != X, bounds) == [False]
 
 
-def test_bounds_the_wrong_way_round_are_not_used():
+def test_reversed_bounds_are_not_used():
     assert of_pages(INT64, [int64(5)], [int64(1)]).bounded.tolist() == [False]
     assert might(X == 9, of_pages(STRING, [b"z"], [b"a"])) == [True]
 
@@ -384,7 +384,7 @@ def test_one_bound_alone_is_not_used():
     assert of_chunk(INT64, min_value=int64(0)).bounded.tolist() == [False]
 
 
-def test_literals_out_of_range_are_compared_all_the_same():
+def test_literals_out_of_range_are_compared():
     bounds = of_pages(order(Type.INT32), [b"\x00" * 4], [b"\x01\x00\x00\x00"])
     assert might(X < 2**40, bounds) == [True]
     assert might(X > 2**40, bounds) == might(X == -(2**40), bounds) == [False]
@@ -394,7 +394,7 @@ def test_literals_out_of_range_are_compared_all_the_same():
     assert might(X.isin([-1, 2**40]), unsigned) == [False]
 
 
-def test_indexes_may_be_there_for_one_column_and_not_for_another():
+def test_one_column_may_have_an_index_and_another_none():
     sink = pa.BufferOutputStream()
     table = pa.table({"x": range(1000), "y": range(1000)})
     pq.write_table(table, sink, write_page_index=True, write_statistics=["x"], data_page_size=64)
@@ -403,7 +403,7 @@ def test_indexes_may_be_there_for_one_column_and_not_for_another():
         assert file.read(filter=pc.field(column) == 7).num_rows == 1
 
 
-def test_an_empty_index_bounds_nothing():
+def test_an_empty_index_has_no_bounds():
     bounds = of_pages(INT64, [], [])
     assert len(bounds) == 0
     assert might(X == 1, bounds) == []

@@ -69,7 +69,7 @@ TERMS = {
 
 
 @pytest.mark.parametrize(("expression", "sql"), TERMS.values(), ids=TERMS)
-def test_a_term_has_one_text_which_reads_back_as_the_same_term(expression, sql):
+def test_the_text_of_a_term_is_parsed_as_the_same_term(expression, sql):
     term = term_of(read_expression(expression))
     assert term.sql == sql
     assert parse_term(sql, TABLE.schema) == term
@@ -81,7 +81,7 @@ def test_a_term_has_one_text_which_reads_back_as_the_same_term(expression, sql):
     [e for n, (e, _) in TERMS.items() if n != "date"],
     ids=[n for n in TERMS if n != "date"],
 )
-def test_a_terms_expression_gives_the_values_of_the_one_it_was_read_from(expression):
+def test_the_expression_of_a_term_has_the_values_of_its_source(expression):
     term = term_of(read_expression(expression))
     actual = [
         TABLE.filter(pc.coalesce(e > pc.scalar(0), True) if "s" not in str(e) else e.is_valid())
@@ -118,7 +118,7 @@ def read_back(term):
     ],
     ids=str,
 )
-def test_what_is_not_on_the_list_is_no_term(expression):
+def test_other_expressions_are_no_terms(expression):
     assert term_of(read_expression(expression)) is None
 
 
@@ -137,7 +137,7 @@ def test_a_field_is_a_term_by_its_path():
     assert term_of(read_expression(X + pc.field("a", "b"))).fields == {("x",), ("a", "b")}
 
 
-def test_the_meaning_of_case_is_that_of_the_tables_it_comes_from(monkeypatch):
+def test_the_meaning_of_case_changes_with_pyarrows_tables(monkeypatch):
     def meaning(expression):
         return term_of(read_expression(expression)).meaning
 
@@ -153,7 +153,7 @@ def test_the_meaning_of_case_is_that_of_the_tables_it_comes_from(monkeypatch):
     assert changed != before
 
 
-def test_many_values_are_made_keys_in_milliseconds():
+def test_keys_of_many_values_take_milliseconds():
     count = 100_000
     text = SchemaElement(name="s", type=Type.BYTE_ARRAY, logicalType=LogicalType(STRING=Empty()))
     number = SchemaElement(name="x", type=Type.INT64)
@@ -180,5 +180,5 @@ def test_many_values_are_made_keys_in_milliseconds():
         ("lower(" * 3000, set()),
     ],
 )
-def test_the_columns_that_the_text_of_a_term_names(text, names):
+def test_columns_in_the_text_of_a_term(text, names):
     assert columns_named(text) == names

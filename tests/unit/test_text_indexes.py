@@ -84,7 +84,7 @@ def rows_left(path, table, filter_, kind):
     ],
     ids=str,
 )
-def test_grams_find_pieces_of_texts(path, table, filter_):
+def test_grams_find_substrings(path, table, filter_):
     assert rows_left(path, table, filter_, "ngram") == 100
 
 
@@ -101,7 +101,7 @@ def test_grams_find_pieces_of_texts(path, table, filter_):
     ],
     ids=str,
 )
-def test_what_grams_cannot_tell_is_not_asked_of_them(path, table, filter_):
+def test_grams_are_not_probed_for_predicates_that_they_cannot_answer(path, table, filter_):
     assert rows_left(path, table, filter_, "ngram") is None
 
 
@@ -115,12 +115,12 @@ def test_words_are_found_in_any_order_and_case(path, table, asked):
     ("asked", "found", "left"),
     [("dis", 0, 0), ("full xylophone", 0, 100), ("...", ROWS - 1, None)],
 )
-def test_pieces_of_words_are_no_words(path, table, asked, found, left):
+def test_parts_of_words_are_no_words(path, table, asked, found, left):
     assert ia.dataset(path).count_rows(filter=ia.contains_words("t", asked)) == found
     assert rows_left(path, table, ia.contains_words("t", asked), "words") == left
 
 
-def test_words_are_asked_for_in_sql(path, table):
+def test_words_are_searched_in_sql(path, table):
     where = "CONTAINS_WORDS(t, 'disk full') AND n > 5"
     filter_ = parse_where(where, table.schema)
     assert filter_.equals(ia.contains_words("t", "disk full") & (pc.field("n") > 5))
@@ -132,7 +132,7 @@ def test_words_are_asked_for_in_sql(path, table):
         ia.dataset(path).to_table(filter=ia.contains_words("n", "a"))
 
 
-def test_a_lookup_goes_first_where_both_know_a_value(path, tmp_path, table):
+def test_a_lookup_is_used_before_grams(path, tmp_path, table):
     both = tmp_path / "both.parquet"
     both.write_bytes(path.read_bytes())
     ia.add_indexes(both, ia.Lookup("t", granule_rows=100))
@@ -140,7 +140,7 @@ def test_a_lookup_goes_first_where_both_know_a_value(path, tmp_path, table):
     assert rows_left(both, table, T == RARE, "ngram") is None
 
 
-def test_indexes_of_texts_are_on_texts_alone(path):
+def test_text_indexes_are_on_strings_only(path):
     for kind in (ia.NGram, ia.Words):
         with pytest.raises(ia.IndexSpecError, match="neither strings nor bytes"):
             ia.add_indexes(path, kind("n"))
@@ -163,7 +163,7 @@ def test_a_probe_reads_a_tenth_of_the_column_at_most(path, table, pattern):
     assert source.bytes_within(*pages) <= column // 10
 
 
-def test_sections_of_granules_that_are_no_steps_are_read():
+def test_sections_without_steps_are_read():
     starts = np.arange(0, 110, 10)
     keys = np.array([3, 3, 5, 9, 9], np.uint32)
     granules = np.array([1, 4, 0, 2, 9], np.uint32)
@@ -205,7 +205,7 @@ def short(table, tmp_path_factory):
     ],
     ids=str,
 )
-def test_of_short_pages_a_rare_text_leaves_one_and_a_frequent_one_blocks(
+def test_a_rare_string_leaves_one_short_page_and_a_frequent_one_blocks(
     short, table, filter_, kind, left
 ):
     actual = rows_left(short, table, filter_, kind)
@@ -227,7 +227,7 @@ def test_frequent_keys_of_short_pages_take_no_more_than_those_of_long_ones(short
     ("filter_", "kind"),
     [(pc.match_substring(T, "full on"), "ngram"), (ia.contains_words(T, "disk"), "words")],
 )
-def test_blocks_are_of_few_bytes(tmp_path, filter_, kind):
+def test_blocks_take_few_bytes(tmp_path, filter_, kind):
     table = pa.table({"t": [text + "x" * 60_000 for text in texts()[ROWS // 2 - 20 :][:40]]})
     path = tmp_path / "t.parquet"
     pq.write_table(
@@ -243,7 +243,7 @@ def test_blocks_are_of_few_bytes(tmp_path, filter_, kind):
 
 
 @pytest.mark.parametrize("few", [0, 32])
-def test_steps_go_on_across_pages_and_row_groups(few, monkeypatch):
+def test_steps_continue_across_pages_and_row_groups(few, monkeypatch):
     monkeypatch.setattr("intarsia.index.section.probe._MAX_CACHED_PROBE_PAGES", few)
     random = np.random.default_rng(1)
     keys = np.sort(random.integers(0, 9, 40_000).astype(np.uint32) ** 7)
@@ -267,7 +267,7 @@ def test_steps_go_on_across_pages_and_row_groups(few, monkeypatch):
 
 
 @pytest.mark.parametrize("keys_of", [keys_of_strings, tokenizer.keys_of_strings])
-def test_long_texts_take_little_memory(keys_of):
+def test_long_strings_take_little_memory(keys_of):
     letters = np.random.default_rng(0).integers(97, 123, 12_000_000).astype(np.uint8)
     letters[::6] = ord(" ")
     values = pa.array([letters.tobytes().decode()], pa.large_string())

@@ -57,12 +57,12 @@ def nested(depth, kind=STRUCT):
     return opening + inner * depth + b"\x00" * (depth + 2)
 
 
-def test_a_struct_comes_back():
+def test_a_struct_is_decoded_as_it_was_encoded():
     data = encode(CHUNK)
     assert decode(ColumnMetaData, data) == (CHUNK, len(data))
 
 
-def test_bytes_after_the_struct_are_left_over():
+def test_bytes_after_the_struct_are_not_consumed():
     data = encode(CHUNK)
     assert decode(ColumnMetaData, data + b"rest")[1] == len(data)
     assert spans(data + b"rest")[1] == len(data)
@@ -88,7 +88,7 @@ def test_a_missing_required_field_is_refused():
         decode(KeyValue, b"\x00")
 
 
-def test_text_that_is_not_utf8_is_read_all_the_same():
+def test_strings_that_are_not_utf8_are_decoded():
     assert decode(KeyValue, b"\x18\x03a\xffb\x00")[0].key == "a\N{REPLACEMENT CHARACTER}b"
 
 
@@ -125,7 +125,7 @@ def test_booleans_take_no_value_bytes():
     assert replace_fields(spans(data)[0], []) == data
 
 
-def test_every_kind_of_value_is_stepped_over():
+def test_every_kind_of_value_is_skipped():
     values = [
         Span(1, 3, b"\x7f"),
         Span(2, 4, zigzag(-5)),
@@ -144,20 +144,20 @@ def test_every_kind_of_value_is_stepped_over():
     assert spans(data) == (values, len(data))
 
 
-def test_lists_of_structs_come_apart_and_together():
+def test_lists_of_structs_are_split_and_joined():
     elements = [encode(KeyValue(key=str(i))) for i in range(20)]
     span = list_span(5, elements)
     assert list_elements(span.value) == elements
     assert list_elements(list_span(5, []).value) == []
 
 
-def test_a_list_of_something_else_is_refused_as_structs():
+def test_a_list_of_other_values_is_refused_as_structs():
     with pytest.raises(FormatError, match="list of structs"):
         list_elements(b"\x15\x02")
 
 
 @pytest.mark.parametrize("value", [0, 1, 127, 128, 300, 2**63 - 1])
-def test_varints_and_zigzag_are_what_the_library_reads(value):
+def test_varints_and_zigzag_are_read_as_by_the_library(value):
     @struct
     class Number:
         n: int = field(1, list_of((10, None)))
@@ -168,7 +168,7 @@ def test_varints_and_zigzag_are_what_the_library_reads(value):
 
 
 @pytest.mark.parametrize("size", [0, 14, 15, 16, 200])
-def test_list_headers_are_what_the_library_reads(size):
+def test_list_headers_are_read_as_by_the_library(size):
     @struct
     class Numbers:
         n: list[int] = field(1, list_of(I32))
@@ -198,7 +198,7 @@ def test_deep_nesting_is_refused_at_once(kind, depth):
     assert time.process_time() - before < 2
 
 
-def test_nesting_within_the_limit_is_stepped_over():
+def test_nesting_within_the_limit_is_skipped():
     data = nested(40)
     assert spans(data)[0][0].number == 200
 
@@ -237,7 +237,7 @@ def test_unknown_compact_types_are_refused(kind):
         spans(bytes([0x10 | kind]) + bytes(4))
 
 
-def test_errors_tell_the_offset():
+def test_errors_name_the_offset():
     with pytest.raises(FormatError) as caught:
         spans(b"\x18\x01")
     assert caught.value.where.offset is not None
@@ -362,7 +362,7 @@ def test_there_are_structures_to_try():
 
 @pytest.mark.parametrize("cls", STRUCTS, ids=lambda cls: cls.__name__)
 @pytest.mark.parametrize("which", [0, 1])
-def test_every_structure_comes_back_with_all_its_fields(cls, which):
+def test_every_structure_is_decoded_with_all_its_fields(cls, which):
     value = full(cls, which)
     data = encode(value)
     actual, length = decode(cls, data + b"rest")
@@ -374,7 +374,7 @@ def test_every_structure_comes_back_with_all_its_fields(cls, which):
 
 
 @pytest.mark.parametrize("cls", STRUCTS, ids=lambda cls: cls.__name__)
-def test_encoding_what_was_decoded_gives_its_bytes_unknown_fields_and_all(cls):
+def test_a_decoded_struct_is_encoded_to_the_same_bytes(cls):
     data = strangers_everywhere(cls, encode(full(cls)))
     structs, whole = count_strangers(cls, data)
     assert structs == whole
@@ -404,14 +404,14 @@ def test_without_the_c_extension_objects_and_bytes_are_the_same(cls, which, requ
 
 @pytest.mark.usefixtures("no_extension")
 @pytest.mark.parametrize("data", [b"", b"\x18", b"\x19\xfc\xff\xff\xff\xff\x07", nested(3_000)])
-def test_without_the_c_extension_bad_bytes_are_refused_as_well(data):
+def test_without_the_c_extension_bad_bytes_are_refused(data):
     for cls in (FileMetaData, ColumnMetaData, PageHeader):
         with pytest.raises(FormatError):
             decode(cls, data)
 
 
 @pytest.mark.usefixtures("no_extension")
-def test_without_the_c_extension_cut_data_is_refused_as_well():
+def test_without_the_c_extension_cut_data_is_refused():
     data = encode(CHUNK)
     for stop in range(len(data)):
         with pytest.raises(FormatError):
@@ -441,7 +441,7 @@ def test_lists_of_row_groups_and_columns_are_lazy():
 
 
 @pytest.mark.parametrize("again", [b"\x09\x02", b"\x09\x82\x00"])
-def test_of_two_lists_of_one_field_the_last_one_counts(again):
+def test_the_last_of_two_lists_of_one_field_counts(again):
     one, other = full(ColumnChunk), ColumnChunk(file_offset=5)
     first, last = (list_span(1, [encode(chunk)]).value for chunk in (one, other))
     rest = replace_fields(spans(encode(full(RowGroup)))[0][1:], [])
@@ -451,7 +451,7 @@ def test_of_two_lists_of_one_field_the_last_one_counts(again):
     assert len(encode(group)) == stop
 
 
-def test_a_column_is_decoded_when_it_is_asked_for_and_once():
+def test_a_column_is_decoded_on_first_use_and_once():
     good = encode(full(ColumnChunk))
     # A column chunk whose metadata is no text, and so nothing the library can make an object of.
     bad = replace_fields([], [Span(3, STRUCT, b"\x00")])
@@ -468,7 +468,7 @@ def test_a_column_is_decoded_when_it_is_asked_for_and_once():
     assert group.columns.encoded(1) == bad
 
 
-def test_only_what_is_asked_for_is_decoded(monkeypatch):
+def test_columns_that_nobody_uses_are_not_decoded(monkeypatch):
     data = footer_with([group_with([encode(full(ColumnChunk))] * 50)] * 4)
     footer, _ = decode(FileMetaData, data)
     decoded = []
@@ -511,7 +511,7 @@ def odd_chunk():
     return decode(ColumnChunk, strangers_everywhere(ColumnChunk, encode(full(ColumnChunk))))[0]
 
 
-def test_amending_a_field_keeps_all_that_is_not_known_at_every_depth():
+def test_amending_a_field_keeps_unknown_fields_at_every_depth():
     before = odd_chunk()
     after = amended(before, file_offset=12345)
     assert after == dataclasses.replace(before, file_offset=12345)
@@ -521,7 +521,7 @@ def test_amending_a_field_keeps_all_that_is_not_known_at_every_depth():
     assert changed == [Span(2, I64, zigzag(12345))]
 
 
-def test_a_mapping_amends_a_struct_in_its_place():
+def test_a_mapping_amends_a_nested_struct():
     before = odd_chunk()
     after = amended(before, meta_data={"bloom_filter_offset": 99, "bloom_filter_length": None})
     inner = dataclasses.replace(before.meta_data, bloom_filter_offset=99, bloom_filter_length=None)
@@ -530,7 +530,7 @@ def test_a_mapping_amends_a_struct_in_its_place():
     assert structs == whole > 20
 
 
-def test_mappings_reach_as_deep_as_they_nest():
+def test_nested_mappings_amend_deeper_structs():
     before = odd_chunk()
     after = amended(before, meta_data={"statistics": {"null_count": 3, "min": None}}, file_path="f")
     statistics = dataclasses.replace(before.meta_data.statistics, null_count=3, min=None)
@@ -557,14 +557,14 @@ def test_a_required_field_cannot_be_removed():
         amended(KeyValue(key="k"), key=None)
 
 
-def test_a_field_that_was_not_there_is_added_in_its_place():
+def test_an_absent_field_is_added_in_its_place():
     before = decode(KeyValue, replace_fields(spans(encode(KeyValue(key="k")))[0], UNKNOWN))[0]
     after = amended(before, value="v")
     assert [s.number for s in spans(encode(after))[0]] == [1, 2, *(s.number for s in UNKNOWN)]
     assert after == KeyValue(key="k", value="v")
 
 
-def test_a_mapping_makes_a_struct_that_was_not_there():
+def test_a_mapping_makes_an_absent_struct():
     after = amended(ColumnChunk(), crypto_metadata={"ENCRYPTION_WITH_FOOTER_KEY": Empty()})
     expected = ColumnCryptoMetaData(ENCRYPTION_WITH_FOOTER_KEY=Empty())
     assert after == ColumnChunk(crypto_metadata=expected)
@@ -640,7 +640,7 @@ def test_boolean_fields_between_others_take_no_byte():
     assert spans(nested_)[0] == [Span(1, STRUCT, data), Span(2, 1, b"")]
 
 
-def test_lists_of_booleans_are_read_by_the_library_as_they_are_stepped_over():
+def test_lists_of_booleans_end_where_the_library_ends_them():
     flags = [True, False] * 10
     index = dataclasses.replace(full(ColumnIndexStruct), null_pages=flags)
     data = encode(index)
@@ -656,7 +656,7 @@ def test_lists_of_booleans_are_read_by_the_library_as_they_are_stepped_over():
 
 @pytest.mark.parametrize("cls", [KeyValue, RowGroup, FileMetaData])
 @pytest.mark.usefixtures("no_extension")
-def test_without_the_c_extension_unknown_bytes_that_are_no_text_are_skipped(cls):
+def test_without_the_c_extension_unknown_bytes_that_are_no_string_are_skipped(cls):
     data = replace_fields(spans(encode(full(cls)))[0], [Span(900, BINARY, b"\x02\xff\x00")])
     actual, length = decode(cls, data)
     assert length == len(data)
@@ -664,11 +664,11 @@ def test_without_the_c_extension_unknown_bytes_that_are_no_text_are_skipped(cls)
 
 
 @pytest.mark.usefixtures("no_extension")
-def test_without_the_c_extension_text_that_is_not_utf8_is_read_all_the_same():
+def test_without_the_c_extension_strings_that_are_not_utf8_are_decoded():
     assert decode(KeyValue, b"\x18\x03a\xffb\x00")[0].key == "a\N{REPLACEMENT CHARACTER}b"
 
 
-def test_all_elements_are_decoded_in_one_go_to_the_fields_that_are_asked_for():
+def test_all_elements_are_decoded_at_once_to_the_requested_fields():
     chunks = [
         ColumnChunk(
             file_offset=0,
@@ -685,7 +685,7 @@ def test_all_elements_are_decoded_in_one_go_to_the_fields_that_are_asked_for():
     assert group.columns.all_as(CountedChunk)[7].meta_data.num_values == 7
 
 
-def test_elements_that_lack_what_is_asked_for_are_told_of():
+def test_elements_that_lack_a_requested_field_are_reported():
     chunk = ColumnChunk(file_offset=0)
     group, _ = decode(RowGroup, encode(RowGroup(columns=[chunk], total_byte_size=1, num_rows=2)))
     assert group.columns.all_as(OutlinedChunk)[0].meta_data is None

@@ -218,7 +218,7 @@ def test_an_outer_limit_ends_an_inner_call(slow):
     assert time.monotonic() - started < LIMIT + SLACK
 
 
-def test_tasks_whose_results_nobody_wants_stop(slow):
+def test_tasks_whose_results_are_not_needed_stop(slow):
     data = opened(slow)
     SlowFileSystem.delay = 0.15
     batches = data.to_batches(filter="s <> 'x'")
@@ -414,7 +414,7 @@ def test_a_request_of_the_main_thread_can_be_interrupted():
     assert threads.awaited(lambda: 2) == 2
 
 
-def test_a_data_set_of_pyarrow_reads_ours_as_before(slow):
+def test_a_scanner_without_a_limit_returns_all_rows(slow):
     data = opened(slow)
     assert isinstance(data, pads.Dataset)
     assert data.scanner().to_table().num_rows == FILES * ROWS

@@ -59,7 +59,7 @@ DATE = order(Type.INT32, {"DATE": Empty()})
 BOOLEAN = order(Type.BOOLEAN)
 
 
-def test_signed_and_unsigned_integers_are_told_apart():
+def test_signed_and_unsigned_integers_are_distinguished():
     minus_one = [b"\xff" * 4]
     assert INT32.keys(minus_one)[0].tolist() == [-1]
     for unsigned in (
@@ -142,12 +142,12 @@ def test_orders_that_are_undefined(kind):
 
 
 @pytest.mark.parametrize("value", [0, -1, 2**31, -(2**63), 2**63 - 1])
-def test_integers_have_their_own_keys_even_out_of_range(value):
+def test_integers_out_of_range_have_exact_keys(value):
     assert INT32.bracket(pa.scalar(value)) == (value, value)
     assert UINT64.bracket(pa.scalar(value)) == (value, value)
 
 
-def test_integers_against_fractions():
+def test_integers_have_brackets_for_fractions():
     assert INT64.bracket(pa.scalar(1.5)) == (1, 2)
     assert INT64.bracket(pa.scalar(-1.5)) == (-2, -1)
     assert INT64.bracket(pa.scalar(3.0)) == (3, 3)
@@ -156,7 +156,7 @@ def test_integers_against_fractions():
 
 
 @pytest.mark.parametrize("value", [2.0**53, -1e300, math.inf, math.nan])
-def test_integers_have_no_bracket_for_doubles_beyond_their_exactness(value):
+def test_integers_have_no_bracket_for_inexact_doubles(value):
     assert INT64.bracket(pa.scalar(value)) is None
 
 
@@ -326,7 +326,7 @@ def test_times_of_day():
     ],
     ids=str,
 )
-def test_texts_and_bytes_of_every_type(kind):
+def test_strings_and_bytes_of_every_type(kind):
     is_text = kind in (pa.string(), pa.large_string(), pa.string_view())
     value = "abc" if is_text or pa.types.is_dictionary(kind) else b"abc"
     literal = (
@@ -344,14 +344,14 @@ def test_uuids():
 
 
 @pytest.mark.parametrize("key", [0, 1, -1, 2**31 - 1, -(2**31)])
-def test_plain_is_the_encoding_that_keys_are_read_from(key):
+def test_keys_are_read_from_plain_encoding(key):
     for kind in (INT32, INT64, decimals(Type.INT32, 2), decimals(Type.BYTE_ARRAY, 2)):
         assert kind.keys([kind.plain(key)])[0].tolist() == [key]
     fixed = decimals(Type.FIXED_LEN_BYTE_ARRAY, 2, type_length=9)
     assert fixed.keys([fixed.plain(key)])[0].tolist() == [key]
 
 
-def test_plain_refuses_what_the_physical_type_does_not_hold():
+def test_plain_refuses_values_outside_the_physical_type():
     for kind, key in ((INT32, 2**31), (UINT64, -1), (UINT64, 2**64)):
         with pytest.raises(OverflowError):
             kind.plain(key)
@@ -395,7 +395,7 @@ def test_any_moment_lies_in_its_bracket(ticks, given_unit, stored_unit):
 
 
 @given(st.text() | st.binary())
-def test_any_text_is_its_own_key(value):
+def test_any_string_is_its_own_key(value):
     plain = value.encode() if isinstance(value, str) else value
     assert STRING.bracket(pa.scalar(value)) == (plain, plain)
 
@@ -405,14 +405,14 @@ def int96(moment_ns):
     return struct.pack("<qI", nanoseconds, days + 2_440_588)
 
 
-def test_int96_has_an_order_only_where_the_file_declares_it():
+def test_int96_has_an_order_only_if_the_file_declares_it():
     element = SchemaElement(name="x", type=Type.INT96)
     assert not order_of(element).is_defined
     assert not order_of(element, ColumnOrder(TYPE_ORDER=Empty())).is_defined
     assert order_of(element, ColumnOrder(INT96_TIMESTAMP_ORDER=Empty())) is INT96_ORDER
 
 
-def test_int96_keys_are_nanoseconds_and_moments_beyond_them_are_not_usable():
+def test_int96_keys_are_nanoseconds_and_moments_beyond_their_range_are_not_usable():
     moments = [0, -1, 1_700_000_000_123_456_789, 2**63 - 1, -(2**63)]
     keys, usable = INT96_ORDER.keys([int96(moment) for moment in moments])
     assert keys.tolist() == moments
@@ -428,7 +428,7 @@ def test_a_literal_is_bracketed_among_int96_moments():
     assert INT96_ORDER.bracket(moment.cast(pa.timestamp("us", "UTC"))) is None
 
 
-def test_none_are_taken_of_int96_though_its_order_is_declared():
+def test_int96_has_no_bounds_even_if_its_order_is_declared():
     assert INT96_ORDER.is_defined
     assert not has_bounds(INT96_ORDER)
     assert has_bounds(order(Type.INT64))
