@@ -40,8 +40,8 @@ def small(ds: pads.Dataset) -> pads.Dataset:
     return ia.dataset(folder) if isinstance(ds, ia.Dataset) else pads.dataset(folder)
 
 
-def sorted_table(found: Any) -> pa.Table:
-    table = found if isinstance(found, pa.Table) else found.to_table()
+def sorted_table(answer: Any) -> pa.Table:
+    table = answer if isinstance(answer, pa.Table) else answer.to_table()
     names = [name for name in table.column_names if not pa.types.is_nested(table[name].type)]
     return table.sort_by([(name, "ascending") for name in sorted(names)])
 
@@ -389,7 +389,7 @@ def outcome_of(call: Callable[[pads.Dataset], Any], ds: pads.Dataset) -> Any:
         return "error", error
 
 
-def told(outcome: tuple[str, Any]) -> str:
+def outcome_text(outcome: tuple[str, Any]) -> str:
     kind, value = outcome
     text = f"{type(value).__name__}: {value}" if kind == "error" else repr(value)
     return f"{kind} {text[:1500]}"
@@ -406,7 +406,7 @@ def compare(name: str, lake: Path, variant: str) -> str:
         return "refused by both"
     if expected[0] == actual[0] == "value" and expected[1] == actual[1]:
         return "equal"
-    return f"pyarrow: {told(expected)}\nintarsia: {told(actual)}"
+    return f"pyarrow: {outcome_text(expected)}\nintarsia: {outcome_text(actual)}"
 
 
 def work(folder: Path, variant: str, names: list[str]) -> None:
@@ -556,10 +556,10 @@ def test_rows_of_many_small_files_are_taken_as_those_of_large_ones_are(tmp_path,
 
     monkeypatch.setattr(small_file_reader, "of_portions", watched)
     for columns in (None, ["s"], ["k", "i"], {"n": pc.field("i") + 1}):
-        wanted = expected.select(columns) if isinstance(columns, list) else expected
+        expected_rows = expected.select(columns) if isinstance(columns, list) else expected
         if isinstance(columns, dict):
-            wanted = pa.table({"n": pc.add(expected.column("i"), 1)})
-        assert data.take(rows, columns) == wanted
+            expected_rows = pa.table({"n": pc.add(expected.column("i"), 1)})
+        assert data.take(rows, columns) == expected_rows
     assert len(decoded) > 100
     monkeypatch.setattr(row_numbers, "_SMALL_ROWS", 0)
     assert data.take(rows) == expected
@@ -584,24 +584,24 @@ WITH_NAN = {
 }
 
 
-@pytest.mark.parametrize("wanted", WITH_NAN.values(), ids=WITH_NAN)
+@pytest.mark.parametrize("condition", WITH_NAN.values(), ids=WITH_NAN)
 @pytest.mark.parametrize("special", ["__fragment_index", "__batch_index", "__last_in_fragment"])
-def test_row_and_batch_number_columns_change_no_rows(special, wanted, tmp_path):
+def test_row_and_batch_number_columns_change_no_rows(special, condition, tmp_path):
     first = pa.table({"a": range(6), "x": [1.0, NAN, 2.0, 1.0, 1.0, NAN]})
     pq.write_table(first, tmp_path / "a.parquet", row_group_size=3)
     pq.write_table(pa.table({"a": [6, 7, 8], "x": [5.0, NAN, 9.0]}), tmp_path / "b.parquet")
     data = ia.dataset(tmp_path)
-    expected = data.to_table(["a"], filter=wanted)["a"].to_pylist()
+    expected = data.to_table(["a"], filter=condition)["a"].to_pylist()
     whole = data.to_table(["a", special])
     number = dict(zip(*whole.to_pydict().values(), strict=True))
-    actual = data.to_table([special, "a"], filter=wanted).to_pydict()
+    actual = data.to_table([special, "a"], filter=condition).to_pydict()
     assert actual == {special: [number[a] for a in expected], "a": expected}
     computed = {"a": field("a") + 1, "n": field(special)}
-    assert data.filter(wanted).to_table(computed)["n"].to_pylist() == actual[special]
-    assert data.scanner(["a", special], wanted).to_table()["a"].to_pylist() == expected
-    assert data.scanner(["a", special], wanted).count_rows() == len(expected)
-    assert data.head(2, ["a", special], wanted)["a"].to_pylist() == expected[:2]
-    assert data.take([1, 0], ["a", special], wanted)["a"].to_pylist() == expected[1::-1]
+    assert data.filter(condition).to_table(computed)["n"].to_pylist() == actual[special]
+    assert data.scanner(["a", special], condition).to_table()["a"].to_pylist() == expected
+    assert data.scanner(["a", special], condition).count_rows() == len(expected)
+    assert data.head(2, ["a", special], condition)["a"].to_pylist() == expected[:2]
+    assert data.take([1, 0], ["a", special], condition)["a"].to_pylist() == expected[1::-1]
 
 
 def test_checksums_are_compared_where_a_scan_asks_for_it(tmp_path):
@@ -642,23 +642,23 @@ def test_batches_without_rows_have_their_schema(tmp_path):
 
 def test_fragments_take_positional_arguments_as_pyarrows_do(tmp_path):
     pq.write_table(pa.table({"a": range(9), "b": range(9)}), tmp_path / "a.parquet")
-    data, wanted = ia.dataset(tmp_path), field("a") > 5
-    (fragment,) = data.get_fragments(wanted)
+    data, condition = ia.dataset(tmp_path), field("a") > 5
+    (fragment,) = data.get_fragments(condition)
     expected = pa.table({"b": [6, 7, 8]})
-    assert fragment.to_table(data.schema, ["b"], wanted) == expected
-    assert pa.Table.from_batches(fragment.to_batches(data.schema, ["b"], wanted)) == expected
-    assert fragment.head(1, ["b"], wanted) == expected.slice(0, 1)
-    assert fragment.take([2], ["b"], wanted) == expected.slice(2)
-    assert fragment.count_rows(wanted) == 3
+    assert fragment.to_table(data.schema, ["b"], condition) == expected
+    assert pa.Table.from_batches(fragment.to_batches(data.schema, ["b"], condition)) == expected
+    assert fragment.head(1, ["b"], condition) == expected.slice(0, 1)
+    assert fragment.take([2], ["b"], condition) == expected.slice(2)
+    assert fragment.count_rows(condition) == 3
 
 
-@pytest.mark.parametrize("wanted", [None, field("a") > 1], ids=["all", "some"])
-def test_columns_that_are_given_other_names_keep_their_metadata(wanted, tmp_path):
+@pytest.mark.parametrize("names", [None, field("a") > 1], ids=["all", "some"])
+def test_columns_that_are_given_other_names_keep_their_metadata(names, tmp_path):
     schema = pa.schema([pa.field("a", pa.int64(), metadata={"unit": "m"})], {"owner": "me"})
     pq.write_table(pa.table({"a": [1, 2]}, schema), tmp_path / "a.parquet")
     columns = {"z": field("a"), "more": field("a") + 1}
     mine, own = (
-        opened(tmp_path).to_table(columns, filter=wanted) for opened in (ia.dataset, pads.dataset)
+        opened(tmp_path).to_table(columns, filter=names) for opened in (ia.dataset, pads.dataset)
     )
     assert mine.schema.equals(own.schema, check_metadata=True)
 
@@ -671,12 +671,12 @@ def test_computed_columns_take_only_expressions(tmp_path):
 
 def test_scanners_give_the_names_of_files(tmp_path):
     pq.write_table(pa.table({"a": [1, 2]}), tmp_path / "a.parquet")
-    data, wanted = ia.dataset(tmp_path), field("a") > 1
+    data, condition = ia.dataset(tmp_path), field("a") > 1
     expected = pa.table({"__filename": [str(tmp_path / "a.parquet")], "a": [2]})
     for take in (lambda s: s.to_table(), lambda s: s.head(1), lambda s: s.to_reader().read_all()):
-        assert take(data.scanner(["__filename", "a"], wanted)) == expected
-    assert data.scanner(["__filename", "a"], wanted).projected_schema == expected.schema
-    assert data.scanner(["__filename", "a"], wanted).count_rows() == 1
+        assert take(data.scanner(["__filename", "a"], condition)) == expected
+    assert data.scanner(["__filename", "a"], condition).projected_schema == expected.schema
+    assert data.scanner(["__filename", "a"], condition).count_rows() == 1
 
 
 @pytest.mark.parametrize("columns", [[], {}, ["n"], None])

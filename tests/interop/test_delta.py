@@ -46,9 +46,9 @@ def again(table):
     return DeltaTable(table.table_uri)
 
 
-def rows(found):
+def rows(table):
     """The rows sorted by id; Delta does not keep the order of files."""
-    return sorted(pa.table(found).to_pylist(), key=lambda row: row["id"])
+    return sorted(pa.table(table).to_pylist(), key=lambda row: row["id"])
 
 
 def lengths(table):
@@ -115,11 +115,11 @@ def test_columns_that_came_later_are_null_in_older_files(table):
 def test_files_rewritten_by_delta_have_string_views_unless_a_schema_is_given(table):
     """pyarrow has no IN for views."""
     table.delete("id = 5")
-    asked = pc.field("k").isin(["k00007", "k00008"])
+    condition = pc.field("k").isin(["k00007", "k00008"])
     source = ia.dataset(table.file_uris())
     assert source.schema.field("k").type == pa.string_view()
     source = ia.dataset(table.file_uris(), schema=schema_of(table))
-    assert rows(source.to_table(filter=asked)) == rows(TABLE.filter(asked))
+    assert rows(source.to_table(filter=condition)) == rows(TABLE.filter(condition))
 
 
 def test_mapped_columns_have_their_physical_names_in_files(tmp_path):
@@ -180,9 +180,9 @@ def test_rows_deleted_by_a_deletion_vector_are_still_in_the_file(tmp_path, docum
     assert documented.delta_dataset(path, version=0).count_rows() == ROWS
     vectors = pa.table(table.deletion_vectors()).to_pylist()
     assert len(vectors) == 1
-    kept = ia.RowRanges.from_mask(pad(vectors[0]["selection_vector"], ROWS))
+    remaining_rows = ia.RowRanges.from_mask(pad(vectors[0]["selection_vector"], ROWS))
     file = ia.ParquetFile(vectors[0]["filepath"].removeprefix("file://"))
-    actual = file.read(rows=kept, filter=pc.field("id") < 10)
+    actual = file.read(rows=remaining_rows, filter=pc.field("id") < 10)
     assert actual["id"].to_pylist() == [0, 1, 2, 5, 6, 7, 8, 9]
 
 
@@ -253,13 +253,13 @@ def test_every_reader_reads_them_as_they_were_when_opened(read, table):
 
 def test_a_reader_with_the_file_open_reads_on_as_it_was(table):
     path = paths(table)[0]
-    with open(path, "rb") as held:
-        before = held.read()
+    with open(path, "rb") as handle:
+        before = handle.read()
         ia.add_indexes(table.file_uris(), INDEXES)
-        held.seek(0)
-        assert held.read() == before
-        held.seek(0)
-        ids = pq.read_table(held, columns=["id"])
+        handle.seek(0)
+        assert handle.read() == before
+        handle.seek(0)
+        ids = pq.read_table(handle, columns=["id"])
         assert ids.equals(pq.read_table(path, columns=["id"], partitioning=None))
     assert os.path.getsize(path) > len(before)
 

@@ -72,8 +72,8 @@ def table():
     columns["d_odd"] = pa.array(range(-200, ROWS - 200), pa.duration("ns"))
     columns["at"] = pa.array([dt.datetime(2024, 1, 1) + dt.timedelta(int(n)) for n in days])
     fields = {name: columns[name].type for name in columns if name.startswith("d_")}
-    held = [{name: columns[name][n].value for name in fields} for n in range(ROWS)]
-    columns["st"] = pa.array(held, pa.struct(fields.items()))
+    structs = [{name: columns[name][n].value for name in fields} for n in range(ROWS)]
+    columns["st"] = pa.array(structs, pa.struct(fields.items()))
     return pa.table(columns)
 
 

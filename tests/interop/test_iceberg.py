@@ -51,8 +51,8 @@ def table(catalog):
     return catalog.load_table("n.t")
 
 
-def rows(found):
-    return sorted(pa.table(found).to_pylist(), key=lambda row: row["id"])
+def rows(table):
+    return sorted(pa.table(table).to_pylist(), key=lambda row: row["id"])
 
 
 def plan_of(table, **scan):
@@ -202,11 +202,11 @@ def test_every_reader_reads_them_by_a_plan_made_before(read, table):
 
 def test_a_reader_with_the_file_open_reads_on_as_it_was(table):
     path = files_of(table)[0]
-    with open(path, "rb") as held:
-        before = held.read()
+    with open(path, "rb") as handle:
+        before = handle.read()
         ia.add_indexes(files_of(table), INDEXES)
-        held.seek(0)
-        assert held.read() == before
+        handle.seek(0)
+        assert handle.read() == before
     assert os.path.getsize(path) > len(before)
 
 

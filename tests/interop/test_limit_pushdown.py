@@ -230,10 +230,10 @@ def test_other_spellings_of_offset_are_understood(logs, folder, tmp_path):
 
 def test_an_offset_skips_rows_that_pass_the_filter(logs, folder):
     data, query = ia.dataset(folder), "SELECT n FROM t LIMIT 2 OFFSET 70000"
-    kept = logs.filter(pc.field("code") < 90)["n"]
-    assert ia.sql(query, t=data.filter("code < 90"))["n"].equals(kept.slice(70_000, 2))
+    matching = logs.filter(pc.field("code") < 90)["n"]
+    assert ia.sql(query, t=data.filter("code < 90"))["n"].equals(matching.slice(70_000, 2))
     actual = ia.sql(query.replace(" LIMIT", " WHERE code < 90 LIMIT"), t=data)
-    assert actual["n"].equals(kept.slice(70_000, 2))
+    assert actual["n"].equals(matching.slice(70_000, 2))
     assert ia.sql(query, t=data.to_table())["n"].equals(logs["n"].slice(70_000, 2))
     assert ia.sql(query, t=ia.dataset(folder, on_corrupt="skip")).num_rows == 2
 

@@ -168,11 +168,13 @@ def filters_of(mix: str) -> dict[str, pads.Expression]:
 
 
 QUERIES = {
-    "to_table": lambda data, wanted: data.to_table(filter=wanted),
-    "count_rows": lambda data, wanted: data.count_rows(filter=wanted),
-    "one_column": lambda data, wanted: data.to_table(columns=["k"], filter=wanted),
-    "computed": lambda data, wanted: data.to_table(columns={"y": field("k") + 1}, filter=wanted),
-    "take": lambda data, wanted: data.take([0], filter=wanted),
+    "to_table": lambda data, predicate: data.to_table(filter=predicate),
+    "count_rows": lambda data, predicate: data.count_rows(filter=predicate),
+    "one_column": lambda data, predicate: data.to_table(columns=["k"], filter=predicate),
+    "computed": lambda data, predicate: data.to_table(
+        columns={"y": field("k") + 1}, filter=predicate
+    ),
+    "take": lambda data, predicate: data.take([0], filter=predicate),
 }
 FEW = ("to_table", "count_rows")
 
@@ -186,7 +188,7 @@ def outcome(query: Any, *args: Any) -> Any:
     return (actual.schema, str(actual.to_pylist())) if isinstance(actual, pa.Table) else actual
 
 
-def row_by_row(data: pads.Dataset, wanted: pads.Expression) -> list[dict[str, Any]]:
+def row_by_row(data: pads.Dataset, predicate: pads.Expression) -> list[dict[str, Any]]:
     """Filters row by row, where pyarrow raises because of values that were not requested."""
     actual: list[dict[str, Any]] = []
     for path in data.files:
@@ -197,23 +199,23 @@ def row_by_row(data: pads.Dataset, wanted: pads.Expression) -> list[dict[str, An
         for i in range(len(table)):
             with contextlib.suppress(pa.ArrowException):
                 row = table.select(data.schema.names)[i : i + 1].cast(data.schema)
-                actual += pads.dataset(row).to_table(filter=wanted).to_pylist()
+                actual += pads.dataset(row).to_table(filter=predicate).to_pylist()
     return actual
 
 
 def same(
-    ours: pads.Dataset, theirs: pads.Dataset, wanted: pads.Expression, names: Any = QUERIES
+    ours: pads.Dataset, theirs: pads.Dataset, predicate: pads.Expression, names: Any = QUERIES
 ) -> None:
-    expected = outcome(QUERIES["to_table"], theirs, wanted)
+    expected = outcome(QUERIES["to_table"], theirs, predicate)
     if expected is None:
-        actual = outcome(QUERIES["to_table"], ours, wanted)
-        assert actual is None or actual[1] == str(row_by_row(theirs, wanted))
+        actual = outcome(QUERIES["to_table"], ours, predicate)
+        assert actual is None or actual[1] == str(row_by_row(theirs, predicate))
         return
     for name in names:
         query = QUERIES[name]
-        assert outcome(query, ours, wanted) == outcome(query, theirs, wanted), name
-    head = theirs.to_table(filter=wanted)[:3]
-    assert str(ours.head(3, filter=wanted).to_pylist()) == str(head.to_pylist())
+        assert outcome(query, ours, predicate) == outcome(query, theirs, predicate), name
+    head = theirs.to_table(filter=predicate)[:3]
+    assert str(ours.head(3, filter=predicate).to_pylist()) == str(head.to_pylist())
 
 
 @pytest.mark.parametrize("mix", MIXES)
@@ -222,8 +224,8 @@ def test_a_column_of_two_types(mix: str, tmp_path: Path) -> None:
         table = pa.table({"k": [10 * i + row for row in range(4)], "x": values})
         ia.write_table(table, tmp_path / f"{i}.parquet", max_rows_per_page=2, write_batch_size=1)
     ours, theirs = ia.dataset(tmp_path), pads.dataset(tmp_path)
-    for name, wanted in filters_of(mix).items():
-        same(ours, theirs, wanted, QUERIES if name == "key" else FEW)
+    for name, predicate in filters_of(mix).items():
+        same(ours, theirs, predicate, QUERIES if name == "key" else FEW)
 
 
 @pytest.mark.parametrize("mix", MIXES)
@@ -233,8 +235,8 @@ def test_a_given_type_replaces_both_types(mix: str, tmp_path: Path) -> None:
         pq.write_table(table, tmp_path / f"{i}.parquet", write_page_index=True)
     schema = pa.schema([("more", pa.int8()), ("x", MIXES[mix][1].type), ("k", pa.int64())])
     ours, theirs = (f.dataset(tmp_path, schema=schema) for f in (ia, pads))
-    for wanted in filters_of(mix).values():
-        same(ours, theirs, wanted, FEW)
+    for predicate in filters_of(mix).values():
+        same(ours, theirs, predicate, FEW)
 
 
 TABLES = {
@@ -265,11 +267,11 @@ def test_files_that_lack_a_column_have_more_or_have_no_rows(uneven: Path) -> Non
     assert pq.read_metadata(uneven / "8.parquet").num_row_groups == 0
     ours, theirs = ia.dataset(uneven), pads.dataset(uneven)
     k, x = field("k"), field("x")
-    for wanted in (
+    for predicate in (
         k > 2, k.is_null(), x.is_null(), ~(x > 7), (k == 5) | (x == 8), x.isin([1, 9]), k < 0,
         k.is_null() & x.is_null(), x.is_null() | (k < 3),
     ):  # fmt: skip
-        same(ours, theirs, wanted)
+        same(ours, theirs, predicate)
     assert ours.take([11, 0, 4]).equals(theirs.take([11, 0, 4]))
     assert ours.to_table().equals(theirs.to_table())
     assert ours.head(6).equals(theirs.head(6))
@@ -279,8 +281,13 @@ def test_files_that_lack_a_column_have_more_or_have_no_rows(uneven: Path) -> Non
 def test_a_schema_with_columns_that_no_single_file_has(uneven: Path) -> None:
     schema = pa.schema([("new", pa.string()), ("other", pa.float32()), ("k", pa.int16())])
     ours, theirs = (f.dataset(uneven, schema=schema) for f in (ia, pads))
-    for wanted in (field("new") == "b", field("other") > 2, field("k") > 2, field("new").is_null()):
-        same(ours, theirs, wanted)
+    for predicate in (
+        field("new") == "b",
+        field("other") > 2,
+        field("k") > 2,
+        field("new").is_null(),
+    ):
+        same(ours, theirs, predicate)
 
 
 def test_a_data_set_of_files_without_rows(tmp_path: Path) -> None:
@@ -317,17 +324,17 @@ def test_files_of_several_writers_in_hive_folders(tmp_path: Path) -> None:
     ours, theirs = ia.dataset(tmp_path), pads.dataset(tmp_path, partitioning="hive")
     assert ours.schema.equals(theirs.schema)
     noon = datetime.datetime(1970, 1, 2, 12)
-    for wanted in (
+    for predicate in (
         field("name") == "n50",
         (field("id") < 40) & (field("day") > 1),
         (field("at") >= noon) & (field("at") < noon + datetime.timedelta(hours=2)),
         field("value").is_null() & (field("id") < 100),
         (field("day") == 2) | (field("name") == "n3"),
     ):
-        expected = theirs.to_table(filter=wanted)
-        assert ours.to_table(filter=wanted).equals(expected)
-        assert ours.count_rows(filter=wanted) == expected.num_rows > 0
-        assert ours.head(7, filter=wanted).equals(expected[:7])
+        expected = theirs.to_table(filter=predicate)
+        assert ours.to_table(filter=predicate).equals(expected)
+        assert ours.count_rows(filter=predicate) == expected.num_rows > 0
+        assert ours.head(7, filter=predicate).equals(expected[:7])
 
 
 def open_files() -> int:
@@ -381,12 +388,12 @@ def test_extension_types_of_writers_that_store_no_arrow_schema(tmp_path: Path) -
     ways.append(lambda: ia.dataset("/", filesystem=elsewhere))
     kinds = pa.schema({"u": pa.uuid(), "j": pa.json_(), "i": pa.int64()})
     own = theirs.to_table().slice(3, 1).cast(kinds)
-    wanted = (pads.field("u") == own["u"][0]) & pc.match_substring(pads.field("j"), "a")
+    predicate = (pads.field("u") == own["u"][0]) & pc.match_substring(pads.field("j"), "a")
     for _ in range(2):
         for open_ in ways:
             assert open_().schema.types == kinds.types
-            assert open_().to_table(filter=wanted).to_pylist() == own.to_pylist()
-            assert open_().count_rows(filter=wanted) == 1
+            assert open_().to_table(filter=predicate).to_pylist() == own.to_pylist()
+            assert open_().count_rows(filter=predicate) == 1
         ia.build_catalog(tmp_path)
     assert ia.ParquetFile(tmp_path / "a.parquet").schema_arrow.types[0] == pa.uuid()
 

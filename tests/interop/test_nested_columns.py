@@ -133,15 +133,15 @@ def points(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "columns", [["st.b.c"], ["i", "st.b"], ["st.a"], ["st.b.c", "st"], ["st.b", "st.b.c"]]
 )
-@pytest.mark.parametrize("wanted", [None, pc.field("i") > 30, pc.field("st", "a") == 7, KEPT])
-def test_dotted_paths_select_columns_as_in_pyarrow(columns, wanted, points: Path) -> None:
+@pytest.mark.parametrize("paths", [None, pc.field("i") > 30, pc.field("st", "a") == 7, KEPT])
+def test_dotted_paths_select_columns_as_in_pyarrow(columns, paths, points: Path) -> None:
     theirs, ours = pads.dataset(points), ia.dataset(points)
-    expected = theirs.to_table(columns, filter=wanted)
-    actual = ours.to_table(columns, filter=wanted)
+    expected = theirs.to_table(columns, filter=paths)
+    actual = ours.to_table(columns, filter=paths)
     assert actual.equals(expected)
     assert actual.schema.equals(expected.schema, check_metadata=True)
-    assert ours.head(7, columns, filter=wanted).equals(expected.slice(0, 7))
-    assert ours.scanner(columns, filter=wanted).to_table().equals(expected)
+    assert ours.head(7, columns, filter=paths).equals(expected.slice(0, 7))
+    assert ours.scanner(columns, filter=paths).to_table().equals(expected)
 
 
 @pytest.mark.parametrize("columns", [["i", "i"], ["st.b.c", "i", "st.b.c", "i"]])

@@ -224,8 +224,8 @@ def test_nested_values_stay_with_their_rows_where_pages_are_skipped(
 ):
     with duckdb.connect() as connection:
         connection.register("t", nested_rows.select(["id", "word"]))
-        kept = connection.sql(f"SELECT id FROM t WHERE {condition}").fetchall()
-    expected = nested_rows.take(sorted(n for (n,) in kept)).to_pylist()
+        matching_ids = connection.sql(f"SELECT id FROM t WHERE {condition}").fetchall()
+    expected = nested_rows.take(sorted(n for (n,) in matching_ids)).to_pylist()
     assert by_id(ENGINES[engine](nested.before, condition).table) == expected
     assert by_id(ENGINES[engine](nested.after, condition).table) == expected
     assert by_id(ENGINES[engine](nested_in_part.after, condition).table) == expected

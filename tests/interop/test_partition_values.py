@@ -146,8 +146,8 @@ def test_partition_columns_may_be_in_the_files(tmp_path: Path, writer: str, open
     assert ordered(data.to_table()) == expected
     assert ordered(data.to_table(filter="id >= 0")) == expected
     one = [row for row in expected if row[0] == "r1"]
-    for wanted in ("region = 'r1'", "region = 'r1' AND year = 2026", "region LIKE '%1'"):
-        assert ordered(data.to_table(filter=wanted)) == one, wanted
+    for condition in ("region = 'r1'", "region = 'r1' AND year = 2026", "region LIKE '%1'"):
+        assert ordered(data.to_table(filter=condition)) == one, condition
     assert data.count_rows(filter="year = 2026") == len(expected)
     assert data.count_rows(filter="year > 2026") == 0
     assert ordered(ia.sql("SELECT * FROM t WHERE region = 'r1'", t=data)) == one

@@ -434,12 +434,12 @@ def test_only_the_columns_of_a_condition_are_read_to_count(tmp_path, monkeypatch
     assert scan.collect_schema().names() == table.column_names
     polars_hand_over = engine.polars_hand_over
 
-    def noted(data: Any, asked: list[str], *args: Any) -> Any:
-        columns.append(asked)
-        return polars_hand_over(data, asked, *args)
+    def noted(data: Any, names: list[str], *args: Any) -> Any:
+        columns.append(names)
+        return polars_hand_over(data, names, *args)
 
     monkeypatch.setattr(engine, "polars_hand_over", noted)
-    for actual, asked in (
+    for actual, names in (
         (scan.filter(pl.col("rows") % 2 == 1), ["rows"]),
         (scan.filter(pl.col("rows") == 7), ["rows"]),
         (scan.filter((pl.col("w") == "x") & pl.col("rows_")), ["rows_", "w"]),
@@ -447,7 +447,7 @@ def test_only_the_columns_of_a_condition_are_read_to_count(tmp_path, monkeypatch
     ):
         columns.clear()
         assert actual.select(pl.len()).collect().item() == actual.collect().height > 0
-        assert columns[0] == asked
+        assert columns[0] == names
     flags = pl.QueryOptFlags(projection_pushdown=False)
     assert scan.select(pl.len()).collect(optimizations=flags).item() == ROWS
     assert scan.collect(optimizations=flags).columns == table.column_names

@@ -250,16 +250,16 @@ class Asked:
 
 
 @pytest.fixture
-def asked(data, table, monkeypatch):
+def pushed_filters(data, table, monkeypatch):
     return Asked(data, pl.DataFrame(pl.from_arrow(table)), monkeypatch)
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", CONSTANTS)
-def test_comparisons_are_pushed_unless_they_are_named(name, asked):
+def test_comparisons_are_pushed_unless_they_are_named(name, pushed_filters):
     read = [
         (what, constant)
         for what, constant, predicate in predicates_of(name)
-        if not asked.answers([name], predicate)
+        if not pushed_filters.answers([name], predicate)
     ]
     assert [one for one in read if not is_not_pushed(name, *one)] == []

@@ -167,7 +167,7 @@ def frame(awkward):
 
 
 @pytest.fixture
-def asked(data, monkeypatch):
+def requests(data, monkeypatch):
     """The columns, filter and rows of every scan."""
     actual = []
     real = ia.Dataset.to_batches
@@ -194,13 +194,13 @@ def test_a_predicate_gives_polars_answer(data, frame, predicate, reader):
 
 
 @pytest.mark.parametrize("predicate", PUSHED.values(), ids=PUSHED)
-def test_a_predicate_reaches_the_scan(data, frame, asked, predicate):
+def test_a_predicate_reaches_the_scan(data, frame, requests, predicate):
     ia.polars.scan(data).filter(predicate).collect()
     expected = frame.filter(predicate).height
-    assert all(filter_ is not None for _, filter_, _ in asked)
-    assert sum(rows for _, _, rows in asked) >= expected
-    assert asked or not expected
-    assert sum(rows for _, _, rows in asked) < frame.height
+    assert all(filter_ is not None for _, filter_, _ in requests)
+    assert sum(rows for _, _, rows in requests) >= expected
+    assert requests or not expected
+    assert sum(rows for _, _, rows in requests) < frame.height
 
 
 @pytest.mark.parametrize("predicate", KEPT.values(), ids=KEPT)
@@ -208,19 +208,19 @@ def test_a_predicate_with_another_meaning_is_not_pushed_down(data, predicate):
     assert arrow_predicate(predicate, data.schema) is None
 
 
-def test_columns_and_counts(data, frame, asked):
+def test_columns_and_counts(data, frame, requests):
     lazy = ia.polars.scan(data)
     assert_frame_equal(
         lazy.filter(c("i") > 1).select("s").collect(), frame.filter(c("i") > 1)["s"].to_frame()
     )
-    assert set(asked[0][0]) <= {"i", "s"}
+    assert set(requests[0][0]) <= {"i", "s"}
     assert lazy.select(pl.len()).collect().item() == frame.height
     assert lazy.filter(c("i") > 1).select(pl.len()).collect().item() == 4
 
 
-def test_a_row_limit_ends_reading(data, frame, asked):
+def test_a_row_limit_ends_reading(data, frame, requests):
     assert_frame_equal(ia.polars.scan(data).head(3).collect(), frame.head(3))
-    assert sum(rows for _, _, rows in asked) < frame.height
+    assert sum(rows for _, _, rows in requests) < frame.height
     assert_frame_equal(
         ia.polars.scan(data).head(3).filter(c("i") > 2).collect(), frame.head(3).filter(c("i") > 2)
     )
@@ -397,13 +397,13 @@ NO_COLUMNS = {
 }
 
 
-@pytest.mark.parametrize("asked", NO_COLUMNS.values(), ids=NO_COLUMNS)
+@pytest.mark.parametrize("requests", NO_COLUMNS.values(), ids=NO_COLUMNS)
 @pytest.mark.parametrize("engine", ["in-memory", "streaming"])
-def test_rows_are_counted_without_columns(asked, engine, tmp_path):
+def test_rows_are_counted_without_columns(requests, engine, tmp_path):
     table = pa.table({"a": range(60)})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=25)
-    actual = asked(ia.polars.scan(tmp_path)).collect(engine=engine)
-    assert actual.equals(asked(pl.from_arrow(table).lazy()).collect())
+    actual = requests(ia.polars.scan(tmp_path)).collect(engine=engine)
+    assert actual.equals(requests(pl.from_arrow(table).lazy()).collect())
 
 
 def test_columns_have_any_name(tmp_path):
@@ -457,9 +457,9 @@ def test_an_index_on_the_hour_serves_it(tmp_path):
     table = pa.table({"ts": pa.array(moments, pa.timestamp("us")), "n": range(10_000)})
     path, index = tmp_path / "t.parquet", "lookup(hour(ts), granule_rows=500)"
     ia.write_table(table, path, max_rows_per_page=500, indexes=[index])
-    asked = pl.col("ts").dt.hour() == 7
+    predicate = pl.col("ts").dt.hour() == 7
     source = ia.dataset(path)
-    actual = ia.polars.scan(source).filter(asked).collect()
+    actual = ia.polars.scan(source).filter(predicate).collect()
     assert actual["n"].to_list() == list(range(3500, 4000))
-    pushed = arrow_predicate(asked, source.schema)
+    pushed = arrow_predicate(predicate, source.schema)
     assert source.explain(filter=pushed).planned.rows.selected == 500

@@ -56,12 +56,12 @@ def test_the_table_is_up_to_date(tmp_path):
 
 def test_engines_agree_on_the_answers_in_the_table(tmp_path):
     benchmark.write(tmp_path / "t.parquet")
-    for asked in (*benchmark.PREDICATES, *benchmark.SHAPES):
+    for predicate in (*benchmark.PREDICATES, *benchmark.SHAPES):
         answers = {
-            engine: benchmark.read(tmp_path / "t.parquet", engine, asked).answer
+            engine: benchmark.read(tmp_path / "t.parquet", engine, predicate).answer
             for engine in benchmark.ENGINES
         }
-        assert len(set(answers.values())) == 1, (asked.label, answers)
+        assert len(set(answers.values())) == 1, (predicate.label, answers)
 
 
 @pytest.fixture

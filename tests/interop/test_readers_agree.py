@@ -38,11 +38,11 @@ def own_copy(original: Path, tmp_path: Path) -> Path:
     return Path(shutil.copy(original, tmp_path / "own.parquet"))
 
 
-def same(found: pa.Table, expected: pa.Table) -> bool:
+def same(actual: pa.Table, expected: pa.Table) -> bool:
     """Equal schemas and values, NaN equal to NaN."""
-    return found.schema.equals(expected.schema) and all(
+    return actual.schema.equals(expected.schema) and all(
         a.equals(b) or str(a.to_pylist()) == str(b.to_pylist())
-        for a, b in zip(found.columns, expected.columns, strict=True)
+        for a, b in zip(actual.columns, expected.columns, strict=True)
     )
 
 
@@ -115,8 +115,8 @@ def test_equality_on_an_indexed_column_finds_the_rows_pyarrow_finds(original, co
 @pytest.mark.parametrize("column", INDEXED)
 def test_membership_in_an_indexed_column_finds_the_rows_pyarrow_finds(original, copy, column):
     values = pq.read_table(original)[column].combine_chunks()
-    wanted = values.take([1, 1000, 2500, 4999])
-    condition = pads.field(column).isin(wanted.drop_null())
+    members = values.take([1, 1000, 2500, 4999])
+    condition = pads.field(column).isin(members.drop_null())
     expected = pads.dataset(original).to_table(filter=condition)
     assert same(ia.dataset(copy).to_table(filter=condition), expected)
 

@@ -228,16 +228,16 @@ def test_few_pages_are_read(query, most, path):
 
 
 def test_a_subquery_is_answered_once(path, monkeypatch):
-    asked, rewritten = [], duckdb_sql._rewritten
+    queries, rewritten = [], duckdb_sql._rewritten
 
     def watched(query, *others):
-        asked.append(query)
+        queries.append(query)
         return rewritten(query, *others)
 
     monkeypatch.setattr(duckdb_sql, "_rewritten", watched)
     actual = ia.sql("SELECT ts FROM t WHERE n = (SELECT max(n) FROM t)", t=path)
     assert actual.num_rows == 1
-    assert asked == [
+    assert queries == [
         "SELECT ts FROM t WHERE n = (SELECT max(n) FROM t)",
         "SELECT max(n) FROM t",
         "SELECT ts FROM t WHERE n = (CAST('99999' AS BIGINT))",

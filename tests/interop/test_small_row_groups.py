@@ -87,13 +87,13 @@ WANTED = {
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-@pytest.mark.parametrize("wanted", WANTED)
-def test_any_rows_of_any_type_equal_pyarrows(name, wanted, tmp_path, decoded):
+@pytest.mark.parametrize("row_ranges", WANTED)
+def test_any_rows_of_any_type_equal_pyarrows(name, row_ranges, tmp_path, decoded):
     path = write(table_of(name), tmp_path / "t.parquet")
     ours, peer = ia.dataset(path), pads.dataset(path)
     for columns in (None, ["x"], ["key", "x"], ["x", "at"]):
-        actual = ours.to_table(columns, WANTED[wanted])
-        expected = peer.to_table(columns, WANTED[wanted])
+        actual = ours.to_table(columns, WANTED[row_ranges])
+        expected = peer.to_table(columns, WANTED[row_ranges])
         actual.validate(full=True)
         assert actual.schema == expected.schema
         assert actual.equals(expected)
@@ -158,9 +158,9 @@ def test_large_chunks_are_read_by_page(tmp_path, decoded):
         write_page_index=True, use_dictionary=False,
     )  # fmt: skip
     source = ia.dataset(tmp_path / "t.parquet")
-    kept = pc.bit_wise_and(pc.field("at"), 7) == 0
-    analyzed = source.explain(filter=kept, analyze=True)
-    assert source.to_table(filter=kept).equals(table.filter(kept))
+    condition = pc.bit_wise_and(pc.field("at"), 7) == 0
+    analyzed = source.explain(filter=condition, analyze=True)
+    assert source.to_table(filter=condition).equals(table.filter(condition))
     assert sum(decoded) == 2 * 100  # only of the small column
     assert analyzed.read.bytes.selected < (tmp_path / "t.parquet").stat().st_size / 4
 

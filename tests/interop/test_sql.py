@@ -1119,9 +1119,11 @@ def test_errors_of_scans_are_raised_unchanged(query, tmp_path):
     pq.write_table(pa.table({"k": pa.array([1], pa.int8())}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"k": [1000]}), tmp_path / "b.parquet")
     data = ia.dataset(tmp_path)
-    with pytest.raises(ia.FormatError, match=r"b\.parquet, column k: int64 cannot be read") as told:
+    with pytest.raises(
+        ia.FormatError, match=r"b\.parquet, column k: int64 cannot be read"
+    ) as caught:
         ia.sql(query, t=data)
-    assert "Traceback" not in str(told.value)
+    assert "Traceback" not in str(caught.value)
     with pytest.raises(duckdb.Error, match="nothing_there"):
         ia.sql(f"{query} AND nothing_there = 1", t=data)
 
@@ -1311,7 +1313,7 @@ def lines(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("condition", "held"),
+    ("condition", "expected"),
     [
         ("contains_words(m, 'full disk')", [0, 4]),
         ("NOT contains_words(m, 'full disk')", [1, 3]),
@@ -1321,10 +1323,10 @@ def lines(tmp_path_factory):
         ("contains_words(m, NULL) IS NULL", [0, 1, 2, 3, 4]),
     ],
 )
-def test_words_are_those_of_contains_words(lines, condition, held):
+def test_words_are_those_of_contains_words(lines, condition, expected):
     path, _ = lines
     actual = ia.sql(f"SELECT n FROM lines WHERE {condition} ORDER BY n", lines=path)
-    assert actual["n"].to_pylist() == [n for n in range(5 * 4000) if n % 5 in held]
+    assert actual["n"].to_pylist() == [n for n in range(5 * 4000) if n % 5 in expected]
 
 
 def test_conditions_on_words_reach_the_scan(lines):
@@ -1346,8 +1348,8 @@ def test_changes_of_a_statement_do_not_persist(data):
         ia.sql("SELECT * FROM x")
     with pytest.raises(duckdb.CatalogException):
         ia.sql("SELECT * FROM t")
-    asked = "SELECT current_setting('threads') AS n, current_setting('TimeZone') AS zone"
-    (actual,) = ia.sql(asked).to_pylist()
+    query = "SELECT current_setting('threads') AS n, current_setting('TimeZone') AS zone"
+    (actual,) = ia.sql(query).to_pylist()
     assert actual["n"] != 1 or os.cpu_count() == 1
     assert actual["zone"] == "UTC"
 
@@ -1355,8 +1357,8 @@ def test_changes_of_a_statement_do_not_persist(data):
 def test_global_settings_of_a_query_do_not_persist(data):
     for query in ("FROM enable_logging()", "SELECT row FROM t, LATERAL enable_logging() LIMIT 1"):
         ia.sql(query, t=data)
-    asked = "SELECT value FROM duckdb_settings() WHERE name = 'enable_logging'"
-    assert ia.sql(asked)["value"].to_pylist() == ["0"]
+    setting = "SELECT value FROM duckdb_settings() WHERE name = 'enable_logging'"
+    assert ia.sql(setting)["value"].to_pylist() == ["0"]
 
 
 def test_a_separate_database_uses_the_same_current_time(tmp_path):

@@ -110,10 +110,10 @@ values = st.sampled_from(SCALARS)
 @example(QUERIES[0], "{c} <> ?", "dec", Decimal("2." + "0" * 30 + "1"))
 @example(QUERIES[3], "{c} = ?", "i", 2)
 def test_any_value_gives_duckdbs_answer(data, query, condition, column, value):
-    asked = query.format(condition, c=column).format(c=column)
-    expected = answer_of(asked, [value])
+    sql = query.format(condition, c=column).format(c=column)
+    expected = answer_of(sql, [value])
     if expected is not None:
-        assert rows_of(ia.sql(asked, [value], t=data)) == expected
+        assert rows_of(ia.sql(sql, [value], t=data)) == expected
 
 
 @pytest.mark.parametrize(

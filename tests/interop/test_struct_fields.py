@@ -250,17 +250,17 @@ def test_structs_of_which_a_file_has_none_of_the_fields(tmp_path):
     ]
     table = pa.table({"k": [1, 2, 3], "s": pa.array(values, kind)})
     pq.write_table(table, tmp_path / "a.parquet")
-    for wanted, expected in (
+    for condition, expected in (
         ({"in": pa.struct({"y": pa.int8()})}, [{"in": {"y": None}}, {"in": None}, None]),
         ({"y": pa.int8()}, [{"y": None}, {"y": None}, None]),
         ({"deep": pa.struct({"y": pa.int8()})}, [{"deep": {"y": None}}, {"deep": None}, None]),
         ({"x": pa.int64(), "in": pa.struct([])}, None),
     ):
-        schema = pa.schema({"k": pa.int64(), "s": pa.struct(wanted)})
+        schema = pa.schema({"k": pa.int64(), "s": pa.struct(condition)})
         ds = ia.dataset(tmp_path / "a.parquet", schema=schema)
         actual = ds.to_table(["s"], filter=pc.field("k") > 0)["s"]
-        assert actual.type == pa.struct(wanted)
-        assert actual.to_pylist() == (expected or table["s"].cast(pa.struct(wanted)).to_pylist())
+        assert actual.type == pa.struct(condition)
+        assert actual.to_pylist() == (expected or table["s"].cast(pa.struct(condition)).to_pylist())
 
 
 def test_fields_that_a_file_has_in_a_type_with_fewer_values(tmp_path):

@@ -125,9 +125,9 @@ PLACES = [
 @pytest.mark.parametrize("place", PLACES)
 def test_no_place_in_or_above_a_table_is_read_as_plain_files(place, table):
     path = places(table)[place]
-    with pytest.raises(ia.PathError, match=REFUSED) as told:
+    with pytest.raises(ia.PathError, match=REFUSED) as caught:
         ia.dataset(path)
-    assert table in str(told.value)
+    assert table in str(caught.value)
     opened = ia.dataset(path, table_format="ignore")
     assert opened.count_rows() > 0
     assert {"id", "k"} <= set(opened.schema.names)
@@ -272,8 +272,8 @@ def test_commands_take_the_path_of_a_file(table, tmp_path):
     file, out = data_below(table)[0], str(tmp_path / "out.parquet")
     more = {"write": [out], "scan": ["--count"]}
     for command in ("inspect", "pages", "verify", "index list", "scan", "explain", "write"):
-        asked = [*command.split(), file, *more.get(command, [])]
-        assert CliRunner().invoke(cli, asked).exit_code == 0, command
+        arguments = [*command.split(), file, *more.get(command, [])]
+        assert CliRunner().invoke(cli, arguments).exit_code == 0, command
     assert pq.read_metadata(out).num_rows == pq.read_metadata(file).num_rows
 
 

@@ -29,8 +29,8 @@ TABLE = pa.table(
 )
 
 
-def rows(found):
-    return sorted(pa.table(found).to_pylist(), key=lambda row: row["id"])
+def rows(table):
+    return sorted(pa.table(table).to_pylist(), key=lambda row: row["id"])
 
 
 def check_rows(dataset, expected):
@@ -39,9 +39,9 @@ def check_rows(dataset, expected):
     plain = pa.table({n: pa.array(expected[n].to_pylist()) for n in names if n in ("id", "k")})
     assert rows(dataset.to_table(names)) == rows(expected)
     for where in (pc.field("id") > 3, pc.field("k").isin(["k03", "k07"])):
-        wanted = set(plain.filter(where)["id"].to_pylist())
+        expected_ids = set(plain.filter(where)["id"].to_pylist())
         actual = dataset.to_table(names, filter=where)
-        assert rows(actual) == [row for row in rows(expected) if row["id"] in wanted]
+        assert rows(actual) == [row for row in rows(expected) if row["id"] in expected_ids]
 
 
 # --- Delta ---------------------------------------------------------------------------------------

@@ -49,10 +49,10 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", LONG)
 def test_a_long_filter_is_answered(name: str, path: Path) -> None:
-    data, wanted = ia.dataset(path), LONG[name]
-    expected = pads.dataset(path).to_table(filter=wanted)
-    assert data.to_table(filter=wanted).equals(expected)
-    assert data.count_rows(filter=wanted) == expected.num_rows > 0
+    data, condition = ia.dataset(path), LONG[name]
+    expected = pads.dataset(path).to_table(filter=condition)
+    assert data.to_table(filter=condition).equals(expected)
+    assert data.count_rows(filter=condition) == expected.num_rows > 0
 
 
 def test_engines_may_pass_long_alternatives(path: Path) -> None:
@@ -82,15 +82,15 @@ def test_patterns_may_be_bytes(function: str, kind: pa.DataType, tmp_path: Path)
     pq.write_table(pa.table({"b": pa.array(BYTES * 40, kind)}), path)
     ia.add_indexes(path, [ia.NGram("b"), ia.Words("b")])
     actual = getattr(pc, function)(pc.field("b"), SEARCHES[function])
-    for wanted in (
+    for condition in (
         actual,
         ~actual,
         actual & (pc.field("b") != b"ab"),
         actual | pc.field("b").is_null(),
     ):
-        expected = pads.dataset(path).to_table(filter=wanted)
-        assert ia.dataset(path).to_table(filter=wanted).equals(expected)
-        assert ia.dataset(path).count_rows(filter=wanted) == expected.num_rows > 0
+        expected = pads.dataset(path).to_table(filter=condition)
+        assert ia.dataset(path).to_table(filter=condition).equals(expected)
+        assert ia.dataset(path).count_rows(filter=condition) == expected.num_rows > 0
 
 
 def test_explain_shows_bytes_that_are_not_utf8(tmp_path: Path) -> None:

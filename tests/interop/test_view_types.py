@@ -49,14 +49,14 @@ def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.mark.parametrize("name", FILTERS)
 def test_filtered_rows_remain_views(name: str, path: Path) -> None:
-    wanted, rows = FILTERS[name]
+    condition, rows = FILTERS[name]
     expected = [TABLE.slice(row, 1).to_pylist()[0] for row in rows]
     data = ia.dataset(path)
-    for actual in (data.to_table(filter=wanted), ia.ParquetFile(path).read(filter=wanted)):
+    for actual in (data.to_table(filter=condition), ia.ParquetFile(path).read(filter=condition)):
         assert actual.schema.types == TABLE.schema.types
         assert actual.to_pylist() == expected
-    assert data.count_rows(filter=wanted) == len(rows)
-    assert data.head(1, filter=wanted).to_pylist() == expected[:1]
+    assert data.count_rows(filter=condition) == len(rows)
+    assert data.head(1, filter=condition).to_pylist() == expected[:1]
 
 
 def test_comparing_with_a_null_view_does_not_crash(tmp_path: Path) -> None:
@@ -78,6 +78,6 @@ def test_rows_are_taken_by_number(path: Path) -> None:
 def test_comparing_with_null_is_null(column: str, form: str, path: Path) -> None:
     condition = form.format(column)
     assert ia.dataset(path).count_rows(filter=condition) == 0
-    for asked, rows in ((condition, 0), (f"({condition}) IS NULL", 1 if "AND" in form else ROWS)):
-        actual = ia.sql(f"SELECT count(*) AS n FROM t WHERE {asked}", t=path)
+    for sql, rows in ((condition, 0), (f"({condition}) IS NULL", 1 if "AND" in form else ROWS)):
+        actual = ia.sql(f"SELECT count(*) AS n FROM t WHERE {sql}", t=path)
         assert actual.to_pylist() == [{"n": rows}]

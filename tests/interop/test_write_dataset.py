@@ -275,11 +275,11 @@ def test_existing_data_behavior_is_pyarrows(tmp_path):
 
 
 def test_the_file_visitor_is_called_as_by_pyarrow(tmp_path):
-    told = {"ours": [], "theirs": []}
+    visited = {"ours": [], "theirs": []}
     options = {"partitioning": ["day"], "format": "parquet"}
-    ia.write_dataset(TABLE, tmp_path / "ours", file_visitor=told["ours"].append, **options)
-    pads.write_dataset(TABLE, tmp_path / "theirs", file_visitor=told["theirs"].append, **options)
-    for side, files in told.items():
+    ia.write_dataset(TABLE, tmp_path / "ours", file_visitor=visited["ours"].append, **options)
+    pads.write_dataset(TABLE, tmp_path / "theirs", file_visitor=visited["theirs"].append, **options)
+    for side, files in visited.items():
         assert {os.path.relpath(file.path, tmp_path / side) for file in files} == {
             f"2026-01-0{day}/part-0.parquet" for day in (1, 2, 3)
         }

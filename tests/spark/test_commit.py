@@ -312,8 +312,8 @@ def test_finishing_a_commit_late_does_not_touch_the_next_one_of_its_job(tmp_path
 def test_an_undone_commit_leaves_no_empty_folders(tmp_path):
     for folder in every_death(tmp_path, old={}):
         recover(folder)
-        kept = {path.name for path in folder.iterdir() if not path.name.startswith("_")}
-        assert kept in (set(), {"a.parquet", "day=1", "day=2"})
+        visible_names = {path.name for path in folder.iterdir() if not path.name.startswith("_")}
+        assert visible_names in (set(), {"a.parquet", "day=1", "day=2"})
 
 
 def test_a_file_that_cannot_be_moved_leaves_the_old_rows(tmp_path):
@@ -409,10 +409,10 @@ def check_append_beside_overwrite(lake, folders, runs):
     put(lake / "_temporary-append", appended)
     put(lake / "_temporary-overwrite", replacing)
     is_dynamic = folders == ["day=1"]
-    kept = {"old.parquet"} if is_dynamic else set()
+    remaining = {"old.parquet"} if is_dynamic else set()
     outside = {"day=2/x.parquet", "y.parquet"} if is_dynamic else set()
-    overwritten = [kept | {*replacing}, kept | outside | {*replacing}]
-    after = kept | {*appended} | {*replacing}
+    overwritten = [remaining | {*replacing}, remaining | outside | {*replacing}]
+    after = remaining | {*appended} | {*replacing}
 
     def append(wait):
         publish(TurnTakingPlace(Place.of(lake), wait), "append", list(appended))
@@ -825,21 +825,21 @@ def test_a_listing_notices_that_a_commit_is_undone(tmp_path):
 
 def test_remote_storage_without_commits_takes_one_request(tmp_path, monkeypatch):
     put(tmp_path, OLD)
-    asked = []
+    requests = []
     far = pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem())
     real = commit_log._names
 
     def names(*arguments):
-        asked.append(arguments)
+        requests.append(arguments)
         return real(*arguments)
 
     monkeypatch.setattr(commit_log, "_names", names)
     assert sorted(ia.dataset("/", filesystem=far).to_table(["v"])["v"].to_pylist()) == [1, 2]
-    assert len(asked) == 1
+    assert len(requests) == 1
     half = half_published(tmp_path / "half").relative_to(tmp_path)
-    asked.clear()
+    requests.clear()
     assert ia.dataset(f"/{half}", filesystem=far).to_table(["v"])["v"].to_pylist() == [2, 1]
-    assert len(asked) == 3
+    assert len(requests) == 3
 
 
 # --- jobs whose rows can be recovered -------------------------------------------------------------
@@ -857,14 +857,14 @@ def test_a_job_that_keeps_rows_never_loses_them_when_its_driver_dies(tmp_path):
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             removed = recover(folder)
-        kept = sorted(
+        remaining = sorted(
             pq.read_table(file, partitioning=None)["v"][0].as_py()
             for file in (folder / "_temporary-job").rglob("*.parquet")
         )
-        assert (values(folder), kept) in (([1, 2], [3, 4, 5]), ([3, 4, 5], []))
+        assert (values(folder), remaining) in (([1, 2], [3, 4, 5]), ([3, 4, 5], []))
         assert set(removed) <= {*OLD, "_temporary-job"}
         assert [str(folder / "_temporary-job") in str(one.message) for one in warned] == (
-            [True] if kept else []
+            [True] if remaining else []
         )
         recover(folder, keep_unfinished=False)
         assert not list(folder.glob("_temporary-*"))

@@ -124,8 +124,8 @@ def test_files_of_all_writers_are_indexed_and_answer_as_they_should(spark, tmp_p
         assert row["bytes_before"] + row["bytes_added"] == file.stat().st_size
         assert row["seconds"] > 0
         assert set(NAMES) <= set(row["indexes"])
-        (held,) = ia.list_indexes(file)
-        assert [entry.name for entry in held.indexes] == NAMES
+        (listed,) = ia.list_indexes(file)
+        assert [entry.name for entry in listed.indexes] == NAMES
         assert list(ia.verify(file)) == []
     whole = pa.concat_tables(parts)
     assert ids(spark, folder) == matching(whole)
@@ -217,9 +217,9 @@ def test_sidecars_leave_files_as_they_are(spark, lake, tmp_path):
     again = ias.add_indexes(spark, lake, ASKED, sidecar=apart)
     assert set(statuses(again).values()) == {"skipped"}
     assert contents(apart) == written
-    asked = {"where": "key = 17"}
-    assert "index key:lookup" in ias.explain(spark, lake, sidecar=apart, **asked).text
-    assert "index key:lookup" not in ias.explain(spark, lake, **asked).text
+    options = {"where": "key = 17"}
+    assert "index key:lookup" in ias.explain(spark, lake, sidecar=apart, **options).text
+    assert "index key:lookup" not in ias.explain(spark, lake, **options).text
     load = spark.read.format("intarsia").option("where", WHERE).option("sidecar", str(apart))
     for actual in (
         ids(spark, lake, sidecar=apart),
@@ -272,9 +272,9 @@ def test_existing_indexes_are_skipped(spark, lake):
     stale = pq.read_table(lake / "0.parquet").slice(0, 300)
     metadata = pq.read_metadata(lake / "0.parquet").metadata
     pq.write_table(stale.replace_schema_metadata(metadata), lake / "0.parquet")
-    (held,) = ia.list_indexes(lake / "3.parquet")
+    (listed,) = ia.list_indexes(lake / "3.parquet")
     damaged = bytearray((lake / "3.parquet").read_bytes())
-    entry = next(entry for entry in held.indexes if entry.name == "key:lookup")
+    entry = next(entry for entry in listed.indexes if entry.name == "key:lookup")
     damaged[entry.offset + entry.length - 3] ^= 255
     (lake / "3.parquet").write_bytes(damaged)
     actual = report(ias.add_indexes(spark, lake, [*ASKED, "lookup(id)"]))
@@ -288,10 +288,10 @@ def test_existing_indexes_are_skipped(spark, lake):
 
 
 def test_existing_page_indexes_and_filters_are_skipped(spark, lake):
-    asked = ["page_index", "bloom(key)"]
-    assert set(statuses(ias.add_indexes(spark, lake, asked)).values()) == {"done"}
+    indexes = ["page_index", "bloom(key)"]
+    assert set(statuses(ias.add_indexes(spark, lake, indexes)).values()) == {"done"}
     before = contents(lake)
-    actual = report(ias.add_indexes(spark, lake, asked))
+    actual = report(ias.add_indexes(spark, lake, indexes))
     assert {row["why"] for row in actual.values()} == {"it has page_index, key:bloom already"}
     assert contents(lake) == before
 
@@ -315,17 +315,17 @@ def test_a_job_restarted_after_a_kill_does_the_rest(spark, lake, tmp_path, split
     pq.write_table(table(2 * ROWS, 200), lake / "2.parquet")
     flag = tmp_path / "flag"
     flag.touch()
-    asked = [Deadly("id", flag=str(flag))]
+    indexes = [Deadly("id", flag=str(flag))]
     before = contents(lake)
     options = {"split_bytes": split, "parallelism": 1}
     with pytest.raises(Py4JJavaError, match="crashed"):
-        ias.add_indexes(spark, lake, asked, **options)
+        ias.add_indexes(spark, lake, indexes, **options)
     left = contents(lake)
     assert left.keys() == before.keys()  # no parts, no temporary files
     assert {name for name in left if left[name] == before[name]} == {"2.parquet"}
 
     flag.unlink()
-    actual = statuses(ias.add_indexes(spark, lake, asked, **options))
+    actual = statuses(ias.add_indexes(spark, lake, indexes, **options))
     assert actual == {f"{at}.parquet": "done" if at == 2 else "skipped" for at in range(4)}
     now = contents(lake)
     assert {name for name in now if now[name] != left[name]} == {"2.parquet"}
@@ -334,10 +334,10 @@ def test_a_job_restarted_after_a_kill_does_the_rest(spark, lake, tmp_path, split
 def test_a_job_killed_at_a_part_leaves_nothing(spark, lake, tmp_path):
     flag = tmp_path / "flag"
     flag.touch()
-    asked = [Deadly("id", flag=str(flag))]
+    indexes = [Deadly("id", flag=str(flag))]
     before = contents(lake)
     with pytest.raises(Py4JJavaError, match="crashed"):
-        ias.add_indexes(spark, lake, asked, split_bytes=9000)
+        ias.add_indexes(spark, lake, indexes, split_bytes=9000)
     assert contents(lake) == before
     assert not [path for path in lake.iterdir() if path.is_dir()]
 
@@ -383,19 +383,19 @@ def test_entries_of_maps_are_indexed_and_used(spark, tmp_path):
 def test_indexes_built_in_parts_equal_those_built_at_once(spark, lake, parts):
     write_large(lake / "large.parquet")
     shutil.copy(lake / "large.parquet", lake.parent / "same.parquet")
-    asked = ["page_index", *ASKED, "distinct(text)", "words(text)", "bloom(key)", "lookup(id)"]
+    indexes = ["page_index", *ASKED, "distinct(text)", "words(text)", "bloom(key)", "lookup(id)"]
     size = (lake / "large.parquet").stat().st_size
     limit = -(-size // 3)
     assert all((lake / f"{at}.parquet").stat().st_size < limit for at in range(4))
 
-    actual = report(ias.add_indexes(spark, lake, asked, split_bytes=limit))
+    actual = report(ias.add_indexes(spark, lake, indexes, split_bytes=limit))
 
     assert parts == [3]  # the others are smaller
     assert actual["large.parquet"]["status"] == "done"
     assert actual["large.parquet"]["rows"] == 2628
     assert sorted(path.name for path in lake.iterdir()) == sorted(actual)  # no folder is left
     assert list(ia.verify(lake / "large.parquet")) == []
-    ia.add_indexes(lake.parent / "same.parquet", asked)
+    ia.add_indexes(lake.parent / "same.parquet", indexes)
     (ours,), (same,) = (
         ia.list_indexes(path) for path in (lake / "large.parquet", lake.parent / "same.parquet")
     )
@@ -467,21 +467,21 @@ def test_a_file_replaced_in_between_is_not_changed(spark, lake, monkeypatch):
 
 def test_a_file_finished_by_another_attempt_is_recognized(lake, monkeypatch):
     """For example if Spark runs a slow task twice: the second to finish finds the file changed."""
-    path, asked = str(lake / "0.parquet"), (ia.Lookup("key"),)
+    path, indexes = str(lake / "0.parquet"), (ia.Lookup("key"),)
     add_to_file, calls = task_module.add_to_file, []
 
     def beaten(*args, **options):
         if not calls:
-            ia.add_indexes(path, asked)
+            ia.add_indexes(path, indexes)
         calls.append(1)
         add_to_file(*args, **options)
 
     monkeypatch.setattr(task_module, "add_to_file", beaten)
-    actual = task_module.index_file(path, IndexAction(pafs.LocalFileSystem(), asked, False))
+    actual = task_module.index_file(path, IndexAction(pafs.LocalFileSystem(), indexes, False))
     assert (actual.status, actual.why) == ("skipped", "it has key:lookup already")
     assert len(calls) == 1
-    (held,) = ia.list_indexes(path)
-    assert [entry.name for entry in held.indexes] == ["key:lookup"]
+    (listed,) = ia.list_indexes(path)
+    assert [entry.name for entry in listed.indexes] == ["key:lookup"]
 
 
 @pytest.fixture

@@ -202,8 +202,8 @@ def test_rows_of_other_columns_are_appended_with_a_warning(partition_by, spark, 
     ias.write(by_part(spark, 0, 9), tmp_path, partition_by=partition_by)
     ias.write(by_part(spark, 9, 12), tmp_path, partition_by=partition_by, mode="append")
     other = spark.range(12, 15).selectExpr("CAST(id AS INT) AS id", "id % 3 AS part", "'a' AS host")
-    told = r"\.parquet: it has no column 'host'; column 'id' is bigint there, and int here\. .*"
-    with pytest.warns(ia.IntarsiaWarning, match=told + "merge_schema=True.*union_by_name=True"):
+    message = r"\.parquet: it has no column 'host'; column 'id' is bigint there, and int here\. .*"
+    with pytest.warns(ia.IntarsiaWarning, match=message + "merge_schema=True.*union_by_name=True"):
         ias.write(other, tmp_path, partition_by=partition_by, mode="append")
     actual = ias.read(spark, tmp_path, columns=["id", "host"], merge_schema=True).collect()
     assert sorted(row.id for row in actual) == list(range(15))

@@ -403,23 +403,23 @@ def test_sidecars_of_removed_files_are_removed(spark, indexed):
 
 @pytest.mark.parametrize("cluster_by", [[], ["k"]], ids=["merged", "ordered"])
 @pytest.mark.parametrize(
-    ("asked", "found"),
+    ("indexes", "expected"),
     [
         ([], [[], ["page_index"]]),
         (["s:ngram", "bloom(s)"], [["s:ngram"], ["page_index", "s:bloom"]]),
     ],
     ids=["none", "others"],
 )
-def test_indexes_may_be_dropped_or_replaced(cluster_by, asked, found, spark, indexed):
-    ias.optimize(spark, indexed, cluster_by=cluster_by, indexes=asked)
-    assert names(indexed) == [(*found, [])]
+def test_indexes_may_be_dropped_or_replaced(cluster_by, indexes, expected, spark, indexed):
+    ias.optimize(spark, indexed, cluster_by=cluster_by, indexes=indexes)
+    assert names(indexed) == [(*expected, [])]
 
 
 def test_indexes_that_cannot_be_built_are_refused_first(spark, lake):
     before = contents(lake)
-    for asked in (["nothing:lookup"], ["day:lookup"], ["s:elements"]):
+    for indexes in (["nothing:lookup"], ["day:lookup"], ["s:elements"]):
         with pytest.raises(ia.IndexSpecError):
-            ias.optimize(spark, lake, indexes=asked)
+            ias.optimize(spark, lake, indexes=indexes)
     assert contents(lake) == before
 
 
@@ -562,9 +562,9 @@ def test_a_folder_with_a_changing_file_is_skipped(act, cluster_by, spark, lake, 
     meanwhile(monkeypatch, lambda: act(lake / "day=1" / "f03.parquet"))
     with pytest.raises(ia.PathError, match=r"1 of 2 folders .* day=1: day=1/f03.parquet was"):
         ias.optimize(spark, lake, cluster_by=cluster_by)
-    kept = [i for i in range(800) if not 300 <= i < 400]
+    remaining_ids = [i for i in range(800) if not 300 <= i < 400]
     new = [] if act is os.remove else list(range(7000, 7100))
-    assert ids(lake / "day=1") == kept + new
+    assert ids(lake / "day=1") == remaining_ids + new
     assert len(list((lake / "day=1").glob("f*.parquet"))) == (7 if act is os.remove else 8)
     assert len(list((lake / "day=2").glob("*.parquet"))) == 1
     assert debris(lake) == []

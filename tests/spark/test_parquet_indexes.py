@@ -122,13 +122,13 @@ def test_nested_values_stay_with_their_rows_where_pages_are_skipped(nested, nest
     in_part = Pair.of(copy, [ia.PageIndex(["id", "pairs.list.element.a"])])
     for condition, share in NESTED_CONDITIONS.items():
         before, after = scan(nested, condition), scan(everywhere.after, condition)
-        kept = [nested_rows[n] for n in before.ids]
-        assert kept
-        assert sorted(before.rows, key=lambda row: row["id"]) == kept
-        assert sorted(after.rows, key=lambda row: row["id"]) == kept
+        expected = [nested_rows[n] for n in before.ids]
+        assert expected
+        assert sorted(before.rows, key=lambda row: row["id"]) == expected
+        assert sorted(after.rows, key=lambda row: row["id"]) == expected
         assert after.rows_scanned < share * before.rows_scanned
         partly = scan(in_part.after, condition)
-        assert sorted(partly.rows, key=lambda row: row["id"]) == kept
+        assert sorted(partly.rows, key=lambda row: row["id"]) == expected
 
 
 # --- bloom filters -------------------------------------------------------------------------------

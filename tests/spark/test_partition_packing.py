@@ -44,8 +44,8 @@ def packed(source, parallelism, where=None):
     return pack(query.plan(source.data).files, parallelism, source.opened), query
 
 
-def loads(found):
-    return [sum(piece.num_bytes for piece in task) for task in found]
+def loads(partitions):
+    return [sum(piece.num_bytes for piece in task) for task in partitions]
 
 
 @pytest.fixture(autouse=True)
@@ -112,16 +112,18 @@ def test_a_piece_gives_the_rows_of_its_part(tmp_path):
 
 @settings(max_examples=60, deadline=None)
 @given(
-    wanted=st.lists(st.integers(0, 59_999), max_size=40),
+    candidates=st.lists(st.integers(0, 59_999), max_size=40),
     parallelism=st.integers(1, 9),
 )
-def test_every_candidate_is_in_one_task(wanted, parallelism, tmp_path_factory):
+def test_every_candidate_is_in_one_task(candidates, parallelism, tmp_path_factory):
     folder = tmp_path_factory.getbasetemp() / "pieces"
     if not folder.exists():
         folder.mkdir()
         written(folder, (20_000, 500, 39_500))
     source = Source(opened(folder), str(folder))
-    actual, query = packed(source, parallelism, pc.field("n").isin(pa.array(wanted, pa.int64())))
+    actual, query = packed(
+        source, parallelism, pc.field("n").isin(pa.array(candidates, pa.int64()))
+    )
     by_file: dict[str, list] = {}
     for task in actual:
         for piece in task:

@@ -73,8 +73,8 @@ def rows(frame) -> list:
     return [row.asDict(recursive=True) for row in frame.collect()]
 
 
-def by_id(found: list[dict]) -> list[dict]:
-    return sorted(found, key=lambda row: row["id"])
+def by_id(rows: list[dict]) -> list[dict]:
+    return sorted(rows, key=lambda row: row["id"])
 
 
 @pytest.mark.parametrize("condition", CONDITIONS.values(), ids=CONDITIONS)
@@ -401,8 +401,8 @@ def test_hexadecimal_digits_in_folder_names_are_strings_as_in_spark(spark, tmp_p
     actual, native = ias.read(spark, lake), spark.read.parquet(str(lake))
     assert actual.dtypes == native.dtypes
     assert sorted(actual.collect()) == sorted(native.collect())
-    asked = ias.sql(spark, "SELECT id FROM t WHERE p = '0x10'", t=lake)
-    assert asked.collect() == [(1,)]
+    answer = ias.sql(spark, "SELECT id FROM t WHERE p = '0x10'", t=lake)
+    assert answer.collect() == [(1,)]
 
 
 def test_globs_skip_hidden_files(spark, tmp_path):

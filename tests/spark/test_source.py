@@ -132,8 +132,8 @@ def test_fields_of_a_null_struct_may_be_null(spark, tmp_path):
         "array(if(id = 3, NULL, named_struct('a', id))) AS l",
     )
     frame.write.format("intarsia").mode("append").save(str(tmp_path))
-    held = StructType([StructField("a", LongType(), nullable=False)])
-    schema = StructType([StructField("s", held), StructField("l", ArrayType(held))])
+    struct_type = StructType([StructField("a", LongType(), nullable=False)])
+    schema = StructType([StructField("s", struct_type), StructField("l", ArrayType(struct_type))])
     actual = spark.read.format("intarsia").schema(schema).load(str(tmp_path))
     assert sorted(actual.collect(), key=str) == sorted(frame.collect(), key=str)
 

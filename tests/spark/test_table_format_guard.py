@@ -62,13 +62,13 @@ def test_nothing_is_written_into_a_table_with_a_log(spark, tmp_path, log, part):
     for name in "ab":
         pq.write_table(pa.table({"id": [1]}), folder / f"{name}.parquet")
     before = sorted(tmp_path.rglob("*"))
-    told = rf"whose log \({log}\)"
-    with pytest.raises(ia.PathError, match=told):
+    message = rf"whose log \({log}\)"
+    with pytest.raises(ia.PathError, match=message):
         ias.optimize(spark, folder)
     for mode in ("append", "overwrite"):
-        with pytest.raises(ia.PathError, match=told):
+        with pytest.raises(ia.PathError, match=message):
             ias.write(spark.range(1), folder, mode=mode)
-        with pytest.raises(PySparkException, match=told):
+        with pytest.raises(PySparkException, match=message):
             spark.range(1).write.format("intarsia").mode(mode).save(str(folder))
     assert sorted(tmp_path.rglob("*")) == before
     with pytest.raises(ia.PathError, match="is not read here"):

@@ -130,7 +130,7 @@ def variants(spark, folder, *texts):
         frame.coalesce(1).write.mode("append").parquet(str(folder))
 
 
-def told(spark, folder):
+def types_of(spark, folder):
     actual = spark.read.parquet(str(folder)).selectExpr("to_json(v) AS v").distinct()
     return sorted(row.v for row in actual.collect())
 
@@ -142,7 +142,7 @@ def test_variants_keep_their_type(cluster_by, spark, tmp_path):
     (file,) = tmp_path.glob("*.parquet")
     group = ia.ParquetFile(file).schema.elements[1]
     assert (group.name, group.logicalType.VARIANT is not None) == ("v", True)
-    assert told(spark, tmp_path) == ['{"a":1}', '{"a":2}']
+    assert types_of(spark, tmp_path) == ['{"a":1}', '{"a":2}']
 
 
 def test_files_with_differently_shredded_variants_do_not_change(spark, tmp_path):
@@ -151,7 +151,7 @@ def test_files_with_differently_shredded_variants_do_not_change(spark, tmp_path)
     with pytest.raises(ia.UnsupportedError, match="VARIANT, and its storage type differs"):
         ias.optimize(spark, tmp_path)
     assert contents(tmp_path) == before
-    assert told(spark, tmp_path) == ['{"a":1}', '{"b":"x"}']
+    assert types_of(spark, tmp_path) == ['{"a":1}', '{"b":"x"}']
 
 
 @pytest.mark.parametrize(("kind", "made"), [("GEOMETRY", "geom"), ("GEOGRAPHY", "geog")])

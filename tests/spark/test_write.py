@@ -40,8 +40,8 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-def by_id(found: list[dict]) -> list[dict]:
-    return sorted(found, key=lambda row: row["id"])
+def by_id(rows: list[dict]) -> list[dict]:
+    return sorted(rows, key=lambda row: row["id"])
 
 
 def rows(frame) -> list[dict]:

@@ -32,13 +32,13 @@ def test_new_bytes_are_appended_to_the_unchanged_old_file(file):
 @pytest.mark.skipif(not hasattr(os, "copy_file_range"), reason="the system copies no files here")
 @pytest.mark.parametrize("steps", ["all", "some", "some, then none", "some, then an error", "none"])
 def test_bytes_are_copied_in_python_if_the_system_does_not(file, monkeypatch, steps):
-    asked, original = [], os.copy_file_range
+    calls, original = [], os.copy_file_range
 
     def copied(old, new, count, *offsets):
-        asked.append(offsets[0])
-        if steps == "none" or (len(asked) > 2 and steps == "some, then an error"):
+        calls.append(offsets[0])
+        if steps == "none" or (len(calls) > 2 and steps == "some, then an error"):
             raise OSError(errno.EXDEV, "not here")
-        if len(asked) > 2 and steps == "some, then none":
+        if len(calls) > 2 and steps == "some, then none":
             return 0
         return original(old, new, count if steps == "all" else min(count, 1000), *offsets)
 
@@ -46,7 +46,7 @@ def test_bytes_are_copied_in_python_if_the_system_does_not(file, monkeypatch, st
     before = file.read_bytes()
     ia.add_indexes(file, [ia.Lookup("k")])
     done = {"all": 1, "some": -(-len(before) // 1000), "none": 1}.get(steps, 3)
-    assert asked == [1000 * number for number in range(done)]
+    assert calls == [1000 * number for number in range(done)]
     assert file.read_bytes()[: len(before)] == before
     assert ia.dataset(file).to_table(filter=pc.field("k") == "k7")["n"].to_pylist() == [7]
     assert not list(ia.verify(file))
@@ -91,14 +91,14 @@ def test_a_file_that_cannot_have_an_index_goes_without(tmp_path, file):
     other = tmp_path / "z.parquet"
     pq.write_table(pa.table({"k": [[1]], "n": [1]}), other)
     before = other.read_bytes()
-    told = r"index k:lookup: 1 of 2 files cannot have it; .*z\.parquet: .*is nested"
-    with pytest.warns(ia.IntarsiaWarning, match=told) as caught:
+    message = r"index k:lookup: 1 of 2 files cannot have it; .*z\.parquet: .*is nested"
+    with pytest.warns(ia.IntarsiaWarning, match=message) as caught:
         first, second = ia.add_indexes(tmp_path, [ia.Lookup("k")])
     assert caught[0].filename == __file__
     assert (first.path, first.added, first.unfit) == (str(file), ("k:lookup",), ())
     assert (second.path, second.added, second.unfit) == (str(other), (), ("k:lookup",))
     assert other.read_bytes() == before
-    with pytest.warns(ia.IntarsiaWarning, match=told):
+    with pytest.warns(ia.IntarsiaWarning, match=message):
         reports = ia.add_indexes(tmp_path, ["n:lookup", "k:lookup"], replace=False)
     assert [report.added for report in reports] == [("n:lookup",), ("n:lookup",)]
 
@@ -122,13 +122,13 @@ def test_no_file_changes_where_none_can_have_the_index(tmp_path, file):
     assert file.read_bytes() == before
 
 
-@pytest.mark.parametrize("wanted", ["lookup(K)", "minmax(K)", "ngram(S)", "bloom(K)", "K:distinct"])
-def test_column_names_are_case_sensitive(wanted, tmp_path):
+@pytest.mark.parametrize("names", ["lookup(K)", "minmax(K)", "ngram(S)", "bloom(K)", "K:distinct"])
+def test_column_names_are_case_sensitive(names, tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"k": [1], "s": ["a"]}), path)
     before = path.read_bytes()
     with pytest.raises(ia.IndexSpecError, match=r"column '[KS]' is not there, '[ks]' is"):
-        ia.add_indexes(path, [wanted])
+        ia.add_indexes(path, [names])
     assert path.read_bytes() == before
 
 
@@ -216,18 +216,20 @@ def test_granules_are_the_pages_of_a_page_index_that_comes_with_them(tmp_path):
 def test_progress_is_told_by_row_groups(tmp_path):
     for name, rows in (("a", 1000), ("b", 300)):
         pq.write_table(TABLE.slice(0, rows), tmp_path / f"{name}.parquet", row_group_size=250)
-    told = []
+    reported = []
     kinds = [ia.Lookup("k"), ia.MinMax("n")]
-    ia.add_indexes(tmp_path, kinds, progress=lambda path, *step: told.append((path[-9:-8], *step)))
+    ia.add_indexes(
+        tmp_path, kinds, progress=lambda path, *step: reported.append((path[-9:-8], *step))
+    )
     # The last row group of a file is done when the file is in place.
-    assert told == [("a", i, 6) for i in range(4)] + [("b", 4, 6), ("b", 5, 6), ("b", 6, 6)]
+    assert reported == [("a", i, 6) for i in range(4)] + [("b", 4, 6), ("b", 5, 6), ("b", 6, 6)]
 
 
 def test_progress_is_told_file_by_file(tmp_path, file):
     pq.write_table(TABLE, tmp_path / "u.parquet")
-    told = []
-    ia.add_indexes(tmp_path, [ia.Lookup("k")], progress=lambda *step: told.append(step[1:]))
-    assert told == [(0, 2), (1, 2), (2, 2)]
+    reported = []
+    ia.add_indexes(tmp_path, [ia.Lookup("k")], progress=lambda *step: reported.append(step[1:]))
+    assert reported == [(0, 2), (1, 2), (2, 2)]
 
 
 def test_a_file_replaced_by_another_writer_is_not_overwritten(file, monkeypatch):

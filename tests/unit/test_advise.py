@@ -121,14 +121,14 @@ def test_many_row_groups_are_judged_by_a_sample(table, tmp_path):
         path = tmp_path / f"day={day}" / "t.parquet"
         part = table.slice(day * 20_000, 20_000)
         ia.write_table(part, path, row_group_size=2000, max_rows_per_page=500)
-    asked = [f"id = {table['id'][30_000]}", f"day = 1 AND id = {table['id'][30_000]}", "day = 2"]
-    advice = ia.advise(tmp_path, asked)
+    filters = [f"id = {table['id'][30_000]}", f"day = 1 AND id = {table['id'][30_000]}", "day = 2"]
+    advice = ia.advise(tmp_path, filters)
     assert advice.indexes == ["id:lookup"]
     assert (advice.files, advice.rows, advice.row_groups) == (3, ROWS, 30)
     assert 4 <= advice.sampled <= 12
     assert advice.filters[1].now == pytest.approx(advice.filters[0].now / 3, rel=0.2)
     assert advice.filters[2].reason == "partition values answer it"
-    assert ia.advise(tmp_path, asked) == advice
+    assert ia.advise(tmp_path, filters) == advice
     ia.add_indexes(tmp_path, advice.indexes)
     size = sum(e.length for r in ia.list_indexes(tmp_path) for e in r.indexes)
     assert advice.proposals[0].bytes == pytest.approx(size, rel=0.3)
@@ -146,13 +146,13 @@ def test_files_of_each_writer_are_weighted(tmp_path):
     condition = f"user = {users['user'][777]}"
     advice = ia.advise(tmp_path, filters=[condition])
     assert advice.indexes == ["user:lookup"]
-    (told,) = advice.filters
+    (advised,) = advice.filters
     actual = []
     for _ in ("without", "with"):
         actual.append(ia.dataset(tmp_path).explain(filter=condition).planned.bytes.selected)
         ia.add_indexes(tmp_path, advice.indexes)
-    assert [told.now, told.then] == pytest.approx(actual, rel=0.1)
-    assert told.is_guess  # the other writer's sample has no such user
+    assert [advised.now, advised.then] == pytest.approx(actual, rel=0.1)
+    assert advised.is_guess  # the other writer's sample has no such user
     assert str(advice).splitlines()[-1].startswith("~ a guess")
 
 
@@ -166,9 +166,9 @@ def test_the_bytes_read_today_cover_all_files(tmp_path):
         ia.write_table(table, path, max_rows_per_page=500, indexes=indexes)
     user = pq.read_table(tmp_path / "7.parquet")["user"][4]
     for condition in (f"user = {user}", "day + 0 = 7", "day = 7 OR user < 0"):
-        (told,) = ia.advise(tmp_path, condition).filters
+        (advised,) = ia.advise(tmp_path, condition).filters
         planned = ia.dataset(tmp_path).plan([], condition).figures.bytes
-        assert told.now == planned.selected
+        assert advised.now == planned.selected
 
 
 def test_long_pages_are_mentioned(table, tmp_path):
@@ -291,10 +291,10 @@ def test_advice_says_if_all_useful_indexes_exist(tmp_path):
     ia.write_table(pa.table({"at": moments}), path)
     for kind in ("lookup", "distinct", "minmax"):
         ia.add_indexes(path, f"{kind}(minute(at))")
-    (told,) = ia.advise(path, "minute(at) = 0").filters
-    assert told.reason == "no other kind of index answers it"
-    (told,) = ia.advise(path, "minute(at) + second(at) = second(at)").filters
-    assert told.reason == "no kind of index answers it"
+    (advised,) = ia.advise(path, "minute(at) = 0").filters
+    assert advised.reason == "no other kind of index answers it"
+    (advised,) = ia.advise(path, "minute(at) + second(at) = second(at)").filters
+    assert advised.reason == "no kind of index answers it"
 
 
 def test_no_filter_reads_less_than_the_least_that_it_can_read(tmp_path):

@@ -85,14 +85,14 @@ def empty_filter(blocks):
     st.lists(HASHES, max_size=60),
     st.lists(HASHES, max_size=60),
 )
-def test_every_bit_is_where_the_specification_puts_it(blocks, added, asked):
+def test_every_bit_is_where_the_specification_puts_it(blocks, added, probed):
     slow, fast = SlowFilter(blocks), empty_filter(blocks)
     for hashed in added:
         slow.add(hashed)
     fast.add(hashes_of(added))
     assert fast.words.astype("<u4").tobytes() == slow.stored()
-    asked = added + asked
-    assert fast.might_contain(hashes_of(asked)).tolist() == [slow.might_contain(h) for h in asked]
+    probed = added + probed
+    assert fast.might_contain(hashes_of(probed)).tolist() == [slow.might_contain(h) for h in probed]
 
 
 @given(st.lists(HASHES, max_size=200), st.integers(1, 300), st.floats(0.001, 0.9))
@@ -125,9 +125,9 @@ def test_false_positives_are_no_more_than_asked_for(distinct, fpp):
     made = BloomFilter.sized(distinct, fpp)
     random = np.random.default_rng(5)
     added = random.integers(0, 2**64, distinct, dtype=np.uint64)
-    asked = random.integers(0, 2**64, 100_000, dtype=np.uint64)
+    probed = random.integers(0, 2**64, 100_000, dtype=np.uint64)
     made.add(added)
-    assert made.might_contain(asked).mean() <= fpp * 1.2 + 1e-4
+    assert made.might_contain(probed).mean() <= fpp * 1.2 + 1e-4
 
 
 @given(st.integers(0, 10**6), st.floats(0.0001, 0.99))
@@ -168,10 +168,10 @@ def test_a_filter_is_read_back_with_or_without_its_length(blocks, added, before,
     made.add(hashes_of(added))
     stored = made.encode()
     source = BufferSource(before + stored + after)
-    found = read_bloom_filter(source, len(before), len(stored) if known else None)
-    assert found.words.tolist() == made.words.tolist()
-    assert found.num_bytes == blocks * 32
-    assert found.might_contain(hashes_of(added)).all()
+    actual = read_bloom_filter(source, len(before), len(stored) if known else None)
+    assert actual.words.tolist() == made.words.tolist()
+    assert actual.num_bytes == blocks * 32
+    assert actual.might_contain(hashes_of(added)).all()
 
 
 def test_a_filter_is_its_header_and_its_blocks():
@@ -225,8 +225,8 @@ def test_a_length_beyond_the_filter_does_not_change_it(more):
     made = empty_filter(4)
     made.add(hashes_of([7, 2**64 - 1]))
     stored = made.encode()
-    found = read_bloom_filter(BufferSource(stored + bytes(50)), 0, len(stored) + more)
-    assert found.words.tolist() == made.words.tolist()
+    actual = read_bloom_filter(BufferSource(stored + bytes(50)), 0, len(stored) + more)
+    assert actual.words.tolist() == made.words.tolist()
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\x00", b"\xff" * 40, b"PAR1" * 20, bytes(100)])
@@ -257,22 +257,22 @@ def test_floats_are_hashed_as_they_are_stored_with_both_zeros_and_the_usual_nan(
         def hashed(value, code=code):
             return xxh64(struct.pack(code, value))
 
-        def found(cells, kind=kind):
+        def hashes(cells, kind=kind):
             return set(bloom_hashes(pa.array(cells, kind)).tolist())
 
-        assert found([1.5, -2.0]) == {hashed(1.5), hashed(-2.0)}
+        assert hashes([1.5, -2.0]) == {hashed(1.5), hashed(-2.0)}
         for zeros in ([0.0], [-0.0], [0.0, -0.0]):
-            assert found([*zeros, 1.0]) == {hashed(0.0), hashed(-0.0), hashed(1.0)}
+            assert hashes([*zeros, 1.0]) == {hashed(0.0), hashed(-0.0), hashed(1.0)}
         assert hashed(0.0) != hashed(-0.0)
-        assert found([math.nan]) == {hashed(math.nan)}
-        assert found([math.inf, -math.inf]) == {hashed(math.inf), hashed(-math.inf)}
-        assert found([]) == set()
+        assert hashes([math.nan]) == {hashed(math.nan)}
+        assert hashes([math.inf, -math.inf]) == {hashed(math.inf), hashed(-math.inf)}
+        assert hashes([]) == set()
 
 
 def test_a_nan_of_other_bits_is_hashed_as_it_is_and_as_the_usual_one():
     odd = np.array([0xFFF8000000000123], dtype=np.uint64)
-    found = set(bloom_hashes(pa.array(odd.view(np.float64))).tolist())
-    assert found == {xxh64(odd.tobytes()), xxh64(struct.pack("<d", math.nan))}
+    hashes = set(bloom_hashes(pa.array(odd.view(np.float64))).tolist())
+    assert hashes == {xxh64(odd.tobytes()), xxh64(struct.pack("<d", math.nan))}
 
 
 @pytest.mark.parametrize(
@@ -303,8 +303,8 @@ def test_filters_in_the_corpus_contain_every_value_of_their_columns(corpus):
             continue
         for group in range(len(file.metadata.row_groups)):
             for leaf in range(len(file.schema.leaves)):
-                found = filter_of(file, group, leaf)
-                if found is None:
+                bloom_filter = filter_of(file, group, leaf)
+                if bloom_filter is None:
                     continue
                 chunk = Chunk(file, group, leaf)
                 try:
@@ -317,7 +317,7 @@ def test_filters_in_the_corpus_contain_every_value_of_their_columns(corpus):
                 if pa.types.is_floating(values.type):
                     values = values.view(pa.int32() if values.type == pa.float32() else pa.int64())
                 where = (path.name, group, chunk.leaf.name)
-                checked[where] = bool(found.might_contain(bloom_hashes(values)).all())
+                checked[where] = bool(bloom_filter.might_contain(bloom_hashes(values)).all())
     assert len(checked) > 10
     assert [where for where, contained in checked.items() if not contained] == []
 
@@ -341,9 +341,9 @@ def test_values_that_are_missing_from_a_filter_are_counted_by_reading_some_of_it
     made.add(hashes_of(range(0, 10_000, 2)))
     stored = b"before" + made.encode()
     source = ReadBytes(stored)
-    asked = hashes_of(range(count))
-    expected = int((~made.might_contain(asked)).sum())
-    assert count_missing(source, 6, None, asked) == expected
+    probed = hashes_of(range(count))
+    expected = int((~made.might_contain(probed)).sum())
+    assert count_missing(source, 6, None, probed) == expected
     assert source.count <= 128 * 1024 + 64 * count
     assert filter_bytes(source, 6) == 32 * blocks
 

@@ -508,8 +508,8 @@ def test_files_of_several_schemas(tmp_path):
 
 def test_a_file_that_cannot_be_read_is_left_out(lake):
     (lake / "part=1" / "bad.parquet").write_bytes(b"PAR1 and then nothing")
-    told = rf"^1 of {FILES + 1} files is not in the catalog: .*bad\.parquet, .*cut short"
-    with pytest.warns(ia.IntarsiaWarning, match=told) as warnings:
+    message = rf"^1 of {FILES + 1} files is not in the catalog: .*bad\.parquet, .*cut short"
+    with pytest.warns(ia.IntarsiaWarning, match=message) as warnings:
         report = ia.build_catalog(lake)
     assert [warning.filename for warning in warnings] == [__file__]
     assert (report.files, report.skipped) == (FILES, 1)
@@ -584,11 +584,11 @@ def test_concurrent_builds_change_no_answer(lake):
 
     with ThreadPoolExecutor(3) as threads:
         builders = [threads.submit(build, number) for number in range(3)]
-        asked = 0
-        while asked < 5 or not all(builder.done() for builder in builders):
+        num_queries = 0
+        while num_queries < 5 or not all(builder.done() for builder in builders):
             actual = ia.dataset(lake).to_table(filter=condition)
             assert actual.column("id").to_pylist() == [some_id(23)]
-            asked += 1
+            num_queries += 1
     for builder in builders:
         builder.result()
     ia.build_catalog(lake)  # does not name a table of the others, whichever was last

@@ -42,7 +42,7 @@ def lake(tmp_path):
 
 
 @pytest.fixture
-def kept(monkeypatch):
+def cached(monkeypatch):
     made = CatalogCache()
     monkeypatch.setattr(catalog, "_CATALOG_CACHE", made)
     return made
@@ -68,7 +68,7 @@ def rows_with(folder, number, row=7):
     return ia.dataset(folder, catalog=True).to_table(filter=where).column("n").to_pylist()
 
 
-def test_a_second_query_reads_only_the_pages_of_its_key(lake, kept, read):
+def test_a_second_query_reads_only_the_pages_of_its_key(lake, cached, read):
     assert rows_with(lake, 3) == [3 * ROWS + 7]
     first = Counter(read)
     assert {"files", "keys", "tails"} <= first.keys()
@@ -78,7 +78,7 @@ def test_a_second_query_reads_only_the_pages_of_its_key(lake, kept, read):
     assert read["keys"] < first["keys"]
 
 
-def test_changes_are_noticed(lake, kept):
+def test_changes_are_noticed(lake, cached):
     assert rows_with(lake, 3) == [3 * ROWS + 7]
     add(lake, FILES)
     assert rows_with(lake, FILES) == [FILES * ROWS + 7]
@@ -94,7 +94,7 @@ def test_changes_are_noticed(lake, kept):
     assert ia.dataset(lake).to_table(filter=where).column("n").to_pylist() == [77 * ROWS + 7]
 
 
-def test_a_table_damaged_later_is_noticed(lake, kept):
+def test_a_table_damaged_later_is_noticed(lake, cached):
     assert rows_with(lake, 3) == [3 * ROWS + 7]
     (segment,) = read_pointer(pafs.LocalFileSystem(), str(lake)).segments
     path = lake / SIDECAR_FOLDER / segment.files.name
@@ -127,7 +127,7 @@ def test_the_cache_is_bounded(tmp_path, lake, monkeypatch):
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="it counts handles by /proc")
-def test_only_one_of_many_catalogs_has_open_handles(tmp_path, kept):
+def test_only_one_of_many_catalogs_has_open_handles(tmp_path, cached):
     folders = [tmp_path / f"lake {i}" for i in range(5)]
     for folder in folders:
         for number in range(5):
@@ -135,21 +135,21 @@ def test_only_one_of_many_catalogs_has_open_handles(tmp_path, kept):
         ia.build_catalog(folder)
     for folder in folders:
         assert rows_with(folder, 3) == [3 * ROWS + 7]
-    held = [os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
-    held = [path for path in held if path.startswith(str(tmp_path))]
-    tables = [path for path in held if is_table_name(os.path.basename(path))]
+    open_paths = [os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
+    open_paths = [path for path in open_paths if path.startswith(str(tmp_path))]
+    tables = [path for path in open_paths if is_table_name(os.path.basename(path))]
     assert {os.path.dirname(os.path.dirname(path)) for path in tables} <= {str(folders[-1])}
     for folder in folders:
         assert rows_with(folder, 4) == [4 * ROWS + 7]
 
 
-def test_threads_share_one_catalog(lake, kept):
+def test_threads_share_one_catalog(lake, cached):
     with ThreadPoolExecutor(8) as threads:
         actual = list(threads.map(lambda number: rows_with(lake, number % FILES), range(24)))
     assert actual == [[number % FILES * ROWS + 7] for number in range(24)]
 
 
-def test_sparks_driver_lists_the_folder_once(lake, kept, monkeypatch):
+def test_sparks_driver_lists_the_folder_once(lake, cached, monkeypatch):
     listed = []
     original = catalog.list_folder
 

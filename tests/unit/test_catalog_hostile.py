@@ -135,16 +135,16 @@ def test_paths_that_leave_the_data_set_are_ignored(lake, tmp_path, prefix, monke
     shutil.copytree(lake, tmp_path / "source")
     folder = tmp_path / "lake"
     forged(lake, folder, with_paths(folder, lambda path: prefix + path))
-    asked, original = [], storage.open_handle
+    opened_paths, original = [], storage.open_handle
 
     def logged(filesystem, path):
-        asked.append(path)
+        opened_paths.append(path)
         return original(filesystem, path)
 
     monkeypatch.setattr(storage, "open_handle", logged)
     with pytest.warns(ia.IntarsiaWarning, match="outside the data set's folder"):
         assert ia.dataset(folder).count_rows(filter=CONDITIONS[0]) == 1
-    assert all(os.path.commonpath([path, folder]) == str(folder) for path in asked)
+    assert all(os.path.commonpath([path, folder]) == str(folder) for path in opened_paths)
 
 
 def test_names_of_tables_cannot_leave_the_folder(lake, tmp_path):

@@ -123,20 +123,20 @@ def test_scans_without_a_filter_use_current_footers(is_far, derived, tmp_path):
     data = ia.dataset(path, **where)
     for new in (old, old.select(["x", "id"]), pa.concat_tables([old, old]), old.slice(7, 3)):
         put(new, use_dictionary=new is old)
-        asked = data.replace_schema(data.schema) if derived else data
-        assert asked.to_table() == new.select(["id", "x"])
-        assert asked.count_rows() == new.num_rows
-        assert pa.Table.from_batches(asked.to_batches(["x"])) == new.select(["x"])
-        assert asked.scanner(["id"]).to_table() == new.select(["id"])
-        assert asked.sort_by("id").to_table().num_rows == new.num_rows
-        assert asked.take([new.num_rows - 1]) == new.select(["id", "x"]).slice(new.num_rows - 1)
-        (fragment,) = asked.get_fragments()
-        (planned,) = asked.get_fragments(filter=pc.field("id") >= 0)
+        scanned = data.replace_schema(data.schema) if derived else data
+        assert scanned.to_table() == new.select(["id", "x"])
+        assert scanned.count_rows() == new.num_rows
+        assert pa.Table.from_batches(scanned.to_batches(["x"])) == new.select(["x"])
+        assert scanned.scanner(["id"]).to_table() == new.select(["id"])
+        assert scanned.sort_by("id").to_table().num_rows == new.num_rows
+        assert scanned.take([new.num_rows - 1]) == new.select(["id", "x"]).slice(new.num_rows - 1)
+        (fragment,) = scanned.get_fragments()
+        (planned,) = scanned.get_fragments(filter=pc.field("id") >= 0)
         for one in (fragment, planned):
             assert one.to_table(columns=["id"]) == new.select(["id"])
             assert one.count_rows() == new.num_rows
         if not is_far:
-            copy = pickle.loads(pickle.dumps(asked))
+            copy = pickle.loads(pickle.dumps(scanned))
             assert copy.to_table() == new.select(["id", "x"])
 
 

@@ -193,11 +193,11 @@ def test_files_are_unified_by_column_name(say, tmp_path):
     assert_refused(unlike)
     assert "int64 cannot be read as int8" in unlike.err
     assert "unless --union-by-name says otherwise" in unlike.err
-    asked = ["--union-by-name", "--where", "host = 'b'"]
-    said = say("scan", tmp_path, "--format", "json", *asked)
+    options = ["--union-by-name", "--where", "host = 'b'"]
+    said = say("scan", tmp_path, "--format", "json", *options)
     assert [json.loads(line) for line in said.lines] == [{"k": 1000, "host": "b"}]
-    assert "b.parquet" in say("explain", tmp_path, *asked).out
-    assert_refused(say("explain", tmp_path, *asked[1:]))
+    assert "b.parquet" in say("explain", tmp_path, *options).out
+    assert_refused(say("explain", tmp_path, *options[1:]))
 
 
 def test_scan_prints_json(say, lake):
@@ -835,11 +835,11 @@ def test_an_index_that_only_some_files_have_is_a_note(say, lake):
 
 
 def test_advice_is_a_table_or_json(say, lake):
-    asked = ("--where", "k = 7", "--where", "k > 5")
-    said = say("index", "advise", lake, *asked)
+    options = ("--where", "k = 7", "--where", "k > 5")
+    said = say("index", "advise", lake, *options)
     assert said.code == 0
     assert f"{lake}: 2 files, {ROWS} rows" in said.lines[0]
-    actual = json.loads(say("index", "advise", lake, *asked, "--json").out)
+    actual = json.loads(say("index", "advise", lake, *options, "--json").out)
     assert [one["filter"] for one in actual["filters"]] == ["k = 7", "k > 5"]
 
 

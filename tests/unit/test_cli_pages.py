@@ -60,7 +60,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def found(result: Result) -> list[dict[str, Any]]:
+def row_groups_of(result: Result) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = json.loads(result.stdout)
     return items
 
@@ -71,7 +71,7 @@ def found(result: Result) -> list[dict[str, Any]]:
 def test_json_has_every_page(say, file):
     result = say("pages", file, "--json")
     assert result.exit_code == 0
-    pages = found(result)
+    pages = row_groups_of(result)
     key = ("row_group", "column", "number", "type", "first_row", "num_rows", "null_count")
     expected = []
     for group in range(2):
@@ -93,7 +93,7 @@ def test_json_has_every_page(say, file):
 
 def test_the_table_has_a_line_per_page(say, file):
     result = say("pages", file, columns=200)
-    pages = found(say("pages", file, "--json"))
+    pages = row_groups_of(say("pages", file, "--json"))
     assert result.exit_code == 0
     headings = [line for line in result.stdout.splitlines() if line.startswith("row group")]
     assert headings == [f"row group {g}, column {c}" for g in (0, 1) for c in ("k", "word")]
@@ -125,7 +125,7 @@ def test_the_table_has_a_line_per_page(say, file):
 
 
 def test_pages_of_some_columns_and_row_groups(say, file):
-    pages = found(say("pages", file, "--json", "-c", "k", "--row-group", 1))
+    pages = row_groups_of(say("pages", file, "--json", "-c", "k", "--row-group", 1))
     assert {(page["row_group"], page["column"]) for page in pages} == {(1, "k")}
     assert say("pages", file, "--row-group", 2).exit_code == 2
 
@@ -141,7 +141,7 @@ def test_100_pages_are_shown_and_the_others_counted(say, tmp_path):
     everything = say("pages", path, "--all")
     assert sum(line.startswith("   ") for line in everything.stdout.splitlines()) == total
     assert "--all" not in everything.stdout
-    assert len(found(say("pages", path, "--json"))) == total
+    assert len(row_groups_of(say("pages", path, "--json"))) == total
 
 
 def test_long_bounds_and_names_fit_80_columns(say, tmp_path):
@@ -163,14 +163,14 @@ def test_long_bounds_and_names_fit_80_columns(say, tmp_path):
 
 
 def test_a_chunk_that_cannot_be_decoded_does_not_hide_the_others(say, file):
-    first = found(say("pages", file, "--json", "-c", "k", "--row-group", 0))
+    first = row_groups_of(say("pages", file, "--json", "-c", "k", "--row-group", 0))
     data = bytearray(file.read_bytes())
     at = first[1]["offset"]
     data[at : at + 8] = b"\xff" * 8
     file.write_bytes(data)
     result = say("pages", file, "--json")
     assert result.exit_code == 1
-    pages = found(result)
+    pages = row_groups_of(result)
     assert [page.get("number") for page in pages[:2]] == [0, None]
     assert pages[1].keys() == {"row_group", "column", "error"}
     assert (pages[1]["row_group"], pages[1]["column"]) == (0, "k")
@@ -186,7 +186,7 @@ def test_files_without_pages_say_so(say, tmp_path):
     pq.ParquetWriter(path, pa.schema([("k", pa.int64())])).close()
     assert say("pages", path).stdout.strip() == "no pages"
     assert say("pages", path, "--dictionary").stdout.strip() == "no dictionaries"
-    assert found(say("pages", path, "--json")) == []
+    assert row_groups_of(say("pages", path, "--json")) == []
 
 
 # --- dictionaries -------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ def test_files_without_pages_say_so(say, tmp_path):
 def test_dictionaries(say, file):
     result = say("pages", file, "--dictionary", "--json")
     assert result.exit_code == 0
-    assert found(result) == [
+    assert row_groups_of(result) == [
         {"row_group": group, "column": "word", "index": index, "value": value}
         for group in (0, 1)
         for index, value in enumerate(("w1", "w2", "w0"))
@@ -216,7 +216,7 @@ def test_100_entries_are_shown_by_default(say, tmp_path):
     result = say("pages", path, "--dictionary")
     assert sum(line.startswith("   ") for line in result.stdout.splitlines()) == 100
     assert "160 more: --all shows them" in result.stdout
-    assert len(found(say("pages", path, "--dictionary", "--json"))) == 260
+    assert len(row_groups_of(say("pages", path, "--dictionary", "--json"))) == 260
     text = say("pages", path, "--dictionary", "--all").stdout
     assert sum(line.startswith("   ") for line in text.splitlines()) == 260
 
@@ -234,7 +234,7 @@ def test_entries_beyond_pythons_types_are_shown(say, tmp_path):
     pq.write_table(table, path)
     result = say("pages", path, "--dictionary", "--json")
     assert result.exit_code == 0
-    values = {(item["column"], item["index"]): item["value"] for item in found(result)}
+    values = {(item["column"], item["index"]): item["value"] for item in row_groups_of(result)}
     assert values["ns", 0].endswith("00.000000001Z")
     assert values["day", 0] == 2**30
     assert values["day", 1] == "1970-01-01"
@@ -252,7 +252,7 @@ def test_a_clean_file_has_exit_code_0(say, file):
 
 
 def test_damage_has_exit_code_4_and_names_the_place(say, file):
-    page = found(say("pages", file, "--json", "-c", "k", "--row-group", 1))[2]
+    page = row_groups_of(say("pages", file, "--json", "-c", "k", "--row-group", 1))[2]
     data = bytearray(file.read_bytes())
     data[page["offset"] + page["header_size"] + 12] ^= 1
     file.write_bytes(data)

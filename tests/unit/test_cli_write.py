@@ -101,12 +101,12 @@ def test_every_format_is_read_by_its_name(form, say, tmp_path, out):
 @pytest.mark.parametrize("form", FORMS)
 def test_conditions_columns_and_limits_mean_the_same_in_every_format(form, say, tmp_path, out):
     path = put(tmp_path / f"a.{form}", form)
-    asked = ["--where", "k >= 100 AND lower(word) LIKE 'w1%'", "--columns", "word,k"]
-    kept = TABLE.filter((pc.field("k") >= 100) & pc.starts_with(pc.field("word"), "w1"))
-    assert say("write", path, out, *asked).code == 0
-    assert pq.read_table(out).equals(kept.select(["word", "k"]))
-    assert say("write", path, out, *asked, "--limit", 7).code == 0
-    assert pq.read_table(out).equals(kept.select(["word", "k"]).slice(0, 7))
+    options = ["--where", "k >= 100 AND lower(word) LIKE 'w1%'", "--columns", "word,k"]
+    matching = TABLE.filter((pc.field("k") >= 100) & pc.starts_with(pc.field("word"), "w1"))
+    assert say("write", path, out, *options).code == 0
+    assert pq.read_table(out).equals(matching.select(["word", "k"]))
+    assert say("write", path, out, *options, "--limit", 7).code == 0
+    assert pq.read_table(out).equals(matching.select(["word", "k"]).slice(0, 7))
     assert say("write", path, out, "--limit", 0).code == 0
     assert pq.read_table(out).equals(TABLE.slice(0, 0))
 
@@ -115,8 +115,8 @@ def test_conditions_columns_and_limits_mean_the_same_in_every_format(form, say, 
 def test_intarsias_own_conditions_on_lists_and_fields(form, say, tmp_path, out):
     table = pa.table({"tags": [["a"], ["b", "c"], []], "p": [{"x": n} for n in range(3)]})
     path = put(tmp_path / f"a.{form}", form, table)
-    asked = ["--where", "list_contains(tags, 'c')", "--columns", "p.x,tags"]
-    assert say("write", path, out, *asked).code == 0
+    options = ["--where", "list_contains(tags, 'c')", "--columns", "p.x,tags"]
+    assert say("write", path, out, *options).code == 0
     assert pq.read_table(out).to_pydict() == {"x": [1], "tags": [["b", "c"]]}
 
 
@@ -172,17 +172,17 @@ def test_parquet_is_read_as_scan_reads_it(say, tmp_path, out):
     assert pq.read_table(out).to_pydict() == {"k": [1, 2], "day": [1, 2]}
     assert say("write", tmp_path / "lake", out, "--union-by-name").code == 0
     assert pq.read_table(out).to_pydict() == {"k": [1, 2], "host": [None, "b"], "day": [1, 2]}
-    asked = ["--columns", "__row_number,k", "--where", "day = 2"]
-    assert say("write", tmp_path / "lake", out, *asked).code == 0
+    options = ["--columns", "__row_number,k", "--where", "day = 2"]
+    assert say("write", tmp_path / "lake", out, *options).code == 0
     assert pq.read_table(out).to_pydict() == {"__row_number": [0], "k": [2]}
 
 
 def test_csv_options_are_respected(say, tmp_path, out):
     path = tmp_path / "a.txt"
     path.write_text('00123;NA;1.50\n00124;"NA";x\n')
-    asked = ["--from", "csv", "--delimiter", ";", "--no-header", "--null", "NA"]
+    options = ["--from", "csv", "--delimiter", ";", "--no-header", "--null", "NA"]
     types = ["--type", "f0=string", "--type", "f2=varchar"]
-    assert say("write", path, out, *asked, *types).code == 0
+    assert say("write", path, out, *options, *types).code == 0
     rows = {"f0": ["00123", "00124"], "f1": [None, "NA"], "f2": ["1.50", "x"]}
     assert pq.read_table(out).to_pydict() == rows
     path.write_text("a\\tb\n1\t2\n".replace("\\t", "\t"))
@@ -327,10 +327,10 @@ def test_written_rows_are_kept_on_request(say, tmp_path, out, monkeypatch):
     path.write_text("a\n" + "1\n" * 1000 + "x\n")
     more = ["--row-group-size", 10, "--checkpoint-row-groups", 1, "--keep-unfinished"]
     said = say("write", path, out, *more)
-    (kept,) = out.parent.iterdir()
+    (unfinished,) = out.parent.iterdir()
     assert said.code == 1
-    assert said.err.endswith(f"; what was written so far is in {kept}\n")
-    assert say("recover", kept, out).code in (0, 3)
+    assert said.err.endswith(f"; what was written so far is in {unfinished}\n")
+    assert say("recover", unfinished, out).code in (0, 3)
     assert pq.read_metadata(out).num_rows > 900
 
 
@@ -607,8 +607,8 @@ def test_new_files_keep_the_annotations_of_columns(say, tmp_path, out):
     assert say("write", source, out, *options).code == 0
     assert names_said(out) == expected
     assert ia.verify(out) == []
-    kept = ia.dataset(source).to_table(filter=pc.field("k") >= 100)
-    assert ia.dataset(out).to_table().sort_by("k").equals(kept)
+    matching = ia.dataset(source).to_table(filter=pc.field("k") >= 100)
+    assert ia.dataset(out).to_table().sort_by("k").equals(matching)
     by_duckdb = duckdb.sql(f"SELECT e, v FROM '{out}' WHERE k = 499").fetchall()
     assert by_duckdb == duckdb.sql(f"SELECT e, v FROM '{source}' WHERE k = 499").fetchall()
 

@@ -92,15 +92,15 @@ def test_readers_of_the_list_miss_no_value(data, tmp_path_factory):
     path = tmp_path_factory.mktemp("idx1") / "t.parquet"
     kind = data.draw(st.sampled_from([pa.string(), pa.large_string()]))
     pq.write_table(pa.table({"category": pa.array(cells, kind)}), path)
-    held = {cell for cell in cells if cell is not None}
-    if any("\n" in cell or cell.endswith("\r") for cell in held) or held == {""}:
+    values = {cell for cell in cells if cell is not None}
+    if any("\n" in cell or cell.endswith("\r") for cell in values) or values == {""}:
         before = path.read_bytes()
         with pytest.raises(ia.IndexSpecError, match=r"line feed|carriage return|only value"):
             ia.add_indexes(path, "category:distinct_idx1")
         assert path.read_bytes() == before
         return
     ia.add_indexes(path, "category:distinct_idx1")
-    assert their_reader(path) == held
+    assert their_reader(path) == values
     assert ia.verify(path) == []
     literal = data.draw(text.filter(lambda t: t is not None))
     one = pc.scalar(literal)
@@ -215,16 +215,16 @@ def test_every_changed_byte_is_noticed(ours):
 
 def test_their_list_is_used_if_its_column_is_given(theirs):
     absent = category == "bas"
-    told = {"distinct_index_column": "category"}
+    options = {"distinct_index_column": "category"}
     assert rows_left(theirs, absent) == 100  # the file does not say which column it describes
-    assert rows_left(theirs, absent, **told) == 0
-    assert rows_left(theirs, category.isin(["bas", "bat"]), **told) == 0
-    assert rows_left(theirs, category == "bar", **told) == 100
-    assert rows_left(theirs, pc.field("other") == "p", **told) == 0  # by statistics
-    assert rows_left(theirs, pc.field("other") == "o999", **told) == 0
-    assert rows_left(theirs, pc.field("other") == "o11x", **told) > 0
-    assert ia.ParquetFile(theirs, **told).read(filter=absent).num_rows == 0
-    source = ia.dataset(theirs, **told)
+    assert rows_left(theirs, absent, **options) == 0
+    assert rows_left(theirs, category.isin(["bas", "bat"]), **options) == 0
+    assert rows_left(theirs, category == "bar", **options) == 100
+    assert rows_left(theirs, pc.field("other") == "p", **options) == 0  # by statistics
+    assert rows_left(theirs, pc.field("other") == "o999", **options) == 0
+    assert rows_left(theirs, pc.field("other") == "o11x", **options) > 0
+    assert ia.ParquetFile(theirs, **options).read(filter=absent).num_rows == 0
+    source = ia.dataset(theirs, **options)
     for same in (pickle.loads(pickle.dumps(source)), source.filter(absent)):
         assert same.explain(filter=absent).files[0].plan.rows.num_rows == 0
     assert ia.verify(theirs) == []

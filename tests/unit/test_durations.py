@@ -43,12 +43,12 @@ def row_of(seconds):
 def table_of(unit):
     ticks, kind = TICKS[unit], pa.duration(unit)
     counts = [None if n % 50 == 7 else int(n) * ticks for n in SECONDS]
-    held = [None if count is None else {"d": count} for count in counts]
+    structs = [None if count is None else {"d": count} for count in counts]
     return pa.table(
         {
             "n": range(ROWS),
             "d": pa.array(counts, kind),
-            "st": pa.array(held, pa.struct([("d", kind)])),
+            "st": pa.array(structs, pa.struct([("d", kind)])),
             "l": pa.array([[count, 0] for count in counts], pa.list_(kind)),
             "m": pa.array([[("k", count)] for count in counts], pa.map_(pa.string(), kind)),
         }

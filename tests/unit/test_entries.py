@@ -155,8 +155,8 @@ def test_map_types_agree_if_key_and_value_types_do(stored, seen, agree):
 
 def test_a_catalog_contains_its_keys(tmp_path):
     for i in range(4):
-        held = pa.array([[("k", f"v{i}")]] * 10, pa.map_(pa.string(), pa.string()))
-        ia.write_table(pa.table({"m": held}), tmp_path / f"{i}.parquet", indexes=["m:entries"])
+        maps = pa.array([[("k", f"v{i}")]] * 10, pa.map_(pa.string(), pa.string()))
+        ia.write_table(pa.table({"m": maps}), tmp_path / f"{i}.parquet", indexes=["m:entries"])
     ia.build_catalog(tmp_path)
     source = ia.dataset(tmp_path)
     assert source.count_rows(filter=value("k", "m") == "v2") == 10

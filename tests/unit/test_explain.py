@@ -28,9 +28,9 @@ def figures(files=0, row_groups=0, pages=0, rows=0, size=0, requests=0):
     return Figures(*(Amount(*amount) for amount in totals))
 
 
-def planned(path, steps, found, rows=(), columns=()):
+def planned(path, steps, matches, rows=(), columns=()):
     ranges = RowRanges.of(*rows)
-    return FilePlan(path, "b1nd", ranges, {}, (), tuple(steps), found, tuple(columns))
+    return FilePlan(path, "b1nd", ranges, {}, (), tuple(steps), matches, tuple(columns))
 
 
 def fixed(is_analyzed):
@@ -381,8 +381,8 @@ def test_a_filter_is_shown_as_it_was_given(tmp_path):
     given = "m['a b']  =  'x' AND n < 2"
     assert source.explain(filter=given).filter == given
     assert source.filter(pc.field("n") > 0).explain(filter=given).filter != given
-    asked = pc.map_lookup(pc.field("m"), "a b", "first") == "x"
-    assert source.explain(filter=asked).filter == """(m['a b'] == "x")"""
+    condition = pc.map_lookup(pc.field("m"), "a b", "first") == "x"
+    assert source.explain(filter=condition).filter == """(m['a b'] == "x")"""
     assert source.explain().filter == "none"
 
 

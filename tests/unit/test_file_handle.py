@@ -62,19 +62,19 @@ def test_reads_in_threads_do_not_mix_up_their_positions(memory, handler):
 
 
 def test_no_more_is_read_than_asked_for(memory):
-    asked = []
+    lengths = []
 
     class Logging:
         def __getattr__(self, name):
             return getattr(memory, name)
 
         def cat_file(self, path, start, end):
-            asked.append((start, end))
+            lengths.append((start, end))
             return memory.cat_file(path, start, end)
 
     source = FileSource(wrapped(Logging()), "/t/numbers", gap=0)
     assert source.read([(8, 4), (40, 4)]) == [b"\x02\0\0\0", b"\x0a\0\0\0"]
-    assert sorted(asked) == [(8, 12), (40, 44)]
+    assert sorted(lengths) == [(8, 12), (40, 44)]
 
 
 @pytest.mark.parametrize("handler", [pafs.FSSpecHandler, PlainHandler])
@@ -100,11 +100,11 @@ def test_a_replaced_file_is_noticed(memory, tmp_path):
         ia.write_table(pa.table({"k": range(1000), "v": [value] * 1000}), tmp_path / name)
     memory.pipe("/t/x.parquet", (tmp_path / "a").read_bytes())
     data = ia.dataset("/t/x.parquet", filesystem=memory)
-    asked = pc.field("k") == 700
-    assert data.to_table(filter=asked).column("v").to_pylist() == [1]
-    assert data.to_table(filter=asked).column("v").to_pylist() == [1]
+    condition = pc.field("k") == 700
+    assert data.to_table(filter=condition).column("v").to_pylist() == [1]
+    assert data.to_table(filter=condition).column("v").to_pylist() == [1]
     memory.pipe("/t/x.parquet", (tmp_path / "b").read_bytes())
-    assert data.to_table(filter=asked).column("v").to_pylist() == [2]
+    assert data.to_table(filter=condition).column("v").to_pylist() == [2]
 
 
 def test_a_scan_that_finds_another_file_midway_says_so(memory, tmp_path, monkeypatch):

@@ -244,12 +244,12 @@ def test_pyarrows_remote_file_systems_are_an_error_in_a_child():
 def test_clear_drops_shared_state_and_changes_no_answer(lake):
     data = ia.dataset(lake)
 
-    def asked():
+    def answers():
         some = pc.field("k") == 77
         actual = ia.sql("SELECT k FROM t WHERE k = 77", t=data).num_rows
         return data.to_table(filter=some).num_rows + data.count_rows(filter=some) + actual
 
-    assert asked() == 3
+    assert answers() == 3
     assert data.scan_source.cache._files
     assert connection._shared._database is not None
     process_state.clear()
@@ -259,7 +259,7 @@ def test_clear_drops_shared_state_and_changes_no_answer(lake):
     assert not _CATALOG_CACHE._catalogs
     assert not PAGE_CACHE._pages
     assert connection._shared._database is None
-    assert asked() == 3
+    assert answers() == 3
 
 
 def test_clear_while_threads_query_changes_no_answer(lake):

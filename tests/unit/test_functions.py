@@ -201,11 +201,11 @@ NUMBERS = st.one_of(st.none(), st.integers(-3, 3))
     st.integers(0, 5),
     st.sampled_from([pa.int8(), pa.float64(), pa.string()]),
 )
-def test_any_lists_and_values(lists, wanted, start, kind):
+def test_any_lists_and_values(lists, sought, start, kind):
     as_kind = (lambda v: str(v)) if kind == pa.string() else (lambda v: v)
     lists = [None if x is None else [None if v is None else as_kind(v) for v in x] for x in lists]
-    wanted = [None if v is None else as_kind(v) for v in wanted]
-    known = {v for v in wanted if v is not None}
+    sought = [None if v is None else as_kind(v) for v in sought]
+    known = {v for v in sought if v is not None}
     column = pa.array(lists, pa.list_(kind))[start:]
     lists = lists[start:]
 
@@ -215,7 +215,7 @@ def test_any_lists_and_values(lists, wanted, start, kind):
         half = len(column) // 2
         assert values_of(expression, pa.chunked_array([column[:half], column[half:]])) == expected
 
-    of_kind = pa.array(wanted, kind)
+    of_kind = pa.array(sought, kind)
     check(ia.list_contains_any("l", of_kind), lambda x: bool(x & known))
     check(ia.list_contains_all("l", of_kind), lambda x: known <= x)
     for value in known:
@@ -240,22 +240,22 @@ def data(tmp_path_factory):
 
 def test_filters_of_data_sets(data):
     expected = [n for n in range(1000) if n % 5 and (n == 3 or n % 7 == 3)]
-    wanted = ia.list_contains("l", 3)
-    assert data.to_table(filter=wanted)["row"].to_pylist() == expected
-    assert data.count_rows(filter=wanted) == len(expected)
-    assert data.head(2, ["row"], wanted)["row"].to_pylist() == expected[:2]
-    assert data.take([1], ["row"], wanted)["row"].to_pylist() == expected[1:2]
-    assert data.filter(wanted).to_table(["row"])["row"].to_pylist() == expected
-    assert pickle.loads(pickle.dumps(data.filter(wanted))).count_rows() == len(expected)
+    condition = ia.list_contains("l", 3)
+    assert data.to_table(filter=condition)["row"].to_pylist() == expected
+    assert data.count_rows(filter=condition) == len(expected)
+    assert data.head(2, ["row"], condition)["row"].to_pylist() == expected[:2]
+    assert data.take([1], ["row"], condition)["row"].to_pylist() == expected[1:2]
+    assert data.filter(condition).to_table(["row"])["row"].to_pylist() == expected
+    assert pickle.loads(pickle.dumps(data.filter(condition))).count_rows() == len(expected)
     nested = ia.list_contains(pc.field("s", "l"), 3)
     assert data.to_table(filter=nested)["row"].to_pylist() == expected
     batches = data.to_batches(["row"], ia.list_contains("l", 3) & (pc.field("row") < 10))
     assert [row for batch in batches for row in batch["row"].to_pylist()] == [3]
-    (fragment,) = data.get_fragments(wanted)
-    assert fragment.to_table(filter=wanted)["row"].to_pylist() == expected
+    (fragment,) = data.get_fragments(condition)
+    assert fragment.to_table(filter=condition)["row"].to_pylist() == expected
     others = [n for n in range(1000) if n % 5 and n not in expected]
-    assert data.to_table(["row"], ~wanted)["row"].to_pylist() == others
-    read = ia.ParquetFile(data.files[0]).read(["row"], filter=wanted)
+    assert data.to_table(["row"], ~condition)["row"].to_pylist() == others
+    read = ia.ParquetFile(data.files[0]).read(["row"], filter=condition)
     assert read["row"].to_pylist() == expected
 
 
@@ -278,9 +278,9 @@ def test_joins_and_sorting_of_a_filtered_data_set_keep_nan(tmp_path):
     pq.write_table(table, tmp_path / "t.parquet")
     data = ia.dataset(tmp_path)
     flat = ds.dataset(pa.table({"row": range(4), "y": range(4)}))
-    for wanted in (pc.field("x") != 1, ~(pc.field("x") == 1), pc.field("x").isin([math.nan])):
-        actual = data.filter(wanted)
-        expected = table.filter(wanted)["row"].to_pylist()
+    for condition in (pc.field("x") != 1, ~(pc.field("x") == 1), pc.field("x").isin([math.nan])):
+        actual = data.filter(condition)
+        expected = table.filter(condition)["row"].to_pylist()
         assert 1 in expected
         assert actual.sort_by("row").to_table()["row"].to_pylist() == expected
         joined = actual.join(flat, "row", join_type="inner").to_table()

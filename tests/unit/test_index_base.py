@@ -90,7 +90,7 @@ def names(path):
 def test_distinct_answers_every_predicate_on_a_value(file):
     ia.add_indexes(file, ia.Distinct("status", granule_rows=10))
     status = pc.field("status")
-    asked = {
+    conditions = {
         "=": (status == "bad", 10),
         "IN": (status.isin(["bad", "none"]), 10),
         "<>": (status != "ok", 10),
@@ -103,7 +103,7 @@ def test_distinct_answers_every_predicate_on_a_value(file):
         "regex": (pc.match_substring_regex(status, "^b.d$"), 10),
         "lowered": (pc.match_like(pc.utf8_upper(status), "B%"), 10),
     }
-    for what, (filter_, rows) in asked.items():
+    for what, (filter_, rows) in conditions.items():
         assert steps(file, filter_)["index status:distinct"] == rows, what
     assert ia.ParquetFile(file).distinct("status").to_pylist() == ["bad", "ok", None]
     assert ia.ParquetFile(file).distinct("k") is None
@@ -335,9 +335,9 @@ def test_negated_predicates_use_only_exact_kinds(file, monkeypatch):
     opened = ia.ParquetFile(file)._opened
     (index,) = opened.sections.about(field_term("tags"))
     match = SearchPredicate(field_term("tags"), How.LIST_ANY, values=pa.array(["a"]))
-    asked = [match, SearchPredicate(match.term, match.how, values=match.values, negated=True)]
-    asked.append(SearchPredicate(match.term, match.how, values=match.values, nulls=True))
-    assert [index.may_answer(one) for one in asked] == [True, False, False]
+    predicates = [match, SearchPredicate(match.term, match.how, values=match.values, negated=True)]
+    predicates.append(SearchPredicate(match.term, match.how, values=match.values, nulls=True))
+    assert [index.may_answer(one) for one in predicates] == [True, False, False]
 
 
 # --- how they are built ---------------------------------------------------------------------------
@@ -392,8 +392,8 @@ def test_a_section_is_the_same_whether_it_fits_into_memory_or_not(index, file, m
     assert in_parts.num_row_groups > 3 or isinstance(index, ia.MinMax)
     ia.add_indexes(file, index)
     for key in ("K00000", "K00123", "K00499"):
-        asked = ia.contains_words("k", key) if index.kind == "words" else pc.field("k") == key
-        assert f"index {index.on}:{index.kind}" in steps(file, asked)
+        condition = ia.contains_words("k", key) if index.kind == "words" else pc.field("k") == key
+        assert f"index {index.on}:{index.kind}" in steps(file, condition)
     assert ia.verify(file) == []
 
 
@@ -497,12 +497,12 @@ def test_dropping_removes_the_indexes_that_each_file_has(tmp_path, file):
     pq.write_table(TABLE.select(["n"]), bare)
     ia.add_indexes(bare, ["page_index", "n:lookup"])
     ia.add_indexes(file, ["n:lookup", "lookup(lower(k))"])
-    told = []
+    reported = []
     reports = ia.drop_indexes(
-        tmp_path, ["n:lookup", "lookup(LOWER(k))"], progress=lambda *at: told.append(at[1:])
+        tmp_path, ["n:lookup", "lookup(LOWER(k))"], progress=lambda *at: reported.append(at[1:])
     )
     assert [report.indexes for report in reports] == [(), ()]
-    assert told == [(0, 2), (1, 2), (2, 2)]
+    assert reported == [(0, 2), (1, 2), (2, 2)]
     assert [entry.name for entry in reports[1].standard] == ["page_index"]
     ia.drop_indexes(tmp_path, "page_index")
     assert ia.list_indexes(bare)[0].standard == ()
@@ -588,21 +588,21 @@ def test_functions_that_depend_on_the_time_zone_are_not_indexed(tmp_path):
     path, moments = tmp_path / "z.parquet", pa.array([0, 10**15, None], pa.timestamp("us"))
     zones = {name: moments.cast(pa.timestamp("us", name)) for name in ("Europe/Berlin", "UTC")}
     berlin, utc = zones.values()
-    held = pa.StructArray.from_arrays([berlin], ["ts"])
-    table = pa.table({"berlin": berlin, "utc": utc, "held": held})
+    times = pa.StructArray.from_arrays([berlin], ["ts"])
+    table = pa.table({"berlin": berlin, "utc": utc, "times": times})
     pq.write_table(table, path)
     for on in (
         "CAST(berlin AS VARCHAR)",
         "lower(CAST(berlin AS VARCHAR))",
-        "CAST(held.ts AS VARCHAR)",
+        "CAST(times.ts AS VARCHAR)",
     ):
         with pytest.raises(ia.IndexSpecError, match="the rules of its time zone"):
             ia.add_indexes(path, [ia.Lookup(on)])
-    in_utc = ["hour(berlin)", "hour(held.ts)", "hour(utc)", "CAST(utc AS VARCHAR)"]
+    in_utc = ["hour(berlin)", "hour(times.ts)", "hour(utc)", "CAST(utc AS VARCHAR)"]
     (report,) = ia.add_indexes(path, [ia.Lookup(on) for on in in_utc])
     assert [entry.on for entry in report.indexes] == [
         "hour(CAST(berlin AS TIMESTAMPTZ))",
-        "hour(CAST(held.ts AS TIMESTAMPTZ))",
+        "hour(CAST(times.ts AS TIMESTAMPTZ))",
         "hour(utc)",
         "CAST(utc AS VARCHAR)",
     ]

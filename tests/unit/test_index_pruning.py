@@ -182,9 +182,9 @@ def test_a_damaged_index_costs_no_answer(lake, whole, tmp_path, at):
             warnings.simplefilter("always")
             actual = ia.dataset(tmp_path).to_table(filter=where)
         assert actual.equals(whole.filter(where))
-        told = [str(w.message) for w in caught if "id:lookup is ignored" in str(w.message)]
-        assert len(told) <= 1
-        assert told or where is not only_there
+        messages = [str(w.message) for w in caught if "id:lookup is ignored" in str(w.message)]
+        assert len(messages) <= 1
+        assert messages or where is not only_there
 
 
 def test_a_kind_that_fails_costs_no_answer(lake, whole, monkeypatch):
@@ -201,13 +201,13 @@ def test_no_index_is_used_after_the_small_file_filter(tmp_path, monkeypatch):
     for number in range(FILES):
         table = table_of(number).slice(0, 100)
         ia.write_table(table, tmp_path / f"{number:02}.parquet", indexes=[ia.Lookup("id")])
-    asked, original = [], index_pruning.files_with_keys
+    calls, original = [], index_pruning.files_with_keys
     monkeypatch.setattr(
-        file_pruning, "files_with_keys", lambda *args: asked.append(args) or original(*args)
+        file_pruning, "files_with_keys", lambda *args: calls.append(args) or original(*args)
     )
     actual = ia.dataset(tmp_path).to_table(filter=pc.field("id") == value(3, 5))
     assert actual["n"].to_pylist() == [3 * ROWS + 5]
-    assert not asked
+    assert not calls
 
 
 def test_no_index_is_used_if_all_rows_match(tmp_path, monkeypatch):
@@ -216,10 +216,10 @@ def test_no_index_is_used_if_all_rows_match(tmp_path, monkeypatch):
         # its bloom filter makes it too large for the small-file filter
         path = tmp_path / f"{number:02}.parquet"
         ia.write_table(table, path, indexes=[ia.Lookup("k"), ia.Bloom("k")])
-    asked = []
-    monkeypatch.setattr(file_pruning, "files_with_keys", lambda *args: asked.append(args))
+    calls = []
+    monkeypatch.setattr(file_pruning, "files_with_keys", lambda *args: calls.append(args))
     assert ia.dataset(tmp_path).to_table(filter=pc.field("k") == 7).num_rows == FILES * ROWS
-    assert not asked
+    assert not calls
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,8 @@ def scattered(tmp_path_factory):
 def test_a_lookup_is_not_used_for_values_on_every_page(scattered, count, is_asked):
     path, values = scattered
     condition = pc.field("f").isin(pa.array(values[:count]))
-    told = str(ia.dataset(path).explain(filter=condition))
-    assert ("index f:lookup  " in told) == is_asked
+    explained = str(ia.dataset(path).explain(filter=condition))
+    assert ("index f:lookup  " in explained) == is_asked
     assert ia.dataset(path).count_rows(filter=condition) == count
 
 
@@ -46,8 +46,8 @@ def test_unique_values_are_not_searched_if_that_saves_less(kind, tmp_path):
     expected = pq.read_table(path, filters=condition).num_rows
     assert [p.index for p in ia.advise(path, condition).proposals if "distinct" in p.index] == []
     ia.add_indexes(path, [kind("s")])
-    told = str(ia.dataset(path).explain(filter=condition))
-    assert f"index s:{kind.kind} not used: it takes more to read than it could save" in told
+    explained = str(ia.dataset(path).explain(filter=condition))
+    assert f"index s:{kind.kind} not used: it takes more to read than it could save" in explained
     assert ia.dataset(path).count_rows(filter=condition) == expected > 0
 
 
@@ -63,7 +63,7 @@ def test_nearly_unique_strings_are_not_searched_in_an_index(tmp_path):
     proposed = [p.index for p in ia.advise(path, condition).proposals]
     assert not any("distinct" in index for index in proposed)
     ia.add_indexes(path, ["s:distinct"])
-    told = str(ia.dataset(path).explain(filter=condition))
-    assert "index s:distinct not used: it takes more to read than it could save" in told
-    told = str(ia.dataset(path).explain(filter=pc.field("s") == texts[999]))
-    assert "index s:distinct  " in told
+    explained = str(ia.dataset(path).explain(filter=condition))
+    assert "index s:distinct not used: it takes more to read than it could save" in explained
+    explained = str(ia.dataset(path).explain(filter=pc.field("s") == texts[999]))
+    assert "index s:distinct  " in explained

@@ -47,7 +47,7 @@ def keys(name, count):
     }.get(name, lambda: pa.array(absent))()
 
 
-def asked(file, name, values):
+def request_for(file, name, values):
     """The rows that the index leaves, and the number of Python and C calls."""
     condition = pc.field(name).isin(values)
     if name == "list":
@@ -82,11 +82,11 @@ def test_the_number_of_calls_does_not_grow_with_the_keys(stored, name, monkeypat
 
     monkeypatch.setattr(InvertedSection, "read", spy)
     monkeypatch.setattr(probe, "PAGE_CACHE", PageCache(0))
-    held, few = keys(name, FEW)
-    asked(file, name, few)  # fixed costs
-    _, calls = asked(file, name, few)
+    many, few = keys(name, FEW)
+    request_for(file, name, few)  # fixed costs
+    _, calls = request_for(file, name, few)
     reads.clear()
-    rows, more = asked(file, name, pa.concat_arrays([keys(name, MANY)[1], held]))
+    rows, more = request_for(file, name, pa.concat_arrays([keys(name, MANY)[1], many]))
     assert more <= calls * 1.5 + 50
     assert len(reads) == 1  # all of its pages at once, each of them once
     assert len(np.unique(reads[0])) == len(reads[0])

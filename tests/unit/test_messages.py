@@ -273,13 +273,13 @@ def test_lists_and_dots_in_names_of_columns(tmp_path):
     pq.write_table(
         pa.table({"s": [{"x.y": 1}], "t": [["a"]], "p": [{"q": 1}], "r": [{"l": [1]}]}), path
     )
-    for index, told in (
+    for index, message in (
         ("t:lookup", "the column is nested: it has t.list.element; t:elements indexes what lists"),
         ("p:lookup", r"the column is nested: it has p\.q$"),
         ("r:lookup", r"the column is nested: it has r\.l\.list\.element$"),
         ('lookup(s."x.y")', "column 's.x.y' is not there; there are: s.x.y, "),
     ):
-        with pytest.raises(ia.IndexSpecError, match=told):
+        with pytest.raises(ia.IndexSpecError, match=message):
             ia.add_indexes(path, [index])
 
 

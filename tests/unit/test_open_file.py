@@ -160,16 +160,16 @@ def test_texts_are_read_as_dictionaries_where_asked(tmp_path, page_index):
 
 
 USES = {
-    "file": lambda path, wanted: ia.ParquetFile(path).read(filter=wanted),
-    "table": lambda path, wanted: ia.dataset(path).to_table(filter=wanted),
-    "count": lambda path, wanted: ia.dataset(path).count_rows(wanted),
-    "batch": lambda path, wanted: next(ia.dataset(path).to_batches(filter=wanted)),
-    "rows": lambda path, wanted: ia.dataset(path).take([5]),
-    "explain": lambda path, wanted: ia.dataset(path).explain(filter=wanted, analyze=True),
-    "verify": lambda path, wanted: ia.verify(path),
-    "list": lambda path, wanted: ia.list_indexes(path),
-    "add": lambda path, wanted: ia.add_indexes(path, ["n:minmax"]),
-    "drop": lambda path, wanted: ia.drop_indexes(path, ["s:lookup"]),
+    "file": lambda path, condition: ia.ParquetFile(path).read(filter=condition),
+    "table": lambda path, condition: ia.dataset(path).to_table(filter=condition),
+    "count": lambda path, condition: ia.dataset(path).count_rows(condition),
+    "batch": lambda path, condition: next(ia.dataset(path).to_batches(filter=condition)),
+    "rows": lambda path, condition: ia.dataset(path).take([5]),
+    "explain": lambda path, condition: ia.dataset(path).explain(filter=condition, analyze=True),
+    "verify": lambda path, condition: ia.verify(path),
+    "list": lambda path, condition: ia.list_indexes(path),
+    "add": lambda path, condition: ia.add_indexes(path, ["n:minmax"]),
+    "drop": lambda path, condition: ia.drop_indexes(path, ["s:lookup"]),
 }
 
 
@@ -179,12 +179,12 @@ def test_files_are_released_without_the_garbage_collector(use, tmp_path, monkeyp
     table = pa.table({"n": range(100), "s": [f"x{n}" for n in range(100)]})
     ia.write_table(table, path, indexes=["s:lookup"], row_group_size=10)
 
-    held, made = weakref.WeakSet(), []
+    alive, made = weakref.WeakSet(), []
     real = OpenedFile.__init__
 
     def init(file, *arguments, **options):
         real(file, *arguments, **options)
-        held.add(file)
+        alive.add(file)
         made.append(None)
 
     monkeypatch.setattr(OpenedFile, "__init__", init)
@@ -192,7 +192,7 @@ def test_files_are_released_without_the_garbage_collector(use, tmp_path, monkeyp
     try:
         use(path, pc.field("s") == "x7")
         assert made
-        assert not list(held)
+        assert not list(alive)
     finally:
         gc.enable()
 
@@ -203,8 +203,8 @@ def test_batches_are_what_is_read_in_parts(tmp_path):
     ia.write_table(table, path, row_group_size=2000)
     file = ia.ParquetFile(path)
     assert file.num_row_groups == 3
-    asked = {"columns": ["b"], "rows": ia.RowRanges.of((10, 4000)), "filter": pc.field("a") > 500}
-    for options in ({}, asked):
+    request = {"columns": ["b"], "rows": ia.RowRanges.of((10, 4000)), "filter": pc.field("a") > 500}
+    for options in ({}, request):
         batches = list(file.iter_batches(700, **options))
         assert pa.Table.from_batches(batches) == file.read(**options)
         assert max(batch.num_rows for batch in batches) <= 700

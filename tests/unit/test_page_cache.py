@@ -16,37 +16,37 @@ def entries(count):
 
 
 def test_the_pages_used_last_are_cached():
-    held = PageCache(100)
-    held.put("a", {0: entries(4), 1: entries(4), 2: entries(4)})
-    assert held.get("a", [0]).keys() == {0}
-    held.put("b", {0: entries(4)})
-    assert held.get("a", [0, 1, 2]).keys() == {0, 2}
-    assert held.get("b", [0, 1]).keys() == {0}
+    page_cache = PageCache(100)
+    page_cache.put("a", {0: entries(4), 1: entries(4), 2: entries(4)})
+    assert page_cache.get("a", [0]).keys() == {0}
+    page_cache.put("b", {0: entries(4)})
+    assert page_cache.get("a", [0, 1, 2]).keys() == {0, 2}
+    assert page_cache.get("b", [0, 1]).keys() == {0}
 
 
 def test_a_page_cached_again_counts_once():
-    held = PageCache(100)
+    page_cache = PageCache(100)
     for _ in range(9):
-        held.put("a", {0: entries(4), 1: entries(4)})
-    assert held.get("a", [0, 1]).keys() == {0, 1}
-    held.clear()
-    assert not held.get("a", [0, 1])
+        page_cache.put("a", {0: entries(4), 1: entries(4)})
+    assert page_cache.get("a", [0, 1]).keys() == {0, 1}
+    page_cache.clear()
+    assert not page_cache.get("a", [0, 1])
 
 
 def test_a_page_above_the_bound_is_not_cached():
-    held = PageCache(100)
-    held.put("a", {0: entries(4), 1: entries(99)})
-    assert not held.get("a", [0, 1])
+    page_cache = PageCache(100)
+    page_cache.put("a", {0: entries(4), 1: entries(99)})
+    assert not page_cache.get("a", [0, 1])
 
 
 @pytest.fixture
-def held(monkeypatch):
+def page_cache(monkeypatch):
     pages = PageCache(2**20)
     monkeypatch.setattr(probe, "PAGE_CACHE", pages)
     return pages
 
 
-def test_another_file_at_the_path_is_read_itself(tmp_path, held):
+def test_another_file_at_the_path_is_read_itself(tmp_path, page_cache):
     path = tmp_path / "a.parquet"
     filter_ = pc.field("a") == "x77"
     data = None
@@ -60,15 +60,15 @@ def test_another_file_at_the_path_is_read_itself(tmp_path, held):
             assert actual.equals(table.filter(filter_))
 
 
-def test_cached_entries_are_not_read_again(tmp_path, held, monkeypatch):
+def test_cached_entries_are_not_read_again(tmp_path, page_cache, monkeypatch):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"a": [f"x{number}" for number in range(1000)]}), path)
     ia.add_indexes(path, [ia.Lookup("a", granule_rows=10)])
-    data, asked = ia.dataset(path), []
+    data, reads = ia.dataset(path), []
     stored = probe.InvertedSection._read_stored
     monkeypatch.setattr(
-        probe.InvertedSection, "_read_stored", lambda self, at: asked.append(at) or stored(self, at)
+        probe.InvertedSection, "_read_stored", lambda self, at: reads.append(at) or stored(self, at)
     )
     for number in (5, 5, 6, 1000):
         assert data.count_rows(filter=pc.field("a") == f"x{number}") == (number < 1000)
-    assert len(asked) == 1
+    assert len(reads) == 1

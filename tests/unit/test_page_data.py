@@ -404,22 +404,22 @@ def check_chunk(chunk, rows):
     at = 0
     for page in data:
         levels = chunk.levels(page)
-        held = rows[at : at + levels.num_rows()]
-        actual = [slot for row in held for slot in row]
+        page_rows = rows[at : at + levels.num_rows()]
+        actual = [slot for row in page_rows for slot in row]
         assert levels.begins_a_row
         assert levels.num_values == page.num_values == len(actual)
         assert levels.num_present(highest) == sum(slot is not None for slot in actual)
         if levels.repetition is not None:
             starts = [i for i, level in enumerate(levels.repetition) if level == 0]
-            assert starts == list(itertools.accumulate(map(len, held), initial=0))[:-1]
+            assert starts == list(itertools.accumulate(map(len, page_rows), initial=0))[:-1]
         if levels.definition is not None:
             assert [level == highest for level in levels.definition] == [
                 slot is not None for slot in actual
             ]
         if page.header.data_page_header_v2:
             v2 = page.header.data_page_header_v2
-            assert (v2.num_rows, v2.num_nulls) == (len(held), actual.count(None))
-        at += len(held)
+            assert (v2.num_rows, v2.num_nulls) == (len(page_rows), actual.count(None))
+        at += len(page_rows)
     assert at == len(rows)
     expected = [stored_as(slot) for row in rows for slot in row if slot is not None]
     parts = [part.drop_null().to_pylist() for part in chunk.arrays(walked)]

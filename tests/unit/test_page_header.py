@@ -197,11 +197,11 @@ def test_a_page_beyond_its_file_is_refused_with_page_and_offset():
     assert (caught.value.where.page, caught.value.where.offset) == (1, 4 + len(first))
 
 
-@pytest.mark.parametrize("kept", [0, 1, 5, 10])
-def test_a_header_cut_by_its_chunk_is_refused_with_page_and_offset(kept):
-    first, second = data_page(3, b"abc"), data_page(3, b"")[:kept]
+@pytest.mark.parametrize("length", [0, 1, 5, 10])
+def test_a_header_cut_by_its_chunk_is_refused_with_page_and_offset(length):
+    first, second = data_page(3, b"abc"), data_page(3, b"")[:length]
     source, metadata = chunk_of([first, second], 6, after=b"")
-    if not kept:
+    if not length:
         assert len(list(walk_pages(source, metadata))) == 1
         return
     with pytest.raises(FormatError) as caught:

@@ -222,12 +222,12 @@ def test_empty_pages_do_not_affect_adjacent_pages(counts, kind, physical):
     actual = summarize(order, values, np.array(counts, dtype=np.int64))
     rest = iter(cells)
     for count, low, high in zip(counts, actual.min_values, actual.max_values, strict=True):
-        held = list(itertools.islice(rest, count))
-        if not held:
+        page_values = list(itertools.islice(rest, count))
+        if not page_values:
             assert low is high is None
             continue
         keys = [order.keys([bound])[0][0] for bound in (low, high)]
-        assert keys == [min(held), max(held)]
+        assert keys == [min(page_values), max(page_values)]
 
 
 # --- shortening ---------------------------------------------------------------------------------

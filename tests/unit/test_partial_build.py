@@ -150,12 +150,12 @@ def test_page_indexes_and_filters_equal_those_built_at_once(tmp_path):
 
 def test_granules_are_the_pages_of_a_page_index_that_comes_with_them(tmp_path, monkeypatch):
     monkeypatch.setattr("intarsia.indexing.file_layout.new_file_id", lambda: "a" * 32)
-    asked = [ia.PageIndex(), *EMBEDDED, ia.Bloom("key")]
+    indexes = [ia.PageIndex(), *EMBEDDED, ia.Bloom("key")]
     one, other = write(tmp_path / "one.parquet"), write(tmp_path / "other.parquet")
-    ia.add_indexes(one, asked)
-    made = in_parts(other, asked, [range(5), range(5, 8)], tmp_path)
+    ia.add_indexes(one, indexes)
+    made = in_parts(other, indexes, [range(5), range(5, 8)], tmp_path)
     disk = pafs.LocalFileSystem()
-    add_to_file(open_file(other), asked, disk, version_of(str(other), disk), builder=made)
+    add_to_file(open_file(other), indexes, disk, version_of(str(other), disk), builder=made)
     assert other.read_bytes() == one.read_bytes()
     assert list(ia.verify(other)) == []
 

@@ -62,16 +62,16 @@ def test_selected_keys_are_affordable_and_lose_no_granule(formula, most, seed):
         page for leaf in leaves_of(actual) for key in leaf.keys.tolist() for page in PAGES[key]
     }
     assert 10 * len(pages) <= most
-    held = np.random.default_rng(seed).random((30, 10)) < 0.6
+    has_key = np.random.default_rng(seed).random((30, 10)) < 0.6
 
     def granules(leaf):
-        return held[leaf.keys].any(axis=0)
+        return has_key[leaf.keys].any(axis=0)
 
     assert not (granules_of(formula, granules, 10) & ~granules_of(actual, granules, 10)).any()
 
 
 @pytest.mark.parametrize(
-    ("formula", "most", "kept"),
+    ("formula", "most", "selected"),
     [
         (Every((key(20), key(7), key(14))), 40, [[7], [14], [20]]),
         (Every((key(20), key(7), key(14))), 30, [[7], [14]]),
@@ -82,8 +82,8 @@ def test_selected_keys_are_affordable_and_lose_no_granule(formula, most, seed):
         (key(7, 14), 20, [[7, 14]]),
     ],
 )
-def test_rare_keys_are_looked_up_first(formula, most, kept):
-    assert keys_of(affordable(formula, COSTS, most)) == kept
+def test_rare_keys_are_looked_up_first(formula, most, selected):
+    assert keys_of(affordable(formula, COSTS, most)) == selected
 
 
 @pytest.mark.parametrize("formula", [key(20), Some((key(7), key(14))), Every((key(20), key(20)))])

@@ -168,9 +168,9 @@ def test_no_row_is_lost_under_any_null_matching_behavior(value, members, behavio
     is_in = Call("is_in", (FieldRef(("x",)),), options)
     answer = membership(value, members, behavior)
     leaf = functools.partial(passes, value)
-    for node, kept in ((is_in, answer is True), (Call("invert", (is_in,)), answer is False)):
+    for node, is_expected in ((is_in, answer is True), (Call("invert", (is_in,)), answer is False)):
         left = rows_left(pruning_of(node), RowRanges.all(1), leaf)
-        assert left or not kept
+        assert left or not is_expected
 
 
 @pytest.mark.parametrize("skip_nulls", [False, True])
@@ -179,10 +179,10 @@ def test_no_row_is_lost_whether_nulls_are_skipped_or_not(members, skip_nulls):
     values = pa.array(members, pa.int64())
     expression = pc.is_in(X, value_set=values, skip_nulls=skip_nulls)
     data = pa.table({"x": pa.array([1, 2, 3, None])})
-    for asked in (expression, ~expression):
-        for value in data.filter(asked)["x"].to_pylist():
+    for condition in (expression, ~expression):
+        for value in data.filter(condition)["x"].to_pylist():
             leaf = functools.partial(passes, value)
-            assert rows_left(pruning(asked), RowRanges.all(1), leaf)
+            assert rows_left(pruning(condition), RowRanges.all(1), leaf)
 
 
 def passes(value, test):

@@ -103,11 +103,11 @@ def lake(tmp_path, versions, monkeypatch):
     return made
 
 
-def check(found, holds, columns=("file", "version", "n", "text")):
-    """Asserts that ``found`` has the rows of one version of each file for which ``holds(n)`` is
+def check(actual, holds, columns=("file", "version", "n", "text")):
+    """Asserts that ``actual`` has the rows of one version of each file for which ``holds(n)`` is
     true.
     """
-    rows = {name: found.column(name).to_pylist() for name in columns}
+    rows = {name: actual.column(name).to_pylist() for name in columns}
     by_file = {}
     for row in zip(*rows.values(), strict=True):
         by_file.setdefault(row[0], []).append(row)

@@ -160,10 +160,10 @@ def test_cells_are_the_pages_that_the_explanation_counts(lake, where, analyze):
             assert (lane.selected, lane.total) == (column.pages.selected, column.pages.total)
 
 
-def lanes_and_columns(found, file):
+def lanes_and_columns(explanation, file):
     if file.map is None:
         return (), ()
-    reports = [r for r in report_of(found).files if file.plan.path.endswith(r.name)]
+    reports = [r for r in report_of(explanation).files if file.plan.path.endswith(r.name)]
     return reports[0].picture.lanes, file.plan.columns
 
 
@@ -416,8 +416,8 @@ def many(pages, columns, page_rows=1000, every=1000):
         chunks.append(ChunkMap(0, leaf, f"column {leaf}", 0, rows, pages * 100, index))
         bands.append(Band(Part.CHUNK, start, pages * 100, 0, f"column {leaf}"))
         parts = tuple((int(index.offset[page]), 100) for page in expected)
-        held = RowRanges(expected * page_rows, expected * page_rows + page_rows)
-        selection = ChunkSelection(None, parts, held, (page_rows,) * len(expected))
+        page_rows_ = RowRanges(expected * page_rows, expected * page_rows + page_rows)
+        selection = ChunkSelection(None, parts, page_rows_, (page_rows,) * len(expected))
         reads.append(PlannedRead(0, leaf, f"column {leaf}", selection))
     size = 4 + columns * pages * 100
     candidates = RowRanges(expected * page_rows, expected * page_rows + 1)

@@ -203,9 +203,9 @@ def test_shift_below_zero_is_refused():
 
 
 def test_positions_are_counted_among_the_selected_rows():
-    kept = RowRanges.of((1, 4), (6, 8))  # NYYYNNYY
+    selected = RowRanges.of((1, 4), (6, 8))  # NYYYNNYY
     inner = RowRanges.of((2, 4), (6, 7))  # NNYYNNYN
-    assert kept.positions(inner) == RowRanges.of((1, 4))
-    assert kept.positions(kept) == RowRanges.all(5)
-    assert kept.positions(RowRanges.none()) == RowRanges.none()
+    assert selected.positions(inner) == RowRanges.of((1, 4))
+    assert selected.positions(selected) == RowRanges.all(5)
+    assert selected.positions(RowRanges.none()) == RowRanges.none()
     assert RowRanges.none().positions(RowRanges.none()) == RowRanges.none()

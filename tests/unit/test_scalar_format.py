@@ -63,7 +63,7 @@ VALUES = [
 
 
 @pytest.fixture(scope="module")
-def found():
+def displayed():
     """Returns the text shown for each value."""
     code = """
         import pyarrow as pa
@@ -80,8 +80,8 @@ def found():
 
 
 @pytest.mark.parametrize("number", range(len(VALUES)), ids=lambda n: str(VALUES[n][0].type))
-def test_a_value_is_readable(number, found):
-    assert found[number] == repr(VALUES[number][1])
+def test_a_value_is_readable(number, displayed):
+    assert displayed[number] == repr(VALUES[number][1])
 
 
 def test_what_pandas_holds_is_its_own():

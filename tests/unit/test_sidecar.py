@@ -37,8 +37,10 @@ def sidecars(folder):
     return sorted((folder / "_intarsia").glob("*"))
 
 
-def used(source, wanted=WANTED):
-    return "index k:lookup" in [s.source for f in source.plan(filter=wanted).files for s in f.steps]
+def used(source, condition=WANTED):
+    return "index k:lookup" in [
+        s.source for f in source.plan(filter=condition).files for s in f.steps
+    ]
 
 
 def test_the_file_stays_as_it_is_and_every_reader_uses_the_sidecar(file):
@@ -409,7 +411,7 @@ def test_files_on_fsspec_have_sidecars_and_long_names_too(tmp_path, file):
 @pytest.mark.parametrize("where", ["file", "sidecar"])
 def test_nothing_is_written_if_sidecars_cannot_be_listed(where, file, monkeypatch):
     ia.add_indexes(file, ["k:lookup"], sidecar=True)
-    before, held = file.read_bytes(), sidecars(file.parent)
+    before, sidecars_before = file.read_bytes(), sidecars(file.parent)
 
     def refused(*_):
         raise PermissionError("not today")
@@ -421,7 +423,7 @@ def test_nothing_is_written_if_sidecars_cannot_be_listed(where, file, monkeypatc
     ):
         with pytest.raises(ia.IntarsiaError, match="cannot be listed: not today"):
             change()
-    assert (file.read_bytes(), sidecars(file.parent)) == (before, held)
+    assert (file.read_bytes(), sidecars(file.parent)) == (before, sidecars_before)
     assert ia.dataset(file).to_table(filter=WANTED)["n"].to_pylist() == [500]  # as it only saves
     monkeypatch.undo()
     assert used(ia.dataset(file))

@@ -79,8 +79,8 @@ def test_a_read_of_nothing_fetches_nothing():
 
 def test_what_is_at_hand_is_no_occasion_to_fetch_more():
     log = CountingSource(DATA)
-    held = CachedRangeSource(log, 200, memoryview(DATA)[200:])
-    source = PrefetchSource(held, held.holds)
+    cached = CachedRangeSource(log, 200, memoryview(DATA)[200:])
+    source = PrefetchSource(cached, cached.holds)
     source.expect([(10, 5)])
     assert source.read([(210, 4)]) == bytes_of([(210, 4)])
     assert log.calls == []

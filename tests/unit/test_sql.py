@@ -326,8 +326,8 @@ i = 1 OR FALSE
 
 @pytest.mark.parametrize("condition", UNDERSTOOD)
 def test_a_condition_means_the_same_as_in_duckdb(connection, condition):
-    asked = connection.execute(f"SELECT row FROM t WHERE {condition} ORDER BY row")
-    expected = [row for (row,) in asked.fetchall()]
+    result = connection.execute(f"SELECT row FROM t WHERE {condition} ORDER BY row")
+    expected = [row for (row,) in result.fetchall()]
     assert evaluate(parse_where(condition, TABLE.schema), TABLE)["row"].to_pylist() == expected
 
 
@@ -495,12 +495,14 @@ def test_timestamps_finer_than_the_column_are_compared_exactly(unit, zone, secon
         None if n is None else decimal.Decimal(n) / ticks for n in moments.cast("int64").to_pylist()
     ]
     for sign, compare in {"<": operator.lt, "=": operator.eq, ">=": operator.ge}.items():
-        kept = evaluate(parse_where(f"t {sign} '{sought}'", table.schema), table)["t"].to_pylist()
+        matching = evaluate(parse_where(f"t {sign} '{sought}'", table.schema), table)[
+            "t"
+        ].to_pylist()
         expected = [one is not None and compare(one, actual) for one in exact]
-        assert kept == table.filter(expected)["t"].to_pylist()
+        assert matching == table.filter(expected)["t"].to_pylist()
     condition = f"t IN ('{sought}', '1970-01-01 00:00:05')"
-    kept = evaluate(parse_where(condition, table.schema), table)["t"].to_pylist()
-    assert kept == table.filter([one in (actual, 5) for one in exact])["t"].to_pylist()
+    matching = evaluate(parse_where(condition, table.schema), table)["t"].to_pylist()
+    assert matching == table.filter([one in (actual, 5) for one in exact])["t"].to_pylist()
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,8 @@ def lake(tmp_path):
         indexes = [] if i == 3 else [ia.Lookup("k", granule_rows=100)]
         ia.write_table(table_of(i), path, indexes=indexes, row_group_size=1000)
     metadata = pq.read_schema(folder / "2.parquet").metadata or {}
-    kept = pq.ParquetFile(folder / "2.parquet").metadata.metadata
-    pq.write_table(table_of(2).replace_schema_metadata(metadata | kept), folder / "2.parquet")
+    key_values = pq.ParquetFile(folder / "2.parquet").metadata.metadata
+    pq.write_table(table_of(2).replace_schema_metadata(metadata | key_values), folder / "2.parquet")
     pq.write_table(table_of(4), folder / "4.parquet")
     return folder
 
@@ -44,13 +44,13 @@ def lake(tmp_path):
 def test_a_data_set_warns_once_and_says_how_many_files_and_what_to_do(lake):
     source = ia.dataset(lake)
     expected = table_of(0).slice(7, 1)
-    told = (
+    message = (
         r"of 5 files looked into, 1 have indexes from before a rewrite, "
         r"and 2 lack k:lookup, such as .*2\.parquet: they are read without these indexes; "
         r"intarsia\.add_indexes\(path, \['lookup\(k, granule_rows=100\)'\], replace=False\) "
         r"adds them"
     )
-    with pytest.warns(ia.IntarsiaWarning, match=told) as caught:
+    with pytest.warns(ia.IntarsiaWarning, match=message) as caught:
         assert source.to_table(filter=key(7)).equals(expected)
     assert len(caught) == 1
     with warnings.catch_warnings():
@@ -213,15 +213,15 @@ def test_a_warning_names_the_line_that_called(lake, use_threads):
         lambda ds: list(ds.to_batches(filter=key(7), use_threads=use_threads)),
         lambda ds: ds.count_rows(filter=key(7), use_threads=use_threads),
     ):
-        with pytest.warns(ia.IntarsiaWarning, match="lack k:lookup") as told:
+        with pytest.warns(ia.IntarsiaWarning, match="lack k:lookup") as caught:
             ask(ia.dataset(lake))
-        assert {warning.filename for warning in told} == {__file__}
+        assert {warning.filename for warning in caught} == {__file__}
 
 
 def test_a_warning_from_another_thread_names_a_line_of_intarsia():
-    with ThreadPoolExecutor(1) as pool, pytest.warns(ia.IntarsiaWarning, match="told") as told:
+    with ThreadPoolExecutor(1) as pool, pytest.warns(ia.IntarsiaWarning, match="told") as caught:
         pool.submit(errors.warn, "told").result()
-    assert [warning.filename for warning in told] == [errors.__file__]
+    assert [warning.filename for warning in caught] == [errors.__file__]
 
 
 def test_files_without_the_column_lack_no_index_on_it(tmp_path):
@@ -237,9 +237,9 @@ def test_files_without_the_column_lack_no_index_on_it(tmp_path):
         assert source.count_rows(filter="n = 3") == 2
     assert ia.verify(tmp_path) == []
     ia.write_table(pa.table(rows), tmp_path / "2.parquet", indexes=["n:lookup"])
-    with pytest.warns(ia.IntarsiaWarning, match="1 lack attrs:entries") as told:
+    with pytest.warns(ia.IntarsiaWarning, match="1 lack attrs:entries") as caught:
         ia.dataset(tmp_path).count_rows(filter="attrs['k'] = 'v'")
-    assert "1 lack attrs['k']:lookup" in str(told[0].message)
+    assert "1 lack attrs['k']:lookup" in str(caught[0].message)
     actual = [str(finding) for finding in ia.verify(tmp_path)]
     assert len(actual) == 3
     assert all("2.parquet" in one and "1 of the 2 files" in one for one in actual)
@@ -273,9 +273,9 @@ def test_files_whose_column_has_another_type_lack_no_index_on_it(index, fitting,
         ia.write_table(table, tmp_path / f"{number}.parquet", indexes=indexes)
     (_, name), *_ = ([entry.name for entry in one.indexes] for one in ia.list_indexes(tmp_path))
 
-    with pytest.warns(ia.IntarsiaWarning) as told:
+    with pytest.warns(ia.IntarsiaWarning) as caught:
         ia.dataset(tmp_path).plan(filter="n = 3")
-    assert f"of 4 files looked into, 1 lack {name}, such as " in str(told[0].message)
+    assert f"of 4 files looked into, 1 lack {name}, such as " in str(caught[0].message)
     (actual,) = ia.verify(tmp_path)
     assert actual.message == f"it has no index {name}, which 1 of the 2 files have"
     assert [bool(one.unfit) for one in ia.list_indexes(tmp_path)] == [False, False, True, True]

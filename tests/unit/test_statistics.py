@@ -307,8 +307,8 @@ def test_null_pages_is_used_unless_a_count_contradicts_it(nulls, rows, of_chunk,
         None if nulls is None else np.array(nulls),
         None,
     )
-    told = chunk(20, null_count=of_chunk)
-    actual = without_false_nulls(index, None if rows is None else np.array(rows), told)
+    chunk_ = chunk(20, null_count=of_chunk)
+    actual = without_false_nulls(index, None if rows is None else np.array(rows), chunk_)
     bounds = page_bounds(INT64, actual, declared=True)
     assert bounds.all_null.tolist() == [is_used, False]
     assert might(X == 3, bounds) == [not is_used, False]

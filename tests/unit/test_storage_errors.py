@@ -79,13 +79,13 @@ class Flat(AsyncFileSystem):
     """Lists all objects at once, like object stores."""
 
     cachable = False
-    asked: ClassVar[list[str]] = []
+    opened_paths: ClassVar[list[str]] = []
 
     async def _info(self, path, **options):
         return fsspec.filesystem("memory").info(path)
 
     async def _find(self, path, maxdepth=None, withdirs=False, **options):
-        self.asked.append(path)
+        self.opened_paths.append(path)
         return fsspec.filesystem("memory").find(path, withdirs=withdirs, detail=True)
 
 
@@ -99,7 +99,7 @@ def test_object_stores_are_listed_in_one_request():
     finally:
         memory.rm("/flat", recursive=True)
     assert {info.base_name for info in infos} == {"a", "b", "x.parquet", "y.parquet", "z.parquet"}
-    assert Flat.asked == ["/flat"]
+    assert Flat.opened_paths == ["/flat"]
 
 
 @pytest.mark.parametrize("as_path", [str, "{}/*/*.parquet".format], ids=["folder", "glob"])
@@ -215,7 +215,7 @@ def test_a_read_that_is_cut_off_is_no_damage(folder):
     source = FileSource(wrapped(storage), path)
     assert source.size > 100
     whole = storage.cat_file
-    storage.cat_file = lambda path, **asked: whole(path, **asked)[:-1]
+    storage.cat_file = lambda path, **options: whole(path, **options)[:-1]
     with pytest.raises(ia.PathError, match=r"of 100 bytes requested 99 came"):
         source.read([(0, 100)])
 
@@ -235,13 +235,13 @@ def test_an_index_that_could_not_be_read_is_asked_for_again(sidecar, tmp_path, m
         at, storage.at = storage.at, 0
         data = ia.dataset(str(tmp_path), filesystem=storage)
         storage.at = at
-        with warnings.catch_warnings(record=True) as told, contextlib.suppress(ia.PathError):
+        with warnings.catch_warnings(record=True) as caught, contextlib.suppress(ia.PathError):
             warnings.simplefilter("always")
             assert data.to_table(filter=expected)["n"].to_pylist() == [123]
-        failed += "is ignored" in "".join(str(one.message) for one in told)
+        failed += "is ignored" in "".join(str(one.message) for one in caught)
         storage.at = 0
         assert data.to_table(filter=expected)["n"].to_pylist() == [123]
-        (actual,) = (kept.file for kept in data.scan_source.cache._files.values())
+        (actual,) = (cached.file for cached in data.scan_source.cache._files.values())
         assert [entry.kind for entry in actual.sections.entries] == ["lookup"]
         assert not any(map(actual.sections.is_ignored, actual.sections.entries))
     assert failed

@@ -105,19 +105,19 @@ def test_grams_are_not_probed_for_predicates_that_they_cannot_answer(path, table
     assert rows_left(path, table, filter_, "ngram") is None
 
 
-@pytest.mark.parametrize("asked", ["disk", "FULL disk", "sda1", "trace: 9F3A77BC!"])
-def test_words_are_found_in_any_order_and_case(path, table, asked):
-    assert rows_left(path, table, ia.contains_words("t", asked), "words") == 100
-    assert ia.dataset(path).count_rows(filter=ia.contains_words("t", asked)) == 1
+@pytest.mark.parametrize("words", ["disk", "FULL disk", "sda1", "trace: 9F3A77BC!"])
+def test_words_are_found_in_any_order_and_case(path, table, words):
+    assert rows_left(path, table, ia.contains_words("t", words), "words") == 100
+    assert ia.dataset(path).count_rows(filter=ia.contains_words("t", words)) == 1
 
 
 @pytest.mark.parametrize(
-    ("asked", "found", "left"),
+    ("words", "is_match", "left"),
     [("dis", 0, 0), ("full xylophone", 0, 100), ("...", ROWS - 1, None)],
 )
-def test_parts_of_words_are_no_words(path, table, asked, found, left):
-    assert ia.dataset(path).count_rows(filter=ia.contains_words("t", asked)) == found
-    assert rows_left(path, table, ia.contains_words("t", asked), "words") == left
+def test_parts_of_words_are_no_words(path, table, words, is_match, left):
+    assert ia.dataset(path).count_rows(filter=ia.contains_words("t", words)) == is_match
+    assert rows_left(path, table, ia.contains_words("t", words), "words") == left
 
 
 def test_words_are_searched_in_sql(path, table):

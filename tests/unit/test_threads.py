@@ -40,16 +40,16 @@ def test_at_most_so_many_are_begun_ahead():
 
 
 def test_tasks_of_one_who_is_quiet_are_quiet():
-    def told():
+    def warned():
         with warnings.catch_warnings(record=True) as heard:
             warnings.simplefilter("always")
             list(in_order([partial(warn, "a"), partial(warn, "b"), partial(warn, "c")], 2))
         return len(heard)
 
-    assert told() == 3
+    assert warned() == 3
     with quiet():
-        assert told() == 0
-    assert told() == 3
+        assert warned() == 0
+    assert warned() == 3
 
 
 def test_a_lone_task_runs_where_it_is_asked_for():

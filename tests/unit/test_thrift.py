@@ -344,8 +344,8 @@ def without_bytes(value):
         return [without_bytes(v) for v in value]
     if not dataclasses.is_dataclass(value):
         return value
-    held = {f.name: without_bytes(getattr(value, f.name)) for f in declared_fields(type(value))}
-    return type(value)(**held)
+    fields = {f.name: without_bytes(getattr(value, f.name)) for f in declared_fields(type(value))}
+    return type(value)(**fields)
 
 
 @pytest.fixture

@@ -61,8 +61,8 @@ def test_rows_are_taken_of_more_text_than_one_array_holds():
     actual = pa.table({"i": numbers, "t": pa.chunked_array([part] * 2)})
     expression = pc.field("i") == 33
     expected = Condition.of(expression, read_expression(expression), actual.schema)
-    kept, rows = rows_where(holds(expected.comparison, actual), actual, RowRanges.all(40))
-    assert kept.to_pydict() == {"i": [33], "t": ["\0"]}
+    taken, rows = rows_where(holds(expected.comparison, actual), actual, RowRanges.all(40))
+    assert taken.to_pydict() == {"i": [33], "t": ["\0"]}
     assert rows == RowRanges.of((33, 34))
 
 
@@ -74,9 +74,9 @@ def coded(tmp_path_factory):
     at = tmp_path_factory.mktemp("coded") / "a.parquet"
     texts = pa.array([f"{i:05}" + "ab" * 500 for i in range(1_000)])
     codes = pa.array(np.random.default_rng(1).integers(0, 1_000, 100_000), pa.int32())
-    kept = pa.DictionaryArray.from_arrays(codes, texts)
+    array = pa.DictionaryArray.from_arrays(codes, texts)
     pq.write_table(
-        pa.table({"t": texts.take(codes), "kept": kept}),
+        pa.table({"t": texts.take(codes), "kept": array}),
         at,
         dictionary_pagesize_limit=1 << 24,
         max_rows_per_page=250,

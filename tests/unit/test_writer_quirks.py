@@ -50,11 +50,11 @@ def path(request, tmp_path):
 def test_nulls_of_structs_above_dictionaries(column, condition, path):
     counted = pq.ParquetFile(path).metadata.row_group(0).column(0).statistics.null_count
     assert counted == 20, "there are 40, as this Arrow counts: only older ones are to be doubted"
-    wanted = condition(pc.field(column))
-    expected = pads.dataset(path).to_table().filter(wanted)
+    expression = condition(pc.field(column))
+    expected = pads.dataset(path).to_table().filter(expression)
     data = ia.dataset(path)
-    assert data.to_table(filter=wanted) == expected
-    assert data.count_rows(filter=wanted) == expected.num_rows
+    assert data.to_table(filter=expression) == expected
+    assert data.count_rows(filter=expression) == expected.num_rows
 
 
 def test_nulls_are_counted_by_histograms_of_levels(path):
@@ -74,11 +74,11 @@ def test_histograms_that_cannot_be_count_nothing(path, levels):
     file = open_file(path)
     chunk, index = file.chunk(0, 0), file.page_indexes.columns(0, 0)
     sizes = SizeStatistics(definition_level_histogram=levels)
-    told = file.bounds_of(0, [replace(chunk, size_statistics=sizes)])
-    assert told.null_counts.tolist() == [UNKNOWN]
+    bounds = file.bounds_of(0, [replace(chunk, size_statistics=sizes)])
+    assert bounds.null_counts.tolist() == [UNKNOWN]
     pages = None if levels is None or sum(levels) == 61 else np.array(levels * 6)
-    told = file.bounds_of(0, replace(index, definition_level_histograms=pages))
-    assert told.null_counts.tolist() == [UNKNOWN] * 6
+    bounds = file.bounds_of(0, replace(index, definition_level_histograms=pages))
+    assert bounds.null_counts.tolist() == [UNKNOWN] * 6
 
 
 def test_other_counts_are_used(path):

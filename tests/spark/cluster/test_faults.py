@@ -351,10 +351,10 @@ def writers(executor, folder):
 
 def opens(pid, folder):
     try:
-        held = list(Path(f"/proc/{pid}/fd").iterdir())
+        open_files = list(Path(f"/proc/{pid}/fd").iterdir())
     except OSError:
         return False
-    return any(points_into(folder, link) for link in held)
+    return any(points_into(folder, link) for link in open_files)
 
 
 def points_into(folder, link):

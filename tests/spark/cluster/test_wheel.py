@@ -45,8 +45,8 @@ def bare(wheel, tmp_path):
     (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        asked = email.message_from_bytes(archive.read(name)).get_all("Requires-Dist")
-    for installed in closure(asked, "spark"):
+        requirements = email.message_from_bytes(archive.read(name)).get_all("Requires-Dist")
+    for installed in closure(requirements, "spark"):
         for part in {Path(file).parts[0] for file in installed.files or ()} - {"..", "__pycache__"}:
             link = packages / part
             if not link.exists():
