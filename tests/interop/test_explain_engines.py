@@ -8,9 +8,9 @@ import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from intarsia.cli.main import cli as main
 
 import intarsia as ia
+from intarsia.cli.command_line import cli as main
 
 ROWS = 200_000
 
