@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from intarsia.errors import FormatError
-from intarsia.io.source import CachedRangeSource, PrefetchSource, RereadCache, WindowSource
+from intarsia.io.source import CachedRangeSource, PrefetchSource, WindowSource
 from intarsia.testing import CountingSource
 
 DATA = bytes(range(256))
@@ -130,19 +130,3 @@ def test_a_window_knows_its_edges():
     assert window.read([(0, 2), (48, 2)]) == bytes_of([(100, 2), (148, 2)])
     with pytest.raises(FormatError, match="outside"):
         window.read([(48, 3)])
-
-
-def test_parts_of_what_was_read_are_given_again():
-    log = CountingSource(DATA)
-    source = RereadCache(log)
-    ranges = [(20, 5), (10, 5), (15, 0)]
-    assert source.read(ranges) == bytes_of(ranges)
-    assert log.calls == [ranges]
-    parts = [(11, 3), (10, 5), (20, 1), (24, 1), (25, 0)]
-    assert source.read(parts) == bytes_of(parts)
-    assert len(log.calls) == 1
-    beyond = [(12, 5), (21, 2), (0, 3), (255, 1)]
-    assert source.read(beyond) == bytes_of(beyond)
-    assert log.calls[1:] == [[(12, 5), (0, 3), (255, 1)]]
-    with pytest.raises(FormatError):
-        source.read([(255, 2)])

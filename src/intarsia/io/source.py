@@ -6,7 +6,6 @@ decisions can be tested on plain bytes.
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -218,39 +217,6 @@ class PrefetchSource:
         if position != stop or not pieces:
             return None
         return memoryview(b"".join(self._cached.pop(piece) for piece in pieces))
-
-
-class RereadCache:
-    """A source that caches all it reads. Ranges inside an earlier range need no request."""
-
-    def __init__(self, inner: Source) -> None:
-        self._inner = inner
-        self._starts: list[int] = []
-        self._blocks: list[memoryview] = []
-
-    @property
-    def size(self) -> int:
-        return self._inner.size
-
-    def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
-        cached = [self._cached_part(range_) for range_ in ranges]
-        missing = [range_ for range_, data in zip(ranges, cached, strict=True) if data is None]
-        received = self._inner.read(missing) if missing else []
-        for (offset, _), data in zip(missing, received, strict=True):
-            position = bisect.bisect(self._starts, offset)
-            self._starts.insert(position, offset)
-            self._blocks.insert(position, data)
-        fetched = iter(received)
-        return [next(fetched) if data is None else data for data in cached]
-
-    def _cached_part(self, range_: ByteRange) -> memoryview | None:
-        """Returns a range from the cache, or None if it is not there."""
-        offset, length = range_
-        position = bisect.bisect(self._starts, offset) - 1
-        if position < 0:
-            return None
-        start, data = offset - self._starts[position], self._blocks[position]
-        return data[start : start + length] if start + length <= data.nbytes else None
 
 
 def check_range(range_: ByteRange, size: int) -> None:

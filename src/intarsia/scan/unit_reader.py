@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from intarsia.expr.casts import keeps_values
 from intarsia.file.open_file import OpenedFile
-from intarsia.io.source import PrefetchSource, RereadCache, Source
+from intarsia.io.source import PrefetchSource
 from intarsia.plan.file_account import Activity
 from intarsia.process_state import cached_property
 from intarsia.pruning.partition_pruning import Constants
@@ -104,12 +104,6 @@ class UnitReader:
         self._are_likely = are_likely
         self._trend = scan_statistics
         self._filter_pruned = request.filter.pruned if request.filter else {}
-        # The filter may need other leaves of an output column than the output does.
-        self._reads_again = any(
-            self._filter_pruned.get(name) != request.pruned.get(name)
-            for name in request.filter_columns
-            if name in request.columns
-        )
         self._page_filters: dict[SubstringSearch, PageTextFilter] = {}
 
     @cached_property
@@ -119,7 +113,6 @@ class UnitReader:
     def matching(self, rows: RowRanges) -> pa.Table:
         """Returns the requested columns of the matching rows among ``rows``."""
         request, source = self._request, PrefetchSource(self.file.source)
-        columns_from: Source = RereadCache(source) if self._reads_again else source
         current, num_candidates = _ReadRows(pa.table([]), rows), rows.num_rows
         stages_left = self._stages(rows, source)
         schema, pruned = self._column_types(stages_left, rows)
@@ -129,7 +122,7 @@ class UnitReader:
             if current.rows:
                 names = set(current.table.column_names)
                 new = [name for name in stage.columns if name not in names]
-                columns = self._read(new, current.rows, pruned, columns_from, schema)
+                columns = self._read(new, current.rows, pruned, source, schema)
                 current = current._replace(table=_with_columns(columns, current.table))
                 current = self._apply_stage(stage, current, stages_left[number:])
             if not current.rows:
@@ -141,7 +134,7 @@ class UnitReader:
         complete = self._complete_columns(current.table)
         late_names = [name for name in dict.fromkeys(request.columns) if name not in complete]
         late_columns = (
-            self._read(late_names, current.rows, request.pruned, columns_from)
+            self._read(late_names, current.rows, request.pruned, source)
             if late_names
             else current.table
         )
@@ -209,7 +202,7 @@ class UnitReader:
         columns: Sequence[str],
         rows: RowRanges,
         pruned: Projection,
-        source: Source,
+        source: PrefetchSource,
         schema: pa.Schema | None = None,
     ) -> pa.Table:
         """Reads columns in the types of ``schema``, by default the data set's."""
