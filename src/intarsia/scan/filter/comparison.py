@@ -19,7 +19,6 @@ from intarsia.expr.map_lookup import first_key, first_values
 from intarsia.expr.nested_types import column_at, type_at
 from intarsia.expr.tree import CHAINS, Call, FieldRef, Literal, Node, is_deep, operands
 from intarsia.scan.dictionary_codes import Holds, map_entries
-from intarsia.scan.filter.membership import is_among
 
 _CONNECTIVES = (*CHAINS, "invert")
 _IS_SUPPORTED = (
@@ -129,7 +128,7 @@ def holds(node: Node, table: pa.Table) -> pa.ChunkedArray:
     match node:
         case Call("is_in", (subject, Literal(constants))):
             return _by_entry(
-                _column_of(subject, table), partial(is_among, constants=constants.values)
+                _column_of(subject, table), partial(pc.is_in, value_set=constants.values)
             )
         case Call(function, (subject, Literal(value))):
             return _by_entry(_column_of(subject, table), partial(_compared, function, value))
