@@ -109,23 +109,6 @@ def test_strings_outside_the_dictionary_count_with_their_length(tmp_path, monkey
     assert num_units(at, "t", read_dictionary=("t",)) == many >= 8
 
 
-def test_units_are_larger_where_each_decodes_a_large_dictionary(coded, monkeypatch):
-    monkeypatch.setattr(units, "UNIT_BYTES", 1_000_000)
-    many = num_units(coded, "t")
-    monkeypatch.setattr(units, "_MAX_SCALE", 1)
-    assert 2.5 < num_units(coded, "t") / many < 4.5
-
-
-def test_units_of_many_columns_are_larger(tmp_path):
-    path = tmp_path / "a.parquet"
-    pq.write_table(pa.table({f"c{i}": [1.5] * 10 for i in range(600)}), path)
-    file = open_file(path)
-    assert units._scale(file, 0, range(4)) == 1
-    assert units._scale(file, 0, range(512)) == 2
-    assert units._MAX_SCALE == 4
-    assert units._scale(file, 0, [*range(600)] * 4) == 4
-
-
 def test_small_row_groups_weigh_as_much_as_their_strings(tmp_path, monkeypatch):
     path = tmp_path / "a.parquet"
     short = [f"{i:0110}" for i in range(200)]

@@ -24,16 +24,10 @@ from intarsia.scan.page_selection import groups_of
 UNIT_ROWS = 1024 * 1024
 UNIT_BYTES = 32 * 1024 * 1024
 """Usual size of a unit: rows, and bytes decoded. Row groups without page indexes are read whole."""
-_MAX_SCALE, _DICTIONARY_SHARE = 4, 3
-"""A unit decodes its dictionaries again. Units with large dictionaries are therefore larger.
-
-They have ``_DICTIONARY_SHARE`` times the dictionaries' bytes, and at most ``_MAX_SCALE`` times the
-usual size.
+_CUT_SHARE, _MAX_SCALE = 16, 4
+"""Pages at a boundary are decoded in both units. A unit has ``_CUT_SHARE`` times their bytes, and
+at most ``_MAX_SCALE`` times the usual size.
 """
-_CUT_SHARE = 16
-"""Pages at a boundary are decoded in both units. A unit has this many times their bytes."""
-_MIN_COLUMN_BYTES = 128 * 1024
-"""Minimum decoded bytes of a unit for each column, because each column has a fixed cost."""
 _DICTIONARY_INDEX_BYTES = 4
 _MAX_FEW_GROUPS, _MAX_FEW_RANGES = 8, 16
 """Few rows in at most this many row groups and ranges become one unit, if their bytes fit."""
@@ -69,10 +63,11 @@ def units_of(
     count, size = 0.0, 0.0
     for group in groups:
         _find_pages(file, group, leaves, rows, always=small_first)
-        row_bytes, scale = _row_bytes(file, group, leaves), _scale(file, group, leaves)
-        if not small_first and file.num_rows_in(group) * row_bytes > unit_bytes:
+        row_bytes, scale = _row_bytes(file, group, leaves), 1.0
+        is_cut = not small_first and file.num_rows_in(group) * row_bytes > unit_bytes
+        if is_cut and not memory.has_limit():
             cut = _CUT_SHARE * _cut_bytes(file, group, leaves)
-            scale = max(scale, min(cut / unit_bytes, _max_scale()))
+            scale = min(max(cut / unit_bytes, 1.0), _MAX_SCALE)
         step = min(limit * scale, unit_bytes * scale / row_bytes)
         for part, decoded_rows in _parts_of(file, rows, group, leaves, step):
             part_size = decoded_rows * row_bytes / scale
@@ -162,20 +157,6 @@ def _dictionary_leaves(file: OpenedFile) -> frozenset[int]:
     return frozenset(stored | {leaf.index for leaf in file.schema.leaves if leaf.name in requested})
 
 
-def _scale(file: OpenedFile, group: int, leaves: Sequence[int]) -> float:
-    """Returns the factor by which units are larger because of dictionaries or many columns."""
-    group_bytes = file.metadata.row_groups[group].total_byte_size
-    dictionary_bytes = 0
-    if not _is_small(group_bytes):  # small row groups have no large dictionaries
-        dictionary_bytes = sum(_dictionary_bytes(file.chunk(group, leaf)) for leaf in leaves)
-    unit_bytes = max(_DICTIONARY_SHARE * dictionary_bytes, len(leaves) * _MIN_COLUMN_BYTES)
-    return min(max(unit_bytes / UNIT_BYTES, 1.0), _max_scale())
-
-
-def _max_scale() -> int:
-    return 1 if memory.has_limit() else _MAX_SCALE
-
-
 def _cut_bytes(file: OpenedFile, group: int, leaves: Sequence[int]) -> float:
     """Returns the average decoded bytes of the pages that a boundary between units divides.
 
@@ -191,17 +172,6 @@ def _cut_bytes(file: OpenedFile, group: int, leaves: Sequence[int]) -> float:
             page = decoded_bytes(file.schema.leaves[leaf], chunk) / len(index)
             size += page * (1 - np.isin(edges, index.first_row_index).mean())
     return size
-
-
-def _dictionary_bytes(chunk: ColumnMetaData) -> int:
-    """Returns the maximum decoded bytes of a chunk's dictionary.
-
-    Returns 0 if the chunk has no dictionary, or has pages with other encodings.
-    """
-    size = chunk.data_page_offset - chunk.start
-    if not 0 < size < chunk.total_compressed_size or not has_dictionary_pages_only(chunk):
-        return 0
-    return max(chunk.total_uncompressed_size - (chunk.total_compressed_size - size), 0)
 
 
 def decoded_bytes(leaf: Leaf, chunk: Outline | ColumnMetaData) -> int:
