@@ -147,18 +147,6 @@ def steps(monkeypatch):
     return actual
 
 
-def test_a_file_is_read_as_the_one_before_it_would_have_been(random, steps):
-    ds, _ = random
-    ds.to_table(["t"], filter=LOW["a"], use_threads=False)
-    assert steps["read"] == [["a"], ["t"], ["a", "t"], ["a", "t"]]
-    steps["read"].clear()
-    ds.count_rows(filter=LOW["a"] & LOW["b"], use_threads=False)
-    assert steps["read"] == [["a"], ["b"], ["a", "b"], ["a", "b"]]
-    steps["read"].clear()
-    ds.to_table(["t"], filter=pc.field("a") == 9, use_threads=False)
-    assert steps["read"] == [["a"], ["t"]] * 3
-
-
 def test_conditions_that_may_fail_are_evaluated_on_remaining_rows(random, steps):
     ds, _ = random
     ds.to_table(["t"], filter=LOW["a"] & (pc.field("b") + 1 < 9), use_threads=False)

@@ -170,7 +170,7 @@ class _Attempt:
         self, part: Part, request: Request, use_threads: bool, scan_statistics: ScanStatistics
     ) -> None:
         self._part, self._request, self._use_threads = part, request, use_threads
-        self._trend = scan_statistics
+        self._scan_statistics = scan_statistics
         self._file, self._answer = part.get()
         self._distrusted = self._file.page_indexes.distrusted
         self.next_row = 0
@@ -225,7 +225,7 @@ class _Attempt:
         leaves = [leaf for root in roots for leaf in root.leaves]
         with placed(Where(file.name)), file.profile.during(Activity.PLANNING):
             plan = plan_rows(file, request.pruning, constants, request.schema, leaves)
-        self._reader = UnitReader(file, request, constants, self._trend, plan.are_likely)
+        self._reader = UnitReader(file, request, constants, self._scan_statistics, plan.are_likely)
         del pinned
         return self._within(plan.rows).clip(self.next_row, max(self._file.num_rows, self.next_row))
 

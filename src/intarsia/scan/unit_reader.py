@@ -23,7 +23,6 @@ from intarsia.scan.dictionary_codes import (
 )
 from intarsia.scan.filter.comparison import holds
 from intarsia.scan.filter.condition import (
-    MANY,
     are_in_most_pages,
     evaluate_by_entry,
     num_true,
@@ -38,9 +37,6 @@ from intarsia.scan.nested_projection import Projection
 from intarsia.scan.predicate_order import STAGED_ROWS, Stage, dictionary_paths, stages
 from intarsia.scan.request import Request, without_columns, without_rows
 from intarsia.scan.schema_adapter import expect_columns, read_columns, roots_of
-
-_MAX_SMALL_FILE_BYTES = 64 * 1024
-"""Up to this size, reading all columns at once is faster than reading the filter's first."""
 
 
 class _ReadRows(NamedTuple):
@@ -74,13 +70,11 @@ class _ReadRows(NamedTuple):
 
 @dataclass(slots=True)
 class ScanStatistics:
-    """Statistics of a scan's units so far. They decide how the next unit is read.
+    """Statistics of a scan's units so far.
 
     They affect which pages are read, never which rows match.
     """
 
-    are_many: bool = False
-    """True if many candidate rows of the last unit passed the filter."""
     search_counts: dict[SubstringSearch, SearchCounts] = field(default_factory=dict)
     """For each string searched: pages searched and pages skipped, in all files so far."""
 
@@ -102,7 +96,7 @@ class UnitReader:
         self.file = file
         self._request, self._constants = request, constants
         self._are_likely = are_likely
-        self._trend = scan_statistics
+        self._scan_statistics = scan_statistics
         self._filter_pruned = request.filter.pruned if request.filter else {}
         self._page_filters: dict[SubstringSearch, PageTextFilter] = {}
 
@@ -113,7 +107,7 @@ class UnitReader:
     def matching(self, rows: RowRanges) -> pa.Table:
         """Returns the requested columns of the matching rows among ``rows``."""
         request, source = self._request, PrefetchSource(self.file.source)
-        current, num_candidates = _ReadRows(pa.table([]), rows), rows.num_rows
+        current = _ReadRows(pa.table([]), rows)
         stages_left = self._stages(rows, source)
         schema, pruned = self._column_types(stages_left, rows)
         for number, stage in enumerate(stages_left, start=1):
@@ -126,9 +120,7 @@ class UnitReader:
                 current = current._replace(table=_with_columns(columns, current.table))
                 current = self._apply_stage(stage, current, stages_left[number:])
             if not current.rows:
-                self._record(0, num_candidates)
                 return without_rows(request.output)
-        self._record(current.num_rows, num_candidates)
         if not request.columns:
             return without_columns(current.num_rows)
         complete = self._complete_columns(current.table)
@@ -149,21 +141,16 @@ class UnitReader:
     def _stages(self, rows: RowRanges, source: PrefetchSource) -> list[Stage]:
         """Returns the filter's conditions in order, with the columns read for each.
 
-        All columns are read at once if a second read would cost more than it saves. That is if many
-        rows of the last unit passed. It is also if most pages are needed or the file is small, and
-        reading them costs no extra request.
+        All columns are read at once if most pages of few rows are needed, and reading them costs no
+        extra request.
         """
         request, file = self._request, self.file
         if request.filter is None:
             return []
-        columns, expected = request.all_columns, expect_columns(file, request, rows, source)
-        if self._trend.are_many and self._allows_one_pass:
-            return [Stage(request.filter.condition, tuple(columns))]
-        stage_list = stages(file, request, rows)
-        is_free = expected or not file.request_bytes
-        is_small = self._are_likely or file.source.size <= _MAX_SMALL_FILE_BYTES
-        if is_free and is_small and rows.num_rows < STAGED_ROWS and self._allows_one_pass:
-            return [stage._replace(columns=columns) for stage in stage_list]
+        is_free = expect_columns(file, request, rows, source) or not file.request_bytes
+        stage_list, is_unstaged = stages(file, request, rows), rows.num_rows < STAGED_ROWS
+        if is_free and is_unstaged and self._are_likely and self._allows_one_pass:
+            return [stage._replace(columns=request.all_columns) for stage in stage_list]
         return stage_list
 
     def _without_skipped_pages(
@@ -173,9 +160,9 @@ class UnitReader:
         search = stage.condition.needed
         if search is None or search.column in self._constants or rows.num_rows < STAGED_ROWS:
             return rows
-        counts = self._trend.search_counts.setdefault(search, SearchCounts())
+        counts = self._scan_statistics.search_counts.setdefault(search, SearchCounts())
         page_filter = self._page_filters.setdefault(
-            search, PageTextFilter(self.file, search, counts, are_likely=self._are_likely)
+            search, PageTextFilter(self.file, search, counts)
         )
         with self.file.profile.during(Activity.FILTERING):
             return page_filter.rows_left(rows, source)
@@ -249,11 +236,6 @@ class UnitReader:
         roots = roots_of(self.file, read, self._request.schema)
         leaves = [leaf for root in roots for leaf in root.leaves]
         return are_in_most_pages(mask, page_rows(self.file, leaves, rows))
-
-    def _record(self, num_passed: int, num_candidates: int) -> None:
-        """Records how many candidate rows of a unit passed."""
-        if self._allows_one_pass:
-            self._trend.are_many = num_passed > num_candidates * MANY
 
 
 def columns_by_name(table: pa.Table) -> dict[str, pa.ChunkedArray]:

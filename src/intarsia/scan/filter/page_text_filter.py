@@ -39,10 +39,10 @@ _CODECS: dict[int, str] = {
     CompressionCodec.ZSTD: "zstd",
     CompressionCodec.LZ4_RAW: "lz4_raw",
 }
-_MIN_TRIED_PAGES, _MIN_TRIED_PAGES_LIKELY, _MIN_SKIPPED_SHARE = 16, 2, 0.6
+_MIN_TRIED_PAGES, _MIN_FILE_PAGES, _MIN_SKIPPED_SHARE = 16, 2, 0.6
 """The search stops if, after ``_MIN_TRIED_PAGES`` pages, a smaller share of them was skipped.
 
-``_MIN_TRIED_PAGES_LIKELY`` is used if an index says that most pages hold the string.
+After files in which it stopped, ``_MIN_FILE_PAGES`` are tried in each file.
 """
 
 
@@ -65,25 +65,15 @@ class PageTextFilter:
     """
 
     def __init__(
-        self,
-        file: OpenedFile,
-        search: SubstringSearch,
-        scan_counts: SearchCounts,
-        *,
-        are_likely: bool = False,
+        self, file: OpenedFile, search: SubstringSearch, scan_counts: SearchCounts
     ) -> None:
-        """Takes the counts of all files of the scan, and updates them.
-
-        ``are_likely`` means that an index says that most pages hold the string.
-        """
+        """Takes the counts of all files of the scan, and updates them."""
         self._file, self._search = file, search
         self._limit = file.options.page_size_limit
         min_pages = (
             _MIN_TRIED_PAGES if scan_counts.pays else _MIN_TRIED_PAGES - scan_counts.searched
         )
-        self._min_pages = (
-            _MIN_TRIED_PAGES_LIKELY if are_likely else max(min_pages, _MIN_TRIED_PAGES_LIKELY)
-        )
+        self._min_pages = max(min_pages, _MIN_FILE_PAGES)
         root = file.schema.root(search.column)
         is_stored = root is not None and is_text(file.arrow_type(root))
         is_used = is_stored and not file.options.page_checksum_verification
