@@ -1,8 +1,8 @@
 """Compares queries with and without each special path of our own reader.
 
-The data is the table of ``foreign_lakes.py``, 2,400,000 rows, in files written by Intarsia with
-and without indexes, by DuckDB, and by pyarrow without page indexes. The other files are those of
-``attributes.py`` and ``small_groups.py``.
+The data is the table of ``foreign_lakes.py``, 2,400,000 rows. Intarsia writes it with and without
+indexes, DuckDB and pyarrow without. The other files are those of ``attributes.py`` and
+``small_groups.py``.
 
 ``python benchmarks/reader_paths.py`` prints a line for each path and query. A cell is the median
 of 7 alternating runs in milliseconds: the processor times with and without the path and their
