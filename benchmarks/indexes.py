@@ -35,7 +35,7 @@ from queries import DATA, time_rounds
 
 import intarsia as ia
 from intarsia.index.section.page_cache import PAGE_CACHE
-from intarsia.scan.file_planner import plan_rows
+from intarsia.plan.planner import plan_rows
 from intarsia.scan.request import Filter
 
 COLUMNS = ("user_id", "ts")

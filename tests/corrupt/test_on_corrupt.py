@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -175,8 +176,8 @@ def test_row_numbers_head_take_and_count_skip_damage(damaged):
 
 @pytest.mark.parametrize("use_threads", [True, False])
 def test_units_in_threads_leave_out_the_same_rows(path, monkeypatch, use_threads):
-    monkeypatch.setattr(units, "UNIT_ROWS", 300)
-    monkeypatch.setattr(units, "FIRST_ROWS", 300)
+    monkeypatch.setattr(units, "COSTS", replace(units.COSTS, unit_rows=300))
+    monkeypatch.setattr(units, "COSTS", replace(units.COSTS, first_unit_rows=300))
     for column, row_group, number in [("b", 0, 0), ("a", 0, 3), ("b", 1, 1), ("w", 1, 3)]:
         flip(path, body_of(path, column, row_group, number))
     left = without((0, 500), (1500, 2000), (2500, 3000), (3000, 3500))

@@ -17,8 +17,10 @@ from intarsia.parquet.compact_protocol import list_span, replace_fields, spans
 from intarsia.parquet.footer import read_footer
 from intarsia.parquet.metadata import ColumnIndexStruct, OffsetIndexStruct, PageLocation
 from intarsia.parquet.thrift import decode, encode
-from intarsia.scan import file_planner, scan, small_row_groups
-from intarsia.scan.file_planner import plan_rows
+from intarsia.plan import planner
+from intarsia.plan.cost_model import CostModel
+from intarsia.plan.planner import plan_rows
+from intarsia.scan import scan, small_row_groups
 from intarsia.scan.request import Filter, Request
 from intarsia.scan.scan import scan_file
 
@@ -153,10 +155,9 @@ def test_a_plan_made_by_a_shifted_index_loses_no_row_when_carried_out(stored, ta
 @pytest.fixture
 def all_are_small(monkeypatch):
     """Chunks of any size are read whole, after pages were chosen by their index."""
-    for limit in ("_MAX_MEAN_BYTES", "_MAX_SKIPPABLE_BYTES", "_MAX_FILE_BYTES_PER_CHUNK"):
-        monkeypatch.setattr(small_row_groups, limit, 1 << 40)
-    monkeypatch.setattr(small_row_groups, "_MANY", 1)
-    monkeypatch.setattr(file_planner, "reads_whole_chunks", lambda *_: False)
+    limits = dict.fromkeys(("chunk_bytes", "skippable_bytes", "file_bytes_per_chunk"), 1 << 40)
+    monkeypatch.setattr(small_row_groups, "COSTS", CostModel(many_chunks=1, **limits))
+    monkeypatch.setattr(planner, "reads_whole_chunks", lambda *_: False)
 
 
 @pytest.mark.usefixtures("all_are_small")
@@ -228,8 +229,8 @@ def test_a_scan_plans_again_if_another_scan_found_the_index_wrong(stored, table,
     request = Request(table.schema, ("n", "s"), Filter.of(filter_, table.schema))
     plan_rows_of = scan.plan_rows
 
-    def plan_and_lose_the_race(*arguments):
-        actual = plan_rows_of(*arguments)
+    def plan_and_lose_the_race(*arguments, **options):
+        actual = plan_rows_of(*arguments, **options)
         monkeypatch.setattr(scan, "plan_rows", plan_rows_of)
         list(scan_file(file, request, {}))  # the other scan discovers the wrong index
         return actual

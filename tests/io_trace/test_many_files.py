@@ -6,6 +6,7 @@ import sys
 import textwrap
 import threading
 from collections import Counter
+from dataclasses import replace
 
 import fsspec
 import numpy as np
@@ -18,6 +19,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.errors import Where
+from intarsia.file import column_chunks
 from intarsia.file.embedded_indexes import Sections
 from intarsia.file.open_file import OpenedFile
 from intarsia.io import storage
@@ -279,7 +281,7 @@ def test_all_columns_of_matches_equal_those_of_single_files(tmp_path, wanted, mo
     data = ia.dataset(tmp_path)
     for expression in filters:
         with monkeypatch.context() as patched:
-            patched.setattr(file_pruning, "LEAST_FILES", 100)
+            patched.setattr(file_pruning, "COSTS", replace(file_pruning.COSTS, least_files=100))
             expected = data.to_table(COLUMNS[wanted], filter=expression)
         assert expected.num_rows > 20
         for options in ({}, {"use_threads": False}):
@@ -365,14 +367,15 @@ def test_small_files_of_long_strings_are_decoded_few_at_a_time(tmp_path, monkeyp
         pq.write_table(table, tmp_path / f"{number:02}.parquet")
         with pq.ParquetFile(tmp_path / f"{number:02}.parquet") as written:
             assert written.metadata.row_group(0).column(1).total_compressed_size < 64 * 1024
-    data, text = ia.dataset(tmp_path), pc.field("s")
+    text = pc.field("s")
     for without_sizes in (False, True):
+        data = ia.dataset(tmp_path)
         if without_sizes:
-            monkeypatch.setattr(batch_decode, "decoded_bytes", lambda *_: 30_000)
+            monkeypatch.setattr(column_chunks, "decoded_bytes", lambda *_: 30_000)
         assert data.count_rows(pc.ends_with(text, "a")) % 200 == 0
         actual = data.to_table(filter=pc.bit_wise_and(pc.field("n"), 1) == 0)
         assert actual.num_rows == 40 * 100
-        assert max(sizes, default=0) <= 3 * batch_decode.PORTION_BYTES
+        assert max(sizes, default=0) <= 3 * batch_decode.COSTS.portion_bytes
 
 
 @pytest.mark.parametrize(("rows", "in_threads"), [(5000, True), (50, False)])
@@ -590,7 +593,7 @@ def test_rows_of_folders_are_counted_by_their_footers_alone(folder, monkeypatch)
     def plans(*arguments, **options):
         raise AssertionError("the folder tells of all rows")
 
-    monkeypatch.setattr(count, "plan_rows", plans)
+    monkeypatch.setattr(count, "plan_group", plans)
     part = pc.field("part")
     for filter_ in (part >= 2, part.isin([0, 3]), part < 2, (part == 1) | (part == 2)):
         assert data.count_rows(filter=filter_) == half

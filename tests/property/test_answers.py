@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.io.source import BufferSource
+from intarsia.plan.cost_model import CostModel
 from intarsia.scan import predicate_order, units
 
 SETTINGS = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -214,9 +215,9 @@ def test_small_units_threads_and_staged_filters_change_no_answer(data, tmp_path_
     expected = brute_force(whole, filter_)
     ds = ia.dataset(folder)
     limit = data.draw(st.integers(0, 10))
+    first, rows = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 20))
     with (
-        mock.patch.object(units, "FIRST_ROWS", data.draw(st.integers(1, 9))),
-        mock.patch.object(units, "UNIT_ROWS", data.draw(st.integers(1, 20))),
+        mock.patch.object(units, "COSTS", CostModel(first_unit_rows=first, unit_rows=rows)),
         mock.patch.object(predicate_order, "STAGED_ROWS", 0),
     ):
         assert same(ds.to_table(filter=filter_), expected)

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+from dataclasses import replace
 
 import fsspec
 import numpy as np
@@ -73,7 +74,7 @@ def test_a_data_set_reads_the_new_file(path):
 
 
 def test_a_scan_that_has_returned_rows_raises_an_error(path, monkeypatch):
-    monkeypatch.setattr(units, "UNIT_ROWS", 1000)
+    monkeypatch.setattr(units, "COSTS", replace(units.COSTS, unit_rows=1000))
     batches = ia.dataset(path).to_batches(filter=FILTER, use_threads=False)
     first = next(batches)
     overwrite(path)
@@ -87,8 +88,8 @@ def test_a_scan_that_has_returned_rows_raises_an_error(path, monkeypatch):
 def test_a_scan_that_has_returned_no_rows_starts_again(path, monkeypatch):
     plan_rows = scan.plan_rows
 
-    def plan_then_overwrite(*arguments):
-        actual = plan_rows(*arguments)
+    def plan_then_overwrite(*arguments, **options):
+        actual = plan_rows(*arguments, **options)
         monkeypatch.setattr(scan, "plan_rows", plan_rows)
         overwrite(path)
         return actual

@@ -10,9 +10,10 @@ from intarsia.expr.tree import read_expression
 from intarsia.file.open_file import OpenedFile
 from intarsia.index.kinds.entries import Entries
 from intarsia.io.source import BufferSource
+from intarsia.plan.file_group import FileGroup
+from intarsia.plan.planner import plan_group
 from intarsia.pruning.builder import pruning_of
 from intarsia.pruning.type_compatibility import types_agree
-from intarsia.scan.files.index_pruning import files_with_keys
 
 ROWS, PAGE = 4000, 100
 #  host     h0, h1 … in all rows but every seventh, where the map is NULL.
@@ -122,8 +123,8 @@ def test_one_value_of_many_files_is_looked_for_in_all_of_them_at_once(tmp_path):
         files.append(OpenedFile(BufferSource(memoryview(path.read_bytes())), path.name))
     for sought, due in [("b", [True, False]), ("c", [False, True]), ("d", [False, False])]:
         pruning = pruning_of(read_expression(value("k", "m") == sought))
-        schema = files[0].schema_arrow
-        assert files_with_keys(files, [{}, {}], schema, pruning).tolist() == due
+        group = FileGroup(files, [{}, {}], files[0].schema_arrow)
+        assert group.files_of(plan_group(group, pruning).rows).tolist() == due
 
 
 def test_maps_of_wider_values_share_the_index(tmp_path):

@@ -15,6 +15,7 @@ from fsspec.implementations.dirfs import DirFileSystem
 import intarsia as ia
 from intarsia.io.file_handle import open_handle, version_of
 from intarsia.io.storage import FileSource
+from intarsia.plan.cost_model import CostModel
 
 COUNT = 1 << 16
 
@@ -108,8 +109,8 @@ def test_a_replaced_file_is_noticed(memory, tmp_path):
 
 
 def test_a_scan_that_finds_another_file_midway_says_so(memory, tmp_path, monkeypatch):
-    monkeypatch.setattr("intarsia.scan.units.UNIT_ROWS", 100)
-    monkeypatch.setattr("intarsia.scan.units.FIRST_ROWS", 100)
+    costs = CostModel(unit_rows=100, first_unit_rows=100)
+    monkeypatch.setattr("intarsia.scan.units.COSTS", costs)
     noise = [os.urandom(100) for _ in range(5000)]  # more than the tail, which is in memory
     for name, value in (("a", 1), ("b", 2)):
         table = pa.table({"k": range(5000), "noise": noise, "v": [value] * 5000})

@@ -172,9 +172,10 @@ def test_children_of_a_process_under_load_answer(lake, kind, forks):
 BEGUN = (
     FORK
     + """
+from intarsia.plan.cost_model import CostModel
 from intarsia.scan import units
 
-units.UNIT_ROWS = 10
+units.COSTS = CostModel(unit_rows=10)
 batches = data.to_batches(filter=pc.field("k") >= 0)
 first = next(batches).num_rows
 pid = os.fork()

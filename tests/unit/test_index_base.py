@@ -4,7 +4,7 @@ import json
 import math
 import zlib
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -39,10 +39,10 @@ from intarsia.io.external_sort import Workspace, merged_blocks
 from intarsia.io.source import BufferSource
 from intarsia.parquet.footer import framed, read_footer, with_key_values
 from intarsia.parquet.footer_cache import FOOTER_KEY
+from intarsia.plan import index_selection
 from intarsia.pruning import term
 from intarsia.pruning.term import field_term
 from intarsia.row_ranges import RowRanges
-from intarsia.scan import index_selection
 from intarsia.testing import CountingSource
 
 ROWS = 3000
@@ -126,12 +126,12 @@ def test_the_most_promising_index_is_used_first_and_others_only_if_needed(file, 
     ia.add_indexes(file, [ia.Distinct("status"), ia.Lookup("k", granule_rows=20)])
     both = (pc.field("status") == "ok") & (pc.field("k") == "K00007")
     assert list(steps(file, both)) == ["row-group statistics", "index k:lookup"]
-    monkeypatch.setattr(index_selection, "_PROBE_BYTES", 0)
+    monkeypatch.setattr(index_selection, "COSTS", replace(index_selection.COSTS, probe_bytes=0))
     assert [*steps(file, both)][1:3] == ["index k:lookup", "index status:distinct"]
 
 
 def test_two_bounds_indexes_with_small_granules_answer_a_box_query(file, monkeypatch):
-    monkeypatch.setattr(index_selection, "_PROBE_BYTES", 0)
+    monkeypatch.setattr(index_selection, "COSTS", replace(index_selection.COSTS, probe_bytes=0))
     ia.add_indexes(file, [ia.MinMax("n", 20), ia.MinMax(pc.field("x") * 2, 4)])
     box = (pc.field("n") >= 900) & (pc.field("n") < 960) & (pc.field("x") * 2 > 110)
     actual = steps(file, box)

@@ -20,10 +20,9 @@ import intarsia as ia
 from intarsia.expr.tree import read_expression
 from intarsia.index.section.reader import Section
 from intarsia.io import storage
+from intarsia.plan import planner
+from intarsia.plan.file_keys import required_predicates
 from intarsia.pruning.builder import pruning_of
-from intarsia.scan import file_planner
-from intarsia.scan.files import file_pruning, index_pruning
-from intarsia.scan.files.index_pruning import required_predicates
 from intarsia.sql.where_clause import parse_where
 
 FILES, ROWS = 12, 4000
@@ -88,13 +87,14 @@ def test_answers_are_those_of_the_table(lake, whole, name):
 @pytest.fixture
 def planned(monkeypatch):
     """How often each file was planned by itself."""
-    actual, original = Counter(), file_planner._Planner.run
+    actual, original = Counter(), planner._Planner.run
 
     def run(self, *args):
-        actual[self._file.name] += 1
+        if self._group.is_single:
+            actual[self._group.file.name] += 1
         return original(self, *args)
 
-    monkeypatch.setattr(file_planner._Planner, "run", run)
+    monkeypatch.setattr(planner._Planner, "run", run)
     return actual
 
 
@@ -201,10 +201,8 @@ def test_no_index_is_used_after_the_small_file_filter(tmp_path, monkeypatch):
     for number in range(FILES):
         table = table_of(number).slice(0, 100)
         ia.write_table(table, tmp_path / f"{number:02}.parquet", indexes=[ia.Lookup("id")])
-    calls, original = [], index_pruning.files_with_keys
-    monkeypatch.setattr(
-        file_pruning, "files_with_keys", lambda *args: calls.append(args) or original(*args)
-    )
+    calls = []
+    monkeypatch.setattr(planner, "file_keys", lambda *args: calls.append(args))
     actual = ia.dataset(tmp_path).to_table(filter=pc.field("id") == value(3, 5))
     assert actual["n"].to_pylist() == [3 * ROWS + 5]
     assert not calls
@@ -217,7 +215,7 @@ def test_no_index_is_used_if_all_rows_match(tmp_path, monkeypatch):
         path = tmp_path / f"{number:02}.parquet"
         ia.write_table(table, path, indexes=[ia.Lookup("k"), ia.Bloom("k")])
     calls = []
-    monkeypatch.setattr(file_pruning, "files_with_keys", lambda *args: calls.append(args))
+    monkeypatch.setattr(planner, "file_keys", lambda *args: calls.append(args))
     assert ia.dataset(tmp_path).to_table(filter=pc.field("k") == 7).num_rows == FILES * ROWS
     assert not calls
 

@@ -11,6 +11,7 @@ import resource
 import shutil
 import threading
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -99,7 +100,7 @@ def lake(tmp_path, versions, monkeypatch):
 
     monkeypatch.setattr(storage, "max_open_local_files", lambda: 1)
     monkeypatch.setattr(FileSource, "suspend", suspend_and_replace)
-    monkeypatch.setattr(units, "UNIT_ROWS", 40)
+    monkeypatch.setattr(units, "COSTS", replace(units.COSTS, unit_rows=40))
     return made
 
 

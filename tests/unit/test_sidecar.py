@@ -3,6 +3,7 @@
 import os
 import pickle
 import warnings
+from dataclasses import replace
 
 import fsspec
 import pyarrow as pa
@@ -20,7 +21,7 @@ from intarsia.io.source import BufferSource
 from intarsia.parquet.footer import framed, read_footer
 from intarsia.parquet.metadata import AesGcm, EncryptionAlgorithm
 from intarsia.parquet.thrift import amended, encode
-from intarsia.scan import index_selection
+from intarsia.plan import index_selection
 
 TABLE = pa.table({"k": [f"k{i * 7919 % 5000:05}" for i in range(5000)], "n": range(5000)})
 WANTED = pc.field("k") == "k04500"  # row 500
@@ -119,7 +120,7 @@ def test_a_stale_sidecar_is_ignored_with_one_warning_and_rebuilt(file, change, m
 
 def test_embedded_indexes_serve_first_and_those_of_the_sidecar_as_well(file, monkeypatch):
     monkeypatch.setattr(
-        index_selection, "_PROBE_BYTES", 0
+        index_selection, "COSTS", replace(index_selection.COSTS, probe_bytes=0)
     )  # otherwise one index leaves too little work for another
     ia.add_indexes(file, [ia.Lookup("k", granule_rows=100)])
     ia.add_indexes(file, [ia.Lookup("k", granule_rows=1000), ia.MinMax("n")], sidecar=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,7 +45,7 @@ def _roots(file, names):
 def test_few_long_rows_are_several_units(path, monkeypatch):
     file, rows = open_file(path), RowRanges.all(300)
     assert list(units.units_of(file, rows, _roots(file, ["i", "t"]))) == [rows]
-    monkeypatch.setattr(units, "UNIT_BYTES", 1_000_000)
+    monkeypatch.setattr(units, "COSTS", replace(units.COSTS, unit_bytes=1_000_000))
     parts = list(units.units_of(file, rows, _roots(file, ["i", "t"])))
     assert RowRanges.union(parts) == rows
     assert 4 <= len(parts) <= 6
@@ -94,7 +96,7 @@ def num_units(path, column, **options):
 
 
 def test_what_is_read_as_dictionaries_takes_no_more_than_these(coded, monkeypatch):
-    monkeypatch.setattr(units, "UNIT_BYTES", 500_000)
+    monkeypatch.setattr(units, "COSTS", replace(units.COSTS, unit_bytes=500_000))
     assert num_units(coded, "t", read_dictionary=("t",)) <= 2
     assert num_units(coded, "kept") <= 2
     assert num_units(coded, "t") >= 20
@@ -104,7 +106,7 @@ def test_strings_outside_the_dictionary_count_with_their_length(tmp_path, monkey
     at = tmp_path / "a.parquet"
     texts = [f"{i:0200}" for i in range(100_000)]  # more than a dictionary of 1 MiB
     pq.write_table(pa.table({"t": texts}), at, write_page_index=True, compression="zstd")
-    monkeypatch.setattr(units, "UNIT_BYTES", 2_000_000)
+    monkeypatch.setattr(units, "COSTS", replace(units.COSTS, unit_bytes=2_000_000))
     many = num_units(at, "t")
     assert num_units(at, "t", read_dictionary=("t",)) == many >= 8
 
@@ -117,8 +119,8 @@ def test_small_row_groups_weigh_as_much_as_their_strings(tmp_path, monkeypatch):
     file, rows = open_file(path), RowRanges.all(4_000)
     stored = [group.total_byte_size for group in file.metadata.row_groups]
     assert max(stored) < 1.3 * min(stored)
-    monkeypatch.setattr(units, "FIRST_ROWS", 0)
-    monkeypatch.setattr(units, "UNIT_BYTES", 5_000_000)
+    monkeypatch.setattr(units, "COSTS", replace(units.COSTS, first_unit_rows=0))
+    monkeypatch.setattr(units, "COSTS", replace(units.COSTS, unit_bytes=5_000_000))
     parts = list(units.units_of(file, rows, _roots(file, ["t"])))
     assert RowRanges.union(parts) == rows
     assert 8 <= len(parts) <= 11
@@ -126,15 +128,15 @@ def test_small_row_groups_weigh_as_much_as_their_strings(tmp_path, monkeypatch):
 
 def test_rows_weigh_as_much_as_their_pages(path, monkeypatch):
     file, rows = open_file(path), RowRanges.from_rows(np.arange(5, 300, 10))  # one of each page
-    monkeypatch.setattr(units, "UNIT_BYTES", 1_000_000)
+    monkeypatch.setattr(units, "COSTS", replace(units.COSTS, unit_bytes=1_000_000))
     parts = list(units.units_of(file, rows, _roots(file, ["i", "t"])))
     assert RowRanges.union(parts) == rows
     assert 4 <= len(parts) <= 6
     assert list(units.units_of(file, rows, _roots(file, ["i"]))) == [rows]
     apart = RowRanges.from_rows(np.array([5, 6, 95, 105, 295]))  # of four pages
     assert list(units.units_of(file, apart, _roots(file, ["i", "t"]))) == [apart]
-    monkeypatch.setattr(units, "_MAX_FEW_RANGES", 0)
-    monkeypatch.setattr(units, "UNIT_BYTES", 210_000)  # two pages
+    monkeypatch.setattr(units, "COSTS", replace(units.COSTS, few_ranges=0))
+    monkeypatch.setattr(units, "COSTS", replace(units.COSTS, unit_bytes=210_000))  # two pages
     parts = list(units.units_of(file, apart, _roots(file, ["i", "t"])))
     assert parts == [RowRanges.of((5, 7), (95, 96)), RowRanges.of((105, 106), (295, 296))]
     monkeypatch.undo()
@@ -147,7 +149,7 @@ def test_units_are_larger_where_they_cut_through_pages(tmp_path, monkeypatch):
     rng = np.random.default_rng(1)
     table = pa.table({"x": rng.random(rows), "t": [f"{i:020}" for i in range(rows)]})
     even = {"use_dictionary": False, "write_page_index": True, "write_batch_size": 100}
-    monkeypatch.setattr(units, "UNIT_BYTES", 300_000)
+    monkeypatch.setattr(units, "COSTS", replace(units.COSTS, unit_bytes=300_000))
 
     def cuts(**options):
         pq.write_table(table, path, **even, **options)

@@ -30,8 +30,8 @@ from intarsia.indexing import missing_indexes
 from intarsia.indexing.add import parquet_index_reports
 from intarsia.io.external_sort import Workspace
 from intarsia.io.storage import PathLike
+from intarsia.plan.planner import plan_rows
 from intarsia.pruning.partition_pruning import Constants
-from intarsia.scan.file_planner import plan_rows
 from intarsia.scan.page_selection import groups_of
 from intarsia.scan.request import FilterLike, Request, expression_of
 from intarsia.tables.data_files import TableFormatOption

@@ -14,11 +14,11 @@ from intarsia.index.base import index_name
 from intarsia.index.parquet_indexes import Bloom, PageIndex
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, kinds, make, parse, spec_name
 from intarsia.index.spec import quoted
+from intarsia.plan.stored_columns import values_agree
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.pruning.predicate_tree import predicates_of
 from intarsia.pruning.predicates import Comparison, Predicate
 from intarsia.pruning.term import Term
-from intarsia.scan.file_planner import values_agree
 from intarsia.scan.request import Request
 
 

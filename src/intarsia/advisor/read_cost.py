@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 from intarsia.advisor.row_group_sample import page_rows, sample_of
 from intarsia.file.open_file import OpenedFile
+from intarsia.plan.planner import plan_rows
+from intarsia.plan.pruner import BLOOM_FILTERS
 from intarsia.pruning.partition_pruning import Constants
-from intarsia.scan.file_planner import BLOOM_FILTERS, plan_rows
 from intarsia.scan.read_estimate import plan_reads
 from intarsia.scan.request import Request
 from intarsia.scan.schema_adapter import roots_to_read

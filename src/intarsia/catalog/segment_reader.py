@@ -6,9 +6,11 @@ come from an *exemplar*: one file of the schema group, whose footer the catalog 
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeGuard
 
 import numpy as np
@@ -37,13 +39,14 @@ from intarsia.index.section.writer import distinct
 from intarsia.io.source import EndSource, Source
 from intarsia.io.storage import FileSource
 from intarsia.parquet.statistics import Bounds
+from intarsia.plan.file_group import FileGroup
+from intarsia.plan.stored_columns import missing_columns
 from intarsia.process_state import ForkLock, cached_property
 from intarsia.pruning.bounds_comparison import rows_might_match
 from intarsia.pruning.partition_pruning import Constants, constants_might_match
 from intarsia.pruning.predicates import Comparison, Predicate
 from intarsia.pruning.prune import rows_left
 from intarsia.row_ranges import Int64Array, RowRanges
-from intarsia.scan.file_planner import leaf_of, missing_columns, values_agree
 from intarsia.scan.request import Request
 
 BoolArray = NDArray[np.bool_]
@@ -195,11 +198,43 @@ class SegmentReader:
         ``numbers`` are ascending and of that ``schema_group``. ``constants`` are the partition
         values; only their names count.
         """
-        pruned = _PrunedFiles(self, schema_group, constants, request)
-        files = rows_left(request.pruning, RowRanges.from_rows(numbers), pruned.by_bounds)
+        group = FileGroup([self.exemplar(schema_group)], [constants], request.schema)
+        by_bounds = functools.cache(partial(self._by_bounds, group, schema_group))
+        files = rows_left(request.pruning, RowRanges.from_rows(numbers), by_bounds)
         if files.num_rows > 1:
-            files = rows_left(request.pruning, files, pruned.by_keys)
+            by_keys = partial(self._by_keys, group, schema_group, by_bounds)
+            files = rows_left(request.pruning, files, by_keys)
         return files.rows()
+
+    def _by_bounds(self, group: FileGroup, schema_group: int, predicate: Predicate) -> RowRanges:
+        """Returns the files in which a row might pass, by schema and bounds."""
+        missing = missing_columns(group.file, [predicate], group.constants[0], group.schema)
+        if not constants_might_match(predicate, missing):
+            return RowRanges.none()
+        for test, leaf in group.leaves([predicate]).items():
+            return RowRanges.from_mask(self.bounds_verdict(test, leaf.path, schema_group))
+        return RowRanges.all(self.num_files)
+
+    def _by_keys(
+        self,
+        group: FileGroup,
+        schema_group: int,
+        by_bounds: Callable[[Predicate], RowRanges],
+        predicate: Predicate,
+    ) -> RowRanges:
+        """Returns the files in which a row might pass, by schema, bounds and keys."""
+        files = by_bounds(predicate)
+        for number, index in enumerate(self.segment.keys) if files else ():
+            known = self.kind(number) if index.form == schema_group else None
+            if known is None or known[1].term != predicate.term:
+                continue
+            if not (may_answer(*known, predicate) and group.values_agree(predicate.term)):
+                continue
+            formula = known[0].keys_for(predicate, known[1])
+            might_match = None if formula is None else self.keys_verdict(number, formula)
+            if might_match is not None:
+                files &= RowRanges.from_mask(might_match)
+        return files
 
     def bounds_verdict(
         self, test: Comparison, path: tuple[str, ...], schema_group: int
@@ -343,70 +378,6 @@ class SegmentReader:
 def has_fingerprints(kind: object) -> TypeGuard[Inverted]:
     """True if a catalog stores the keys of this kind: selective fingerprints."""
     return isinstance(kind, Inverted) and not kind.exact and kind.reading_share is None
-
-
-class _PrunedFiles:
-    """The files of a segment that might match each predicate, for one schema group.
-
-    All files have the same partition keys. Results are cached.
-    """
-
-    def __init__(
-        self, reader: SegmentReader, schema_group: int, constants: Constants, request: Request
-    ) -> None:
-        file = reader.exemplar(schema_group)
-        self._reader, self._schema_group, self._schema = reader, schema_group, request.schema
-        self._missing = missing_columns(file, request.pruning, constants, request.schema)
-        self._constants = {**constants, **self._missing}
-        self._all = RowRanges.all(reader.num_files)
-        self._results: dict[tuple[Predicate, bool], RowRanges] = {}
-
-    def by_bounds(self, predicate: Predicate) -> RowRanges:
-        """Returns the files in which a row might pass, by schema and bounds."""
-        return self._cached(predicate, False)
-
-    def by_keys(self, predicate: Predicate) -> RowRanges:
-        """Returns the files in which a row might pass, by schema, bounds and keys."""
-        return self._cached(predicate, True)
-
-    def _cached(self, predicate: Predicate, with_keys: bool) -> RowRanges:
-        key = predicate, with_keys
-        if key not in self._results:
-            files = self._by_bounds(predicate)
-            if with_keys and files:
-                files &= self._by_keys(predicate)
-            self._results[key] = files
-        return self._results[key]
-
-    def _by_bounds(self, predicate: Predicate) -> RowRanges:
-        file = self._reader.exemplar(self._schema_group)
-        if not constants_might_match(predicate, self._missing):
-            return RowRanges.none()
-        leaf = leaf_of(file, predicate, self._constants, self._schema)
-        if leaf is None or not isinstance(predicate, Comparison):
-            return self._all
-        return RowRanges.from_mask(
-            self._reader.bounds_verdict(predicate, leaf.path, self._schema_group)
-        )
-
-    def _by_keys(self, predicate: Predicate) -> RowRanges:
-        reader, file = self._reader, self._reader.exemplar(self._schema_group)
-        files = self._all
-        for number, index in enumerate(reader.segment.keys):
-            known = reader.kind(number) if index.form == self._schema_group else None
-            if (
-                known is None
-                or known[1].term != predicate.term
-                or not may_answer(*known, predicate)
-            ):
-                continue
-            if not values_agree(file, predicate.term, self._constants, self._schema):
-                continue
-            formula = known[0].keys_for(predicate, known[1])
-            might_match = None if formula is None else reader.keys_verdict(number, formula)
-            if might_match is not None:
-                files &= RowRanges.from_mask(might_match)
-        return files
 
 
 def in_order(numbers: Sequence[int]) -> Int64Array:

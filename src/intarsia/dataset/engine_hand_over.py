@@ -37,27 +37,19 @@ from intarsia.file.open_file import OpenedFile
 from intarsia.file.portable_columns import has_old_bounds, plain_type, why_not_portable
 from intarsia.io.storage import FileReplaced
 from intarsia.parquet.schema import Leaf, Root
+from intarsia.plan.cost_model import COSTS
 from intarsia.plan.file_account import EngineScan
+from intarsia.plan.file_group import file_groups
+from intarsia.plan.planner import Candidates, plan_rows
+from intarsia.plan.stored_columns import check_folder
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.pruning.predicate_tree import predicates_of
 from intarsia.row_ranges import RowRanges
-from intarsia.scan.file_planner import check_folder, indexes_for, leaf_of, plan_rows
 from intarsia.scan.files.file_pruning import prune_files
 from intarsia.scan.page_selection import groups_of, rows_of, select
 from intarsia.scan.request import Request
 from intarsia.scan.schema_adapter import roots_to_read
 
-PAGE_COST = 3.0
-"""Our reader takes about this many times the processor time of an engine for the same bytes."""
-SAMPLE_FILES, MAX_SAMPLE_SHARE = 4, 1 / 2
-"""If our reader needs a larger share of the engine's bytes in these first files, the indexes of
-the others are not read."""
-MAX_ROW_RANGES = 64
-"""Row ranges in a file. Above this an engine gets whole row groups: each range is a condition."""
-MAX_GROUP_SHARE = 0.5
-"""If a larger share of a file's row groups is left, conditions on row numbers do not pay."""
-MAX_FILES_OF_RANGES = 16
-"""Files with row ranges. Above this an engine reads all rows: each of them takes a SELECT."""
 _PLAIN_PATH = re.compile(r"[\w./=+@~,& -]+")
 """Paths that every engine takes as they are, neither as patterns nor as encoded."""
 _PLAIN_VALUES = {
@@ -335,9 +327,10 @@ def _rows_to_read(
     if not _may_narrow(files, request):
         return {}, "no index can leave out pages"
     ours = theirs = 0
-    left: list[RowRanges] = []
+    left: list[Candidates] = []
     for _, file, constants in files:
-        rows = plan_rows(file, request.pruning, constants, request.schema).rows
+        planned = plan_rows(file, request.pruning, constants, request.schema)
+        rows = planned.rows
         roots = roots_to_read(file, request, constants)
         tested = [
             leaf for root in roots if root.name in request.filter_columns for leaf in root.leaves
@@ -348,18 +341,18 @@ def _rows_to_read(
             for _, leaf, selection in read.selections():
                 ours += selection.num_bytes
                 theirs += 0 if leaf in tested else selection.num_bytes
-        left.append(rows)
-        if len(left) == SAMPLE_FILES < len(files) and ours > MAX_SAMPLE_SHARE * theirs:
-            return {}, f"in the first {SAMPLE_FILES} files, {_share(ours, theirs)}"
-    if may_refuse and PAGE_COST * ours < theirs:
+        left.append(planned)
+        if len(left) == COSTS.sample_files < len(files) and ours > COSTS.sample_share * theirs:
+            return {}, f"in the first {COSTS.sample_files} files, {_share(ours, theirs)}"
+    if may_refuse and COSTS.page_cost * ours < theirs:
         raise RefusedError(_share(ours, theirs))
     narrowed = {}
-    for (path, file, constants), rows in zip(files, left, strict=True):
-        by_footer = plan_rows(file, request.pruning, constants, request.schema, by_footer=True).rows
+    for (path, file, _), planned in zip(files, left, strict=True):
+        by_footer, rows = planned.steps[0], planned.rows
         groups = groups_of(file, rows)
-        if len(groups) <= MAX_GROUP_SHARE * len(groups_of(file, by_footer)):
-            narrowed[path] = rows if len(rows) <= MAX_ROW_RANGES else rows_of(file, groups)
-    return narrowed if len(narrowed) <= MAX_FILES_OF_RANGES else {}, _share(ours, theirs)
+        if len(groups) <= COSTS.group_share * by_footer.row_groups:
+            narrowed[path] = rows if len(rows) <= COSTS.row_ranges else rows_of(file, groups)
+    return narrowed if len(narrowed) <= COSTS.files_of_ranges else {}, _share(ours, theirs)
 
 
 def _share(ours: int, theirs: int) -> str:
@@ -383,17 +376,12 @@ def _check_first_pages(file: OpenedFile, limit: int) -> None:
 def _may_narrow(files: Sequence[_OpenFile], request: Request) -> bool:
     """True if an index of a file may leave part of a row group."""
     tests = predicates_of(request.pruning)
-    leaves: dict[int, list[Leaf]] = {}
-    for _, file, constants in files if tests else ():
-        if file.sections.entries and indexes_for(file, tests, constants, request.schema):
-            return True
-        known = leaves.get(id(file.schema))
-        if known is None:
-            tested = [leaf_of(file, test, constants, request.schema) for test in tests]
-            known = leaves[id(file.schema)] = [leaf for leaf in tested if leaf is not None]
-        if any(_is_page_indexed(file, leaf) for leaf in known):
-            return True
-    return False
+    opened, constants = [one.file for one in files], [one.constants for one in files]
+    return any(
+        group.has_indexes(tests, number)
+        for _, group in file_groups(opened, constants, request.schema)
+        for number in range(len(group.files))
+    )
 
 
 def has_page_index(source: ScanSource, column: str) -> bool:

@@ -18,8 +18,8 @@ from intarsia.io.storage import gap_bytes
 from intarsia.plan.explanation import Explanation
 from intarsia.plan.file_account import ENGINE, PAGES, EngineReads, FileAccount, QueryRun
 from intarsia.plan.plan import Amount, Figures, FilePlan, Plan
+from intarsia.plan.planner import plan_rows
 from intarsia.pruning.partition_pruning import Constants
-from intarsia.scan.file_planner import plan_rows
 from intarsia.scan.files.file_cache import FileCache
 from intarsia.scan.files.file_pruning import (
     CandidateFile,

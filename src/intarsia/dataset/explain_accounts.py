@@ -29,23 +29,19 @@ from intarsia.plan.file_account import (
     QueryRun,
     Stage,
 )
+from intarsia.plan.file_group import FileGroup
 from intarsia.plan.file_regions import FileMap
+from intarsia.plan.index_selection import may_pay
 from intarsia.plan.plan import Amount, ColumnPlan, Figures, FilePlan, Step
+from intarsia.plan.planner import Candidates
+from intarsia.plan.pruner import PAGE_INDEX, ROW_GROUP_STATISTICS, index_source
+from intarsia.plan.stored_columns import leaf_of
+from intarsia.pruning.partition_pruning import folder_might_match
 from intarsia.pruning.predicate_tree import predicates_of
 from intarsia.pruning.predicates import Predicate
 from intarsia.row_ranges import RowRanges
-from intarsia.scan.file_planner import (
-    PAGE_INDEX,
-    ROW_GROUP_STATISTICS,
-    Candidates,
-    folder_might_match,
-    index_source,
-    indexes_for,
-    leaf_of,
-)
 from intarsia.scan.files.file_cache import FileCache, ProfiledFile
 from intarsia.scan.files.file_pruning import File
-from intarsia.scan.index_selection import may_pay
 from intarsia.scan.page_selection import groups_of, rows_of
 from intarsia.scan.predicate_order import stages
 from intarsia.scan.read_estimate import plan_reads
@@ -243,10 +239,10 @@ def unindexed_columns(
         return ()
     account = read[0]
     file, constants = cache.profiled[account.plan.path][-1].file, account.plan.constants
-    without: dict[str, None] = {}
+    group, without = FileGroup([file], [constants], request.schema), dict[str, None]()
     for test in predicates_of(request.pruning):
         leaf = leaf_of(file, test, constants, request.schema)
-        is_indexed = bool(indexes_for(file, [test], constants, request.schema))
+        is_indexed = bool(group.indexes([test]))
         if leaf is not None:
             groups = groups_of(file, account.plan.rows)
             chunks = [file.column_chunk(group, leaf.index) for group in groups]
@@ -266,14 +262,14 @@ def _remarks(file: OpenedFile, request: Request, plan: FilePlan) -> Iterator[str
     yield from file.ignored
     used = {step.source for step in plan.steps}
     tests = predicates_of(request.pruning) if has_candidates else []
-    usable = indexes_for(file, tests, plan.constants, request.schema)
+    group = FileGroup([file], [plan.constants], request.schema)
+    usable = group.indexes(tests)
     for entry in entries:
         if index_source(entry) not in used and not file.sections.is_ignored(entry):
             reason = _reason_not_used(file, entry, tests, usable, used)
             yield f"{index_source(entry)} not used: {reason}"
     if PAGE_INDEX in used:
-        leaves = (leaf_of(file, test, plan.constants, request.schema) for test in tests)
-        tested = dict.fromkeys(leaf for leaf in leaves if leaf is not None)
+        tested = dict.fromkeys(group.leaves(tests).values())
         answered = (file.schema.leaf(e.on) for e in entries if index_source(e) in used)
         groups = groups_of(file, plan.rows)
         yield from _without_bounds(file, [*tested.keys() - set(answered)], groups)

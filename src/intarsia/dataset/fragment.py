@@ -16,7 +16,6 @@ from intarsia.errors import UnsupportedError, Where
 from intarsia.file.open_file import read_one_version
 from intarsia.pyarrow_internals import row_groups_of
 from intarsia.redaction import shown_redacted
-from intarsia.scan.file_planner import plan_rows
 from intarsia.scan.files.file_pruning import prune_files
 from intarsia.scan.request import FilterLike, expression_of
 
@@ -53,10 +52,7 @@ def fragments_left(
     request = request_of(source.schema, [], expression_of(filter_, source.schema))
     by_file = {id(file): one for one, file in zip(list(fragments), source.files, strict=True)}
     for file, part in prune_files(source.cache, source.files, request):
-        plan = partial(
-            plan_rows, pruning=request.pruning, constants=file.constants, schema=source.schema
-        )
-        if read_one_version(part.get, plan).rows:
+        if read_one_version(part.get, partial(part.plan, request=request)).rows:
             yield by_file[id(file)]
     source.cache.health.tell()
 

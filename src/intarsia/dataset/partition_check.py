@@ -1,7 +1,7 @@
 """Compares the values of folders with those of the files, before pyarrow scans by itself.
 
 pyarrow gives the folder's value for every row and does not compare. Scans by page compare in
-``scan.file_planner``.
+``plan.planner``.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
 from intarsia.dataset.row_count_check import FAILURES
+from intarsia.plan.stored_columns import check_folder
 from intarsia.pruning.partition_pruning import Constants
-from intarsia.scan.file_planner import check_folder
 from intarsia.scan.files.file_cache import FileCache
 from intarsia.scan.files.file_pruning import File
 

@@ -18,37 +18,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
-from intarsia.dataset.engine_hand_over import PAGE_COST
 from intarsia.dataset.row_count_check import FAILURES
 from intarsia.dataset.scan_source import ScanSource
 from intarsia.errors import IntarsiaError
 from intarsia.file.open_file import OpenedFile
 from intarsia.memory import is_limited
+from intarsia.plan.cost_model import COSTS
+from intarsia.plan.file_group import file_groups
+from intarsia.plan.planner import plan_group, plan_rows
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.pruning.predicate_tree import predicates_of
 from intarsia.row_ranges import RowRanges
-from intarsia.scan.file_planner import indexes_for, leaf_of, plan_rows
-from intarsia.scan.files.file_pruning import File, SchemaGroup, alike, in_folders, prune_files
-from intarsia.scan.page_selection import rows_of
+from intarsia.scan.files.file_pruning import File, in_folders, prune_files
+from intarsia.scan.page_selection import groups_of
 from intarsia.scan.request import Request
 from intarsia.scan.unit_reader import fits
 
 _MATCHES = "matches"
-_MIN_INDEXED_CHUNK_BYTES = 16 * 1024
-"""Indexes of smaller chunks are ignored: reading the chunk takes less than its index."""
-_SAMPLE_FILES = 2
-"""Files from which the sizes of all files and the rows that indexes leave are estimated. Planning
-a file takes 0.5 ms. If no more files than these have indexes, our reader reads all files."""
-_MIN_SMALL_FILES, _SAMPLE_SMALL_FILES = 32, 8
-"""The least number of small files for a scan by pyarrow, and how many of them are tried first."""
-_MAX_BATCH_ROWS = 1024 * 1024
-"""Rows of small files that are in memory together before they are filtered."""
-_SMALL_FILE_BYTES = 1024 * 1024
-"""For smaller files, opening takes most of the time, so footers are not decoded twice."""
 
 
 class RowGroups(NamedTuple):
@@ -78,33 +69,34 @@ def whole_scan(source: ScanSource, request: Request) -> WholeScan | None:
     if not cache.is_local or cache.catalog is not None or not _is_plain(request) or is_limited():
         return None
     assert request.filter is not None
+    tests = predicates_of(request.pruning)
     proven, parts, indexed = 0, dict[int, RowGroups](), list[_IndexedFile]()
     try:
         left = [*in_folders(files, request.pruning)]
         is_known = cache.num_kept >= len(files)
-        sample = left[: 0 if is_known else _SAMPLE_FILES]
-        if any(cache.get(file.path).source.size < _SMALL_FILE_BYTES for file in sample):
+        sample = left[: 0 if is_known else COSTS.pyarrow_sample_files]
+        if any(cache.get(file.path).source.size < COSTS.opened_file_bytes for file in sample):
             return None
         opened = [cache.get(file.path) for file in left]
-        for members in alike((at, *pair) for at, pair in enumerate(zip(opened, left, strict=True))):
-            own = [opened[at] for at in members]
-            constants = [left[at].constants for at in members]
-            if not _may_be_decoded(own[0], constants[0], request):
+        constants = [file.constants for file in left]
+        for members, group in file_groups(opened, constants, request.schema):
+            if not _may_be_decoded(group.file, group.constants[0], request):
                 return None
-            schema_group = SchemaGroup(own, constants, request.schema)
-            possible = schema_group.groups_left(request.pruning)
+            possible = plan_group(group, request.pruning, by_footer=True).rows
             unsure = possible
             if not request.columns:
-                unsure = possible & schema_group.groups_left(request.filter.escapes)
-                proven += schema_group.num_rows(possible - unsure)
-            for i, groups in schema_group.by_file(unsure).items():
-                if _has_indexes(own[i], groups[0], constants[i], request):
-                    indexed.append(_IndexedFile(own[i], constants[i], rows_of(own[i], groups)))
-                is_whole = len(groups) == len(own[i].metadata.row_groups)
-                count = own[i].num_rows if is_whole else sum(map(own[i].num_rows_in, groups))
+                escapes = request.filter.escapes
+                unsure = plan_group(group, escapes, within=possible, by_footer=True).rows
+                proven += possible.num_rows - unsure.num_rows
+            for i in np.flatnonzero(group.files_of(unsure)).tolist():
+                file, rows = group.files[i], group.rows_in_file(i, unsure)
+                groups = groups_of(file, rows)
+                if group.has_indexes(tests, i, groups[0], COSTS.indexed_chunk_bytes):
+                    indexed.append(_IndexedFile(file, group.constants[i], rows))
+                is_whole = rows.num_rows == file.num_rows
                 at = members[i]
-                parts[at] = RowGroups(left[at], None if is_whole else groups, count)
-        if 0 < len(indexed) <= _SAMPLE_FILES or _indexes_skip_much(indexed, request):
+                parts[at] = RowGroups(left[at], None if is_whole else groups, rows.num_rows)
+        if 0 < len(indexed) <= COSTS.pyarrow_sample_files or _indexes_skip_much(indexed, request):
             return None
     except (IntarsiaError, OSError):  # our reader reports the file and the error
         return None
@@ -153,36 +145,12 @@ def _indexes_skip_much(files: Sequence[_IndexedFile], request: Request) -> bool:
     """True if indexes leave few rows to read, by a sample of the files."""
     assert request.filter is not None
     left = 0
-    sample = files[:: -(-len(files) // _SAMPLE_FILES) or 1]
+    sample = files[:: -(-len(files) // COSTS.pyarrow_sample_files) or 1]
     for file, constants, rows in sample:
         for pruning in (request.pruning, request.filter.escapes):
             rows = plan_rows(file, pruning, constants, request.schema, within=rows).rows
         left += rows.num_rows
-    return bool(sample) and PAGE_COST * left < sum(rows.num_rows for *_, rows in sample)
-
-
-def _has_indexes(file: OpenedFile, group: int, constants: Constants, request: Request) -> bool:
-    """True if an embedded index, a bloom filter or a page index may skip some rows.
-
-    Indexes of small chunks do not count: reading the chunk takes less than its index.
-    """
-    tests = predicates_of(request.pruning)
-    known = [leaf_of(file, test, constants, request.schema) for test in tests]
-    leaves = [leaf for leaf in known if leaf is not None]
-    chunks = [file.chunk(group, leaf.index) for leaf in leaves]
-    large = [chunk.total_compressed_size > _MIN_INDEXED_CHUNK_BYTES for chunk in chunks]
-    if len(leaves) == len(tests) and not any(large):
-        return False
-    if file.sections.entries and indexes_for(file, tests, constants, request.schema):
-        return True
-    return any(
-        is_large
-        and (
-            chunk.bloom_filter_offset is not None
-            or file.column_chunk(group, leaf.index).column_index_offset is not None
-        )
-        for leaf, chunk, is_large in zip(leaves, chunks, large, strict=True)
-    )
+    return bool(sample) and COSTS.page_cost * left < sum(rows.num_rows for *_, rows in sample)
 
 
 def count_matching(
@@ -261,9 +229,9 @@ def count_by_pyarrow(
 def match_in_most_files(source: ScanSource, request: Request) -> bool:
     """True if there are many files, and most files of a sample are small and have matching rows."""
     cache, files = source.cache, source.files
-    if len(files) < _MIN_SMALL_FILES or cache.num_kept < len(files) or cache.catalog is not None:
+    if len(files) < COSTS.pyarrow_files or cache.num_kept < len(files) or cache.catalog is not None:
         return False
-    sample = files[:: len(files) // _SAMPLE_SMALL_FILES]
+    sample = files[:: len(files) // COSTS.pyarrow_first_files]
     known = [candidate.part.matching for candidate in prune_files(cache, sample, request)]
     return all(matching is not None for matching in known) and 2 * len(known) > len(sample)
 
@@ -271,9 +239,9 @@ def match_in_most_files(source: ScanSource, request: Request) -> bool:
 def footers_leave_most(source: ScanSource, request: Request) -> bool:
     """True if there are few files, or if footers leave most files of a sample."""
     files = source.files
-    if len(files) < _MIN_SMALL_FILES:
+    if len(files) < COSTS.pyarrow_files:
         return True
-    sample = files[:: len(files) // _SAMPLE_SMALL_FILES]
+    sample = files[:: len(files) // COSTS.pyarrow_first_files]
     return 2 * len([*prune_files(source.cache, sample, request, by_footer=True)]) > len(sample)
 
 
@@ -309,10 +277,10 @@ def table_by_pyarrow(
 
 
 def _batches_of_parts(parts: Sequence[RowGroups]) -> Iterator[list[RowGroups]]:
-    """Yields ``parts`` in order, in lists of at most ``_MAX_BATCH_ROWS`` rows, or of one part."""
+    """Yields ``parts`` in order, in lists of at most ``pyarrow_batch_rows``, or of one part."""
     some, num_rows = list[RowGroups](), 0
     for part in parts:
-        if some and num_rows + part.num_rows > _MAX_BATCH_ROWS:
+        if some and num_rows + part.num_rows > COSTS.pyarrow_batch_rows:
             yield some
             some, num_rows = [], 0
         some.append(part)

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from intarsia.file.open_file import OpenedFile, as_current_version
+from intarsia.plan.file_group import file_groups
 from intarsia.row_ranges import Int64Array, RowRanges
 from intarsia.scan.files.file_cache import FileCache
-from intarsia.scan.files.file_pruning import File, alike, run_file_tasks
+from intarsia.scan.files.file_pruning import File, run_file_tasks
 from intarsia.scan.files.small_file_reader import Read, readers
 from intarsia.scan.request import Request
 from intarsia.scan.scan import Matching, Part
@@ -62,16 +63,15 @@ def parts_together(
     """Yields parts as ``parts_at`` does. Small files are decoded in batches."""
     files_with_rows = _rows_by_file(cache, files, rows)
     while portion := list(itertools.islice(files_with_rows, _BATCH_FILES)):
-        small = ((at, one) for at, one in enumerate(portion) if one.is_small)
+        small = [one for one in portion if one.is_small]
         reads: dict[int, Read] = {}
-        for members in alike((at, one.opened, one.file) for at, one in small):
-            chosen = [portion[at] for at in members]
-            rows_by_file = {i: one.rows for i, one in enumerate(chosen)}
-            constants = [one.file.constants for one in chosen]
-            small_reads = readers([one.opened for one in chosen], constants, rows_by_file, request)
-            reads |= {members[i]: read for i, read in small_reads.items()}
-        for at, one in enumerate(portion):
-            yield one.part(reads.get(at))
+        constants = [one.file.constants for one in small]
+        for members, group in file_groups([one.opened for one in small], constants, request.schema):
+            rows_by_file = {i: small[at].rows for i, at in enumerate(members)}
+            for i, read in readers(group, rows_by_file, request).items():
+                reads[small[members[i]].start] = read
+        for one in portion:
+            yield one.part(reads.get(one.start))
 
 
 class _FileRows(NamedTuple):

@@ -28,9 +28,7 @@ class ColumnBounds:
     def of_row_groups(self, leaf: int) -> Bounds:
         """Returns the bounds of a column in each row group, by the chunks' statistics."""
         if leaf not in self._by_leaf:
-            groups = range(len(self._footer.metadata.row_groups))
-            chunks = [self._chunks.chunk(group, leaf) for group in groups]
-            self._by_leaf[leaf] = self.of(leaf, chunks)
+            self._by_leaf[leaf] = self.of(leaf, self._chunks.of_leaf(leaf))
         return self._by_leaf[leaf]
 
     def of(self, leaf: int, statistics: Sequence[ColumnMetaData] | ColumnIndex) -> Bounds:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from intarsia.decode.page_size_limit import value_bytes
 from intarsia.errors import FormatError, UnsupportedError, Where
 from intarsia.file.file_footer import ChunkId, FileFooter
 from intarsia.parquet.metadata import (
@@ -16,6 +17,7 @@ from intarsia.parquet.metadata import (
     OutlinedChunk,
     RowGroup,
 )
+from intarsia.parquet.schema import Leaf
 from intarsia.parquet.thrift import Structs
 from intarsia.process_state import cached_property
 
@@ -37,6 +39,7 @@ class ColumnChunks:
         """Chunks whose footer entry is wrong, with their repaired metadata."""
         self._column_chunks: dict[ChunkId, ColumnChunk] = {}
         self._chunks: dict[ChunkId, ColumnMetaData] = {}
+        self._decoded_bytes: dict[int, int] = {}
         self._outlines: dict[int, Sequence[Outline] | None] = {}
         self._check()
 
@@ -60,6 +63,24 @@ class ColumnChunks:
         if known is None:
             known = self._chunks[row_group, leaf] = self._chunk(row_group, leaf)
         return known
+
+    def of_leaf(self, leaf: int) -> list[ColumnMetaData]:
+        """Returns the metadata of a leaf's chunks in all row groups."""
+        known, groups = self._chunks, range(len(self._footer.row_group_starts) - 1)
+        return [known.get((group, leaf)) or self.chunk(group, leaf) for group in groups]
+
+    def decoded_bytes(self, leaves: Sequence[int]) -> int:
+        """Returns the estimated decoded bytes of ``leaves`` in all row groups."""
+        known = self._decoded_bytes
+        unknown = [leaf for leaf in dict.fromkeys(leaves) if leaf not in known]
+        if unknown:
+            groups = range(len(self._footer.row_group_starts) - 1)
+            chunks_by_group = [self.outlines(group, unknown) for group in groups]
+            for number, leaf in enumerate(unknown):
+                column = self._footer.schema.leaves[leaf]
+                chunks = (chunks[number] for chunks in chunks_by_group)
+                known[leaf] = sum(decoded_bytes(column, chunk) for chunk in chunks)
+        return sum([known[leaf] for leaf in leaves])
 
     def outlines(self, row_group: int, leaves: Sequence[int]) -> Sequence[Outline | ColumnMetaData]:
         """Returns the places and sizes of chunks, as ``OpenedFile.outlines`` does."""
@@ -98,6 +119,7 @@ class ColumnChunks:
     def mend(self, row_group: int, leaf: int, chunk: ColumnMetaData) -> None:
         """Replaces the metadata of a chunk by repaired metadata."""
         self.repaired_chunks[row_group, leaf] = self._chunks[row_group, leaf] = chunk
+        self._decoded_bytes.clear()
 
     def _chunk(self, row_group: int, leaf: int) -> ColumnMetaData:
         column = self.column_chunk(row_group, leaf)
@@ -177,3 +199,14 @@ def _has_as_many_values(group: RowGroup, leaf: int) -> bool:
         return False
     data = columns.decoded_as(CountedChunk, leaf).meta_data
     return data is None or data.num_values == group.num_rows
+
+
+def decoded_bytes(leaf: Leaf, chunk: Outline | ColumnMetaData) -> int:
+    """Returns the estimated decoded bytes of a chunk, at least the uncompressed stored bytes.
+
+    Strings count by size statistics; without these, they count by their stored bytes.
+    """
+    sizes = chunk.size_statistics
+    string_bytes = sizes.unencoded_byte_array_data_bytes if sizes else None
+    values = chunk.num_values * value_bytes(leaf.element) + (string_bytes or 0)
+    return max(chunk.total_uncompressed_size, values)

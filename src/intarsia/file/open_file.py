@@ -205,6 +205,14 @@ class OpenedFile:
         """
         return self._chunks.outlines(row_group, leaves)
 
+    def chunks(self, leaf: int) -> list[ColumnMetaData]:
+        """Returns the metadata of a leaf's chunks in all row groups, as ``chunk`` does."""
+        return self._chunks.of_leaf(leaf)
+
+    def decoded_bytes(self, leaves: Sequence[int]) -> int:
+        """Returns the estimated decoded bytes of ``leaves`` in all row groups."""
+        return self._chunks.decoded_bytes(leaves)
+
     @property
     def repaired_chunks(self) -> Mapping[ChunkId, ColumnMetaData]:
         """Chunks whose footer entry is wrong, with their repaired metadata."""

@@ -65,6 +65,9 @@ class NoProfile:
     def pages(self, row_group: int, leaf: int, offsets: Collection[int] | None) -> None:
         """Records that the pages at ``offsets`` of a chunk were decoded. None stands for all."""
 
+    def whole_chunks(self, num_groups: int, leaves: Sequence[int]) -> None:
+        """Records that all pages of ``leaves`` in the first row groups were decoded."""
+
     def watched(self, source: Source) -> Source:
         """Returns a source whose reads are timed."""
         return source
@@ -128,6 +131,11 @@ class Profile(NoProfile):
                 self.chunks[row_group, leaf] = None
             elif known is not None:
                 known.update(offsets)
+
+    def whole_chunks(self, num_groups: int, leaves: Sequence[int]) -> None:
+        for row_group in range(num_groups):
+            for leaf in leaves:
+                self.pages(row_group, leaf, None)
 
     def watched(self, source: Source) -> Source:
         return _TimedSource(source, self)

@@ -1,5 +1,5 @@
-"""Query plans as data: the candidate rows of each file, the bytes to read, and their explanation.
+"""Plans queries: which rows of which files might match, and why.
 
-May import ``parquet``, ``io.source`` and below; no module here reads a file. ``scan`` makes and
-executes plans. Start with ``plan``.
+May import ``file`` and below. ``plan``, ``page_ranges``, ``file_account`` and ``file_regions`` hold
+data only; ``file`` imports them. ``scan`` executes plans. Start with ``planner``.
 """

@@ -19,7 +19,9 @@ from intarsia.errors import PredicateError
 from intarsia.expr.comparison_operators import Op
 from intarsia.expr.evaluate import compute_columns
 from intarsia.expr.tree import Call, FieldRef, Literal, Node
+from intarsia.pruning.predicate_tree import Pruning
 from intarsia.pruning.predicates import Comparison, Predicate, SearchPredicate
+from intarsia.pruning.prune import might_pass
 from intarsia.pruning.term import Term
 from intarsia.pruning.term_sql import PROPAGATES_NULL
 
@@ -54,6 +56,11 @@ def constants_might_match(predicate: Predicate, constants: Constants) -> bool:
     if isinstance(predicate, SearchPredicate):
         return value.is_valid or predicate.nulls
     return constant_might_match(predicate, value)
+
+
+def folder_might_match(pruning: Pruning, constants: Constants) -> bool:
+    """True if the values of ``constants`` allow rows to pass. The file is not opened."""
+    return might_pass(pruning, lambda test: constants_might_match(test, constants))
 
 
 def constant_value(term: Term, constants: Constants) -> pa.Scalar | None:

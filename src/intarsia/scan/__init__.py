@@ -1,4 +1,4 @@
 """The scan of one file: its pages are planned, read, decoded and filtered.
 
-May import ``file``, ``plan`` and below. Start with ``file_planner``, then ``scan``.
+May import ``file``, ``plan`` and below. Start with ``scan``.
 """

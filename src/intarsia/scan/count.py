@@ -8,10 +8,11 @@ from functools import partial
 
 from intarsia.file.open_file import OpenedFile, as_current_version, read_one_version
 from intarsia.memory import has_limit
-from intarsia.pruning.partition_pruning import Constants
+from intarsia.plan.file_group import FileGroup
+from intarsia.plan.planner import plan_group
+from intarsia.pruning.partition_pruning import folder_might_match
 from intarsia.pruning.predicate_tree import Maybe
 from intarsia.row_ranges import RowRanges
-from intarsia.scan.file_planner import folder_might_match, plan_rows
 from intarsia.scan.request import Request
 from intarsia.scan.scan import Part, files_ahead, has_known_matches, scan
 from intarsia.scan.unit_reader import ScanStatistics
@@ -72,7 +73,7 @@ def _counted(
         return file.num_rows
     while True:
         distrusted = file.page_indexes.distrusted
-        proven, unsure = _proven(file, part.constants, request)
+        proven, unsure = _proven(file, part, request)
         rest_of_part = replace(
             part, get=partial(as_current_version, file), rows=unsure, planned=unsure
         )
@@ -81,18 +82,22 @@ def _counted(
             return int(proven + num_matching)
 
 
-def _proven(file: OpenedFile, constants: Constants, request: Request) -> tuple[int, RowRanges]:
+def _proven(file: OpenedFile, part: Part, request: Request) -> tuple[int, RowRanges]:
     """Returns how many rows certainly match, and which other rows might.
 
     The footer is used first, then indexes.
     """
     escapes = Maybe() if request.filter is None else request.filter.escapes
-    proven, rows = 0, RowRanges.all(file.num_rows)
-    for by_footer in (True, False):
-        if not rows:
-            break
-        plan = partial(plan_rows, file, constants=constants, schema=request.schema)
-        possible = plan(request.pruning, within=rows, by_footer=by_footer).rows
-        rows = plan(escapes, within=possible, by_footer=by_footer).rows
-        proven += (possible - rows).num_rows
-    return proven, rows
+    known = None if part.by_footer is None else part.by_footer(file)
+    if known is None:
+        group = FileGroup([file], [part.constants], request.schema)
+        match = plan_group(group, request.pruning, by_footer=True)
+    else:
+        group, match = known
+    fail = plan_group(group, escapes, within=match.rows, by_footer=True)
+    proven = match.rows.num_rows - fail.rows.num_rows
+    if not fail.rows:
+        return proven, fail.rows
+    possible = plan_group(group, request.pruning, within=fail.rows, after=match).rows
+    unsure = plan_group(group, escapes, within=possible, after=fail).rows
+    return proven + possible.num_rows - unsure.num_rows, unsure

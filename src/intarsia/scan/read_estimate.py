@@ -8,8 +8,8 @@ from intarsia.file.open_file import OpenedFile
 from intarsia.io.coalesce import coalesce
 from intarsia.parquet.schema import Root
 from intarsia.plan.plan import Amount, ColumnPlan, Figures, FilePlan, PlannedRead
+from intarsia.plan.planner import Candidates
 from intarsia.pruning.partition_pruning import Constants
-from intarsia.scan.file_planner import Candidates
 from intarsia.scan.page_selection import groups_of, select
 
 

@@ -5,7 +5,7 @@ Threads read units ahead, and results come in order. ``unit_reader`` reads one u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,9 +24,10 @@ from intarsia.file.open_file import (
 from intarsia.io.storage import FileReplaced
 from intarsia.memory import has_limit
 from intarsia.plan.file_account import Activity
+from intarsia.plan.file_group import FileGroup
+from intarsia.plan.planner import Candidates, plan_group, plan_rows
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.row_ranges import RowRanges
-from intarsia.scan.file_planner import plan_rows
 from intarsia.scan.integrity.page_guard import PageIndexMistrust
 from intarsia.scan.request import Request
 from intarsia.scan.schema_adapter import roots_of, roots_to_read
@@ -54,7 +55,8 @@ class Part:
     ``get`` returns a handle of the file's current version; it is called again after the file is
     replaced. ``rows`` restricts the scan. ``planned`` are candidate rows from an earlier
     ``plan_rows``; they are planned again if pages contradict the index. ``matching`` belongs to the
-    version that the first call of ``get`` returns.
+    version that the first call of ``get`` returns. ``by_footer`` returns the group of an opened
+    file and its candidates by footer, or None if they are unknown.
     """
 
     get: Callable[[], VersionedFile]
@@ -62,6 +64,15 @@ class Part:
     rows: RowRanges | None = None
     planned: RowRanges | None = None
     matching: Matching | None = None
+    by_footer: Callable[[OpenedFile], tuple[FileGroup, Candidates] | None] | None = None
+
+    def plan(self, file: OpenedFile, request: Request, leaves: Sequence[int] = ()) -> Candidates:
+        """Returns the candidate rows of ``file``, as ``plan_rows`` does."""
+        known = None if self.by_footer is None else self.by_footer(file)
+        if known is None:
+            return plan_rows(file, request.pruning, self.constants, request.schema, leaves)
+        group, after = known
+        return plan_group(group, request.pruning, after=after, leaves=leaves)
 
 
 def scan_file(
@@ -224,7 +235,7 @@ class _Attempt:
         roots = roots_to_read(file, request, constants) if file.request_bytes else ()
         leaves = [leaf for root in roots for leaf in root.leaves]
         with placed(Where(file.name)), file.profile.during(Activity.PLANNING):
-            plan = plan_rows(file, request.pruning, constants, request.schema, leaves)
+            plan = self._part.plan(file, request, leaves)
         self._reader = UnitReader(file, request, constants, self._scan_statistics, plan.are_likely)
         del pinned
         return self._within(plan.rows).clip(self.next_row, max(self._file.num_rows, self.next_row))

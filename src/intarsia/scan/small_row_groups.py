@@ -18,6 +18,7 @@ from intarsia.io.coalesce import coalesce
 from intarsia.io.source import ByteRange, Source
 from intarsia.memory import has_limit
 from intarsia.parquet.schema import Root
+from intarsia.plan.cost_model import COSTS
 from intarsia.plan.page_ranges import whole_chunk
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.integrity.row_counts import check_dictionary, checked_values
@@ -25,15 +26,6 @@ from intarsia.scan.page_selection import groups_of, load_offsets, rows_of
 from intarsia.threads import THREADED_BYTES, all_of, may_use_threads
 
 T = TypeVar("T")
-
-_MANY = 64
-"""Fewer chunks are spliced, which is fast enough."""
-_MIN_SHARE = 32
-"""Fewer than one chunk in this many of the file are spliced: pyarrow reads the whole footer."""
-_MAX_MEAN_BYTES, _MAX_SKIPPABLE_BYTES = 128 * 1024, 16 * 1024
-"""Maximum mean bytes of a chunk, and maximum of these that reading single pages would skip."""
-_MAX_FILE_BYTES_PER_CHUNK = 256 * 1024
-"""Files with larger chunks on average are not considered."""
 
 
 def read_small_groups(
@@ -58,8 +50,8 @@ def read_small_groups(
     chunks = [chunk for group in groups for chunk in file.outlines(group, leaves)]
     size = sum(chunk.total_compressed_size for chunk in chunks)
     limit = min(
-        _MAX_MEAN_BYTES,
-        _MAX_SKIPPABLE_BYTES * group_rows.num_rows / max(group_rows.num_rows - rows.num_rows, 1),
+        COSTS.chunk_bytes,
+        COSTS.skippable_bytes * group_rows.num_rows / max(group_rows.num_rows - rows.num_rows, 1),
     )
     if size > limit * len(chunks):
         return None
@@ -94,7 +86,7 @@ def _may_be_small(file: OpenedFile) -> bool:
         return False
     if has_limit():  # pages are checked before they are decoded
         return False
-    return not file.request_bytes and file.source.size <= _MAX_FILE_BYTES_PER_CHUNK * _num_chunks(
+    return not file.request_bytes and file.source.size <= COSTS.file_bytes_per_chunk * _num_chunks(
         file
     )
 
@@ -105,12 +97,12 @@ def _num_chunks(file: OpenedFile) -> int:
 
 def _are_many(file: OpenedFile, num_chunks: int) -> bool:
     """True if the chunks are many, also compared with all chunks in the footer."""
-    return num_chunks >= max(_MANY, _num_chunks(file) // _MIN_SHARE)
+    return num_chunks >= max(COSTS.many_chunks, _num_chunks(file) // COSTS.chunks_share)
 
 
 def reads_whole_chunks(file: OpenedFile, num_groups: int) -> bool:
     """True if chunks of this many row groups are read whole, regardless of the pages selected."""
-    are_tiny = file.source.size <= _MAX_SKIPPABLE_BYTES * _num_chunks(file)
+    are_tiny = file.source.size <= COSTS.skippable_bytes * _num_chunks(file)
     return are_tiny and _are_many(file, num_groups) and _may_be_small(file)
 
 

@@ -13,6 +13,7 @@ from intarsia.expr.casts import keeps_values
 from intarsia.file.open_file import OpenedFile
 from intarsia.io.source import PrefetchSource
 from intarsia.plan.file_account import Activity
+from intarsia.plan.index_selection import page_rows
 from intarsia.process_state import cached_property
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.row_ranges import RowRanges
@@ -32,7 +33,6 @@ from intarsia.scan.filter.condition import (
 )
 from intarsia.scan.filter.page_text_filter import PageTextFilter, SearchCounts
 from intarsia.scan.filter.substring import SubstringSearch
-from intarsia.scan.index_selection import page_rows
 from intarsia.scan.nested_projection import Projection
 from intarsia.scan.predicate_order import STAGED_ROWS, Stage, dictionary_paths, stages
 from intarsia.scan.request import Request, without_columns, without_rows

@@ -10,33 +10,20 @@ import numpy as np
 import pyarrow as pa
 
 import intarsia.memory as memory
-from intarsia.decode.page_size_limit import mean_entry_bytes, value_bytes
+from intarsia.decode.page_size_limit import mean_entry_bytes
 from intarsia.decode.page_validation import has_dictionary_pages_only
 from intarsia.errors import FormatError
 from intarsia.file.chunk_reader import Chunk
+from intarsia.file.column_chunks import decoded_bytes
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.page_walk import make_offset_index, make_offset_indexes
-from intarsia.parquet.metadata import ColumnMetaData, Outline, Type
-from intarsia.parquet.schema import Leaf, Root
+from intarsia.parquet.metadata import Type
+from intarsia.parquet.schema import Root
+from intarsia.plan.cost_model import COSTS
 from intarsia.row_ranges import Int64Array, RowRanges
 from intarsia.scan.page_selection import groups_of
 
-UNIT_ROWS = 1024 * 1024
-UNIT_BYTES = 32 * 1024 * 1024
-"""Usual size of a unit: rows, and bytes decoded. Row groups without page indexes are read whole."""
-_CUT_SHARE, _MAX_SCALE = 16, 4
-"""Pages at a boundary are decoded in both units. A unit has ``_CUT_SHARE`` times their bytes, and
-at most ``_MAX_SCALE`` times the usual size.
-"""
 _DICTIONARY_INDEX_BYTES = 4
-_MAX_FEW_GROUPS, _MAX_FEW_RANGES = 8, 16
-"""Few rows in at most this many row groups and ranges become one unit, if their bytes fit."""
-_MIN_LARGE_ROWS, _MIN_LARGE_BYTES = 128 * 1024, 16 * 1024 * 1024
-"""A row group is large from this many rows, or bytes of the columns read."""
-_SPARSE_SHARE = 8
-"""At most one row in this many is selected: then pages without an offset index are located."""
-FIRST_ROWS = 16 * 1024
-"""Rows of the first unit of a query with a limit. Each later unit may be twice as long."""
 
 
 def units_of(
@@ -49,15 +36,15 @@ def units_of(
     """
     groups = groups_of(file, rows)
     leaves = [leaf for root in roots for leaf in root.leaves]
-    are_few = len(rows.starts) <= _MAX_FEW_RANGES and len(groups) <= _MAX_FEW_GROUPS
-    if rows and rows.num_rows <= FIRST_ROWS and are_few:
+    are_few = len(rows.starts) <= COSTS.few_ranges and len(groups) <= COSTS.few_row_groups
+    if rows and rows.num_rows <= COSTS.first_unit_rows and are_few:
         for group in groups:
             _find_pages(file, group, leaves, rows)
         row_bytes = max(_row_bytes(file, group, leaves) for group in groups)
         if rows.num_rows * row_bytes <= usual_bytes():
             yield rows
             return
-    limit: float = FIRST_ROWS if small_first else UNIT_ROWS
+    limit: float = COSTS.first_unit_rows if small_first else COSTS.unit_rows
     unit_bytes = usual_bytes()
     pending: list[RowRanges] = []
     count, size = 0.0, 0.0
@@ -66,15 +53,15 @@ def units_of(
         row_bytes, scale = _row_bytes(file, group, leaves), 1.0
         is_cut = not small_first and file.num_rows_in(group) * row_bytes > unit_bytes
         if is_cut and not memory.has_limit():
-            cut = _CUT_SHARE * _cut_bytes(file, group, leaves)
-            scale = min(max(cut / unit_bytes, 1.0), _MAX_SCALE)
+            cut = COSTS.cut_share * _cut_bytes(file, group, leaves)
+            scale = min(max(cut / unit_bytes, 1.0), COSTS.unit_scale)
         step = min(limit * scale, unit_bytes * scale / row_bytes)
         for part, decoded_rows in _parts_of(file, rows, group, leaves, step):
             part_size = decoded_rows * row_bytes / scale
             if pending and (count + decoded_rows / scale > limit or size + part_size > unit_bytes):
                 yield RowRanges.union(pending)
                 pending, count, size = [], 0.0, 0.0
-                limit = min(2 * limit, UNIT_ROWS)
+                limit = min(2 * limit, COSTS.unit_rows)
             pending.append(part)
             count += decoded_rows / scale
             size += part_size
@@ -93,12 +80,12 @@ def decoded_rows_bytes(file: OpenedFile, rows: RowRanges, leaves: Sequence[int])
 
 def usual_bytes() -> int:
     """Returns the usual decoded bytes of a unit, fewer with a memory limit."""
-    return memory.share(UNIT_BYTES, 32)
+    return memory.share(COSTS.unit_bytes, 32)
 
 
 def _is_small(size: int) -> bool:
     """True if a row group of this size, 0 if unknown, is a small part of a unit."""
-    return 0 < size <= UNIT_BYTES // 32
+    return 0 < size <= COSTS.unit_bytes // 32
 
 
 def _find_pages(
@@ -119,17 +106,17 @@ def _find_pages(
 def _is_sparse(file: OpenedFile, rows: RowRanges, group: int) -> bool:
     """True if ``rows`` are a small part of a row group."""
     start, stop = file.row_group_starts[group : group + 2].tolist()
-    return bool(rows.clip(start, stop).num_rows * _SPARSE_SHARE <= stop - start)
+    return bool(rows.clip(start, stop).num_rows * COSTS.sparse_share <= stop - start)
 
 
 def _is_large(file: OpenedFile, group: int, leaves: Sequence[int]) -> bool:
     """True if decoding the whole row group takes longer than locating single pages."""
-    if file.num_rows_in(group) >= _MIN_LARGE_ROWS:
+    if file.num_rows_in(group) >= COSTS.large_group_rows:
         return True
     if _is_small(file.metadata.row_groups[group].total_byte_size):
         return False
     chunks = file.outlines(group, leaves)
-    return sum(chunk.total_uncompressed_size for chunk in chunks) >= _MIN_LARGE_BYTES
+    return sum(chunk.total_uncompressed_size for chunk in chunks) >= COSTS.large_group_bytes
 
 
 def _row_bytes(file: OpenedFile, group: int, leaves: Sequence[int]) -> float:
@@ -172,17 +159,6 @@ def _cut_bytes(file: OpenedFile, group: int, leaves: Sequence[int]) -> float:
             page = decoded_bytes(file.schema.leaves[leaf], chunk) / len(index)
             size += page * (1 - np.isin(edges, index.first_row_index).mean())
     return size
-
-
-def decoded_bytes(leaf: Leaf, chunk: Outline | ColumnMetaData) -> int:
-    """Returns the estimated decoded bytes of a chunk, at least the uncompressed stored bytes.
-
-    Strings count by size statistics; without these, they count by their stored bytes.
-    """
-    sizes = chunk.size_statistics
-    string_bytes = sizes.unencoded_byte_array_data_bytes if sizes else None
-    values = chunk.num_values * value_bytes(leaf.element) + (string_bytes or 0)
-    return max(chunk.total_uncompressed_size, values)
 
 
 def decoded_chunk_bytes(file: OpenedFile, group: int, leaf: int) -> int:

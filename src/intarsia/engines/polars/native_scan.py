@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow.compute as pc
 
 from intarsia.dataset.dataset import Dataset
-from intarsia.dataset.engine_hand_over import PAGE_COST, HandOver, hand_over, is_current
+from intarsia.dataset.engine_hand_over import HandOver, hand_over, is_current
 from intarsia.errors import IntarsiaError
 from intarsia.file.open_file import OpenedFile
 from intarsia.parquet.statistics import Bounds
+from intarsia.plan.cost_model import COSTS
 from intarsia.row_ranges import RowRanges
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def _has_useful_pages(file: OpenedFile) -> bool:
             bounds = file.page_indexes.bounds(group, leaf)
             if bounds is not None:
                 share, others = _share_with_a_value(bounds), sum(sizes) - size
-                if PAGE_COST * share * sum(sizes) < size + share * others:
+                if COSTS.page_cost * share * sum(sizes) < size + share * others:
                     return True
     return False
 

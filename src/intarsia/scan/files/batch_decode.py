@@ -17,29 +17,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_roots
 from intarsia.file.open_file import OpenedFile
-from intarsia.io.source import ByteRange, Source, check_range
+from intarsia.io.source import ByteRange, check_range
 from intarsia.memory import has_limit
 from intarsia.parquet.metadata import ColumnMetaData
 from intarsia.parquet.schema import Root
+from intarsia.plan.cost_model import COSTS
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.scan.schema_adapter import as_type
-from intarsia.scan.units import decoded_bytes
 from intarsia.threads import in_order, may_use_threads
 
 T = TypeVar("T")
-
-PORTION_BYTES = 4 * 1024 * 1024
-"""Decoded bytes of one portion."""
-_THREADED_BYTES = 128 * 1024
-"""Smaller files take longer in threads, because threads wait for the interpreter's lock."""
-_FIRST_PORTION_FILES = 2
-"""Files of the first portion, which measures sizes. Each later one may have eight times as many."""
-_MAX_SINGLE_READ_BYTES = 64 * 1024
-"""Chunks of a file within this many bytes are read by one read."""
 
 
 def of_portions(
@@ -47,7 +39,7 @@ def of_portions(
 ) -> Iterator[T]:
     """Yields ``act(positions, table)`` for portions of ``files``, in order.
 
-    The files are of one schema group. A portion is about ``PORTION_BYTES`` of files, in stored
+    The files are of one schema group. A portion is about ``portion_bytes`` of files, in stored
     types. Sizes are estimated from footers and corrected by the portions before. Yields nothing if
     pyarrow cannot decode the columns together. Threads decode portions after the first; for tiny
     files, threads decode columns instead. Raises the errors of ``decode_roots``.
@@ -56,7 +48,11 @@ def of_portions(
     if template is None:
         return
     portions = _Portions(files, roots)
-    ahead = pa.cpu_count() if may_use_threads() and portions.mean_size >= _THREADED_BYTES else 0
+    ahead = (
+        pa.cpu_count()
+        if may_use_threads() and portions.mean_size >= COSTS.threaded_file_bytes
+        else 0
+    )
 
     def decode_portion(positions: range) -> T:
         groups = [group for i in positions for group in _row_groups(files[i], roots)]
@@ -86,11 +82,11 @@ class _Portions:
         self._size_factor = max(self._size_factor, size / max(estimated, 1))
 
     def __iter__(self) -> Iterator[range]:
-        start, most_files = 0, _FIRST_PORTION_FILES
+        start, most_files = 0, COSTS.first_portion_files
         while start < len(self._sizes):
             stop, size = start + 1, self._sizes[start]
             while stop < min(start + most_files, len(self._sizes)):
-                if (size + self._sizes[stop]) * self._size_factor > PORTION_BYTES:
+                if (size + self._sizes[stop]) * self._size_factor > COSTS.portion_bytes:
                     break
                 size += self._sizes[stop]
                 stop += 1
@@ -111,38 +107,31 @@ def may_be_together(file: OpenedFile) -> bool:
 
 def decoded_size(file: OpenedFile, roots: Sequence[Root]) -> int:
     """Returns the estimated decoded bytes of ``roots``, from the footer."""
-    groups = range(len(file.metadata.row_groups))
-    leaves = [leaf for root in roots for leaf in root.leaves]
-    return sum(
-        decoded_bytes(file.schema.leaves[leaf], chunk)
-        for group in groups
-        for leaf, chunk in zip(leaves, file.outlines(group, leaves), strict=True)
-    )
+    return file.decoded_bytes([leaf for root in roots for leaf in root.leaves])
 
 
 def _row_groups(file: OpenedFile, roots: Sequence[Root]) -> list[RowGroupBytes]:
     """Reads all row groups of a file, with all columns in one call."""
     leaves = [leaf for root in roots for leaf in root.leaves]
-    counts = [group.num_rows for group in file.metadata.row_groups]
-    chunks = [file.chunk(group, leaf) for group in range(len(counts)) for leaf in leaves]
-    pieces = _read(file.source, [(chunk.start, chunk.total_compressed_size) for chunk in chunks])
+    counts = np.diff(file.row_group_starts).tolist()
+    chunks = [chunk for group in zip(*map(file.chunks, leaves), strict=True) for chunk in group]
+    pieces = _read(file, [(chunk.start, chunk.total_compressed_size) for chunk in chunks])
     file.groups_read.update(range(len(counts)))
-    for group in range(len(counts)):
-        for leaf in leaves:
-            file.profile.pages(group, leaf, None)
+    file.profile.whole_chunks(len(counts), leaves)
     chunk_data = map(_chunk_bytes, chunks, pieces)
     return [
         RowGroupBytes(count, list(itertools.islice(chunk_data, len(leaves)))) for count in counts
     ]
 
 
-def _read(source: Source, ranges: Sequence[ByteRange]) -> list[memoryview]:
-    """Reads as ``source.read`` does, by one read if all ``ranges`` are near each other."""
+def _read(file: OpenedFile, ranges: Sequence[ByteRange]) -> list[memoryview]:
+    """Reads ``ranges`` of a file, by one read if all of them are near each other."""
+    source, file_size = file.source, file.file_footer.source_size
     for range_ in ranges:
-        check_range(range_, source.size)
+        check_range(range_, file_size)
     start = min((offset for offset, _ in ranges), default=0)
     size = max((offset + length for offset, length in ranges), default=0) - start
-    if size > _MAX_SINGLE_READ_BYTES:
+    if size > COSTS.single_read_bytes:
         return source.read(ranges)
     (whole,) = source.read([(start, size)])
     return [whole[offset - start :][:length] for offset, length in ranges]

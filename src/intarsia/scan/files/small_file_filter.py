@@ -13,10 +13,11 @@ import pyarrow as pa
 from intarsia.expr.evaluate import evaluate, unused
 from intarsia.file.open_file import READ_ERRORS, OpenedFile
 from intarsia.parquet.schema import Root
+from intarsia.plan.cost_model import COSTS
+from intarsia.plan.file_group import FileGroup
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.files.batch_decode import (
-    PORTION_BYTES,
     as_in_data_set,
     decoded_size,
     may_be_together,
@@ -24,30 +25,22 @@ from intarsia.scan.files.batch_decode import (
 )
 from intarsia.scan.request import PSEUDO_COLUMNS, Filter
 
-LEAST_FILES = 4
-_MAX_FILE_BYTES, _MAX_FILE_ROWS = 64 * 1024, 64 * 1024
-"""Maximum stored bytes of the filter's columns and maximum rows of a file. Larger ones are planned.
-"""
 _ROW_COLUMN = "__intarsia_row"
 
 
 def matching_rows(
-    files: Sequence[OpenedFile],
-    constants: Sequence[Constants],
-    schema: pa.Schema,
-    filter_: Filter,
+    group: FileGroup, numbers: Sequence[int], filter_: Filter
 ) -> dict[int, RowRanges]:
-    """Returns the matching rows of those ``files`` that are small, by position in ``files``.
+    """Returns the matching rows of those files of ``group`` that are small, by number.
 
-    The files are of one schema group. ``constants`` are each file's partition values, ``schema`` is
-    the data set's. The result is empty if the filter's columns cannot be decoded together.
+    Only files given by ``numbers`` count. The result is empty if these are few, or if the filter's
+    columns cannot be decoded together.
     """
-    roots = _roots(files[0], constants[0], filter_)
-    small = small_files_of(files, constants, filter_)
-    if roots is None or not small:
+    small, roots = small_files_of(group, numbers, filter_)
+    if not small:
         return {}
-    small_files, folders = [files[i] for i in small], [constants[i] for i in small]
-    fields = [schema.field(name) for name in filter_.columns or ()]
+    small_files, folders = [group.files[i] for i in small], [group.constants[i] for i in small]
+    fields = [group.schema.field(name) for name in filter_.columns or ()]
 
     def matching_in(positions: range, table: pa.Table) -> dict[int, RowRanges]:
         counts = [small_files[i].num_rows for i in positions]
@@ -73,14 +66,12 @@ def matching_rows(
 
 
 def small_files_of(
-    files: Sequence[OpenedFile], constants: Sequence[Constants], filter_: Filter
-) -> list[int]:
-    """Returns the positions of the files that ``matching_rows`` decodes."""
-    roots = _roots(files[0], constants[0], filter_)
-    if roots is None:
-        return []
-    small = [i for i, file in enumerate(files) if _is_small(file, roots)]
-    return small if len(small) >= LEAST_FILES else []
+    group: FileGroup, numbers: Sequence[int], filter_: Filter
+) -> tuple[list[int], list[Root]]:
+    """Returns the files that ``matching_rows`` decodes, by number, and the filter's columns."""
+    roots = _roots(group.file, group.constants[0], filter_) or []
+    small = [i for i in numbers if _is_small(group.files[i], roots)] if roots else []
+    return small if len(small) >= COSTS.least_files else [], roots
 
 
 def _roots(file: OpenedFile, constants: Constants, filter_: Filter) -> list[Root] | None:
@@ -95,13 +86,10 @@ def _roots(file: OpenedFile, constants: Constants, filter_: Filter) -> list[Root
 
 
 def _is_small(file: OpenedFile, roots: Sequence[Root]) -> bool:
-    if file.num_rows > _MAX_FILE_ROWS:
+    if file.num_rows > COSTS.small_file_rows:
         return False
-    size = 0
-    for group in range(len(file.metadata.row_groups)):
-        for root in roots:
-            chunk = file.chunk(group, root.leaves[0])
-            size += chunk.total_compressed_size
-            if chunk.bloom_filter_offset is not None:
-                return False
-    return size <= _MAX_FILE_BYTES and decoded_size(file, roots) <= PORTION_BYTES
+    chunks = [chunk for root in roots for chunk in file.chunks(root.leaves[0])]
+    if any(chunk.bloom_filter_offset is not None for chunk in chunks):
+        return False
+    size = sum([chunk.total_compressed_size for chunk in chunks])
+    return size <= COSTS.small_file_bytes and decoded_size(file, roots) <= COSTS.portion_bytes

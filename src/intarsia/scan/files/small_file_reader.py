@@ -18,11 +18,12 @@ from intarsia.expr.filterable_types import taken
 from intarsia.expr.nested_types import has_dictionary
 from intarsia.file.open_file import OpenedFile
 from intarsia.parquet.schema import Root
+from intarsia.plan.cost_model import COSTS
+from intarsia.plan.file_group import FileGroup
 from intarsia.process_state import ForkLock
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.files.batch_decode import (
-    PORTION_BYTES,
     as_in_data_set,
     decoded_size,
     may_be_together,
@@ -41,18 +42,13 @@ class _File(NamedTuple):
     rows: RowRanges
 
 
-def readers(
-    files: Sequence[OpenedFile],
-    constants: Sequence[Constants],
-    rows: Mapping[int, RowRanges],
-    request: Request,
-) -> dict[int, Read]:
-    """Returns functions that read ``rows`` of ``files``, by position in ``files``.
+def readers(group: FileGroup, rows: Mapping[int, RowRanges], request: Request) -> dict[int, Read]:
+    """Returns functions that read ``rows`` of the files of ``group``, by number.
 
-    The files are of one schema group and not damaged. ``constants`` are each file's partition
-    values. Files that are faster read alone have no function.
+    The files are not damaged. Files that are faster read alone have no function.
     """
-    roots = _roots(files[0], constants[0], request)
+    files = group.files
+    roots = _roots(group.file, group.constants[0], request)
     small = [
         number
         for number, matching in rows.items()
@@ -61,7 +57,9 @@ def readers(
     if len(small) < 2:
         return {}
     batch = _BatchReader(
-        [_File(files[number], constants[number], rows[number]) for number in small], roots, request
+        [_File(files[number], group.constants[number], rows[number]) for number in small],
+        roots,
+        request,
     )
     return {number: partial(batch.table, i) for i, number in enumerate(small)}
 
@@ -79,7 +77,7 @@ def _roots(file: OpenedFile, constants: Constants, request: Request) -> list[Roo
 
 def _is_small(file: OpenedFile, roots: Sequence[Root]) -> bool:
     try:
-        return decoded_size(file, roots) <= PORTION_BYTES
+        return decoded_size(file, roots) <= COSTS.portion_bytes
     except IntarsiaError:
         return False  # reading the file reports the error
 

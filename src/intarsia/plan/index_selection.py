@@ -11,18 +11,11 @@ from intarsia.file.open_file import OpenedFile
 from intarsia.index.base import Inverted
 from intarsia.index.kinds.distinct_idx1 import DistinctIDX1
 from intarsia.parquet.metadata import ColumnMetaData, PageType
+from intarsia.plan.cost_model import COSTS
 from intarsia.pruning.predicates import Comparison, Predicate, SearchPredicate, seeks_values
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.page_selection import groups_of
 
-_PROBE_BYTES = 256 * 1024
-"""Bytes that are read and decoded in the time of one probe. Remote storage has its own figure."""
-_PAGE_BYTES = 20 * 1024
-"""Approximate size of a section's page, and the minimum expected size of a column's page."""
-_ENTRIES_COST = 2
-"""Time to decode a byte of index entries, relative to a byte of column values."""
-_SEARCH_COST = 6
-"""The same if every value is searched: column pages are searched before they are decoded."""
 _DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
 _POINT_RANKS = {Op.EQ: 0, Op.IN: 1, Op.NONE: 1}
 _OTHER_RANK = 2
@@ -62,18 +55,20 @@ def may_pay(file: OpenedFile, index: Embedded, test: Predicate, leaves: Iterable
         leaves = {*leaves, *_leaves_of(file, [test])}
     elif _rank_of(test) == _POINT_RANKS[Op.IN] and len(test.values) and index.finds_values:
         num_values = len(test.values)
-        read = index.entry.length * _share(num_values, index.entry.length / _PAGE_BYTES)
+        read = index.entry.length * _share(num_values, index.entry.length / COSTS.index_page_bytes)
     else:
         return True
-    if read < _PROBE_BYTES:
+    if read < COSTS.probe_bytes:
         return True
     granules = max(file.num_rows / index.kind.granule_rows, 1)
     saved = 0.0
     for leaf in leaves:
-        chunks = [file.chunk(group, leaf) for group in range(len(file.metadata.row_groups))]
+        chunks = file.chunks(leaf)
         hit_share = _share(num_values, min(_num_pages(chunks) or granules, granules))
         saved += (1 - hit_share) * sum(chunk.total_compressed_size for chunk in chunks)
-    return (_ENTRIES_COST if isinstance(test, Comparison) else _SEARCH_COST) * read < saved
+    return (
+        COSTS.entries_cost if isinstance(test, Comparison) else COSTS.search_cost
+    ) * read < saved
 
 
 def _reads_all_values(index: Embedded, test: Predicate) -> bool:
@@ -88,17 +83,13 @@ def cost_of(index: Embedded, test: Predicate) -> int:
     """Returns the estimated bytes that a test reads of an index: a page, or all for a range."""
     is_range = isinstance(test, Comparison) and test.op not in _POINT_RANKS
     is_all = is_range or _reads_all_values(index, test)
-    return index.entry.length if is_all else min(index.entry.length, _PAGE_BYTES)
+    return index.entry.length if is_all else min(index.entry.length, COSTS.index_page_bytes)
 
 
 def most_for(file: OpenedFile, tests: Iterable[Predicate]) -> int:
     """Returns the limit of index bytes for many tests: the bytes of their columns."""
-    groups = range(len(file.metadata.row_groups))
-    return sum(
-        file.chunk(group, leaf).total_compressed_size
-        for leaf in _leaves_of(file, tests)
-        for group in groups
-    )
+    leaves = _leaves_of(file, tests)
+    return sum(chunk.total_compressed_size for leaf in leaves for chunk in file.chunks(leaf))
 
 
 def _leaves_of(file: OpenedFile, tests: Iterable[Predicate]) -> list[int]:
@@ -125,7 +116,7 @@ def page_rows(file: OpenedFile, leaves: Iterable[int], rows: RowRanges) -> float
     for leaf in leaves:
         chunk, index = file.chunk(group, leaf), file.page_indexes.known_offsets(group, leaf)
         known_pages = len(index) if index is not None else _num_pages([chunk])
-        counts.append(known_pages or chunk.total_compressed_size // _PAGE_BYTES)
+        counts.append(known_pages or chunk.total_compressed_size // COSTS.index_page_bytes)
     return file.num_rows_in(group) / max(counts)
 
 
@@ -136,7 +127,7 @@ def _share(num_hits: int, slots: float) -> float:
 
 def is_little(file: OpenedFile, leaves: Iterable[int], rows: RowRanges) -> bool:
     """True if reading ``leaves`` at ``rows`` costs less than probing one more index."""
-    limit = max(file.request_bytes, _PROBE_BYTES)
+    limit = max(file.request_bytes, COSTS.probe_bytes)
     size = 0.0
     for group in groups_of(file, rows):
         count = file.num_rows_in(group)

@@ -13,88 +13,72 @@ together, and files without the key are skipped. The other files are planned as 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
 
 from intarsia.file.embedded_indexes import Embedded
-from intarsia.file.open_file import READ_ERRORS, OpenedFile
+from intarsia.file.open_file import READ_ERRORS
 from intarsia.index.base import Inverted
 from intarsia.index.key_formula import FingerprintArray, Keys
 from intarsia.index.section.multi_probe import have_any_key
 from intarsia.index.section.probe import InvertedSection
-from intarsia.pruning.partition_pruning import Constants
+from intarsia.plan.cost_model import COSTS
+from intarsia.plan.file_group import FileGroup
+from intarsia.plan.pruner import Narrowed, Tests
 from intarsia.pruning.predicate_tree import Pruning, predicates_of
 from intarsia.pruning.predicates import Predicate, seeks_values
 from intarsia.pruning.prune import rows_left
 from intarsia.row_ranges import RowRanges
-from intarsia.scan.file_planner import indexes_for
 
-BoolArray = NDArray[np.bool_]
-
-_MAX_VALUES = 16
-"""Maximum values of an ``IN``. With more, most files hold one, and each needs a page of its own."""
+KEYS = "keys of many files"
 
 
 class _Probe(NamedTuple):
     """A probe of one file's index for ``keys``: fingerprints, distinct and sorted."""
 
-    position: int
+    number: int
+    test: Predicate
     section: InvertedSection
     keys: FingerprintArray
 
 
-def files_with_keys(
-    files: Sequence[OpenedFile],
-    constants: Sequence[Constants],
-    schema: pa.Schema,
-    pruning: Pruning,
-) -> BoolArray:
-    """Returns a mask of the ``n`` files that might hold a passing row: shape ``(n,)``, bool.
+def file_keys(group: FileGroup, tests: Tests, rows: RowRanges) -> Narrowed | None:
+    """Prunes files that lack a key of a predicate. One index of each file is probed.
 
-    The files are of one schema group. Only the ``required_predicates`` of ``pruning`` are used.
-    ``constants`` are each file's partition values, ``schema`` is the data set's.
+    Every matching row must pass the predicates: see ``required_predicates``.
     """
     try:
-        return _hold_keys(files, constants, schema, required_predicates(pruning))
+        probes = _probes(group, tests, rows)
+        have_key = have_any_key([(probe.section, probe.keys) for probe in probes])
     except READ_ERRORS:  # probing the indexes one by one reports the error
-        return np.ones(len(files), dtype=np.bool_)
+        return None
+    might_match = {probe.test: np.ones(len(group.files), dtype=np.bool_) for probe in probes}
+    for probe, has_key in zip(probes, have_key, strict=True):
+        might_match[probe.test][probe.number] = has_key
+    rows_by_test = {test: group.rows_of_files(mask) for test, mask in might_match.items()}
+    return Narrowed(rows_by_test, KEYS) if probes else None
 
 
-def _hold_keys(
-    files: Sequence[OpenedFile],
-    constants: Sequence[Constants],
-    schema: pa.Schema,
-    tests: Sequence[Predicate],
-) -> BoolArray:
-    """Returns the mask of ``files_with_keys`` for its required predicates."""
-    might_match = np.ones(len(files), dtype=np.bool_)
-    if not tests:
-        return might_match
+def _probes(group: FileGroup, tests: Tests, rows: RowRanges) -> list[_Probe]:
+    """Returns a probe for each file that holds any of ``rows`` and has an index of keys."""
     keys_by_meaning: dict[tuple[int, int, int], tuple[Embedded, FingerprintArray | None]] = {}
     probes = []
-    for position, (file, values) in enumerate(zip(files, constants, strict=True)):
-        usable = _key_indexes(indexes_for(file, tests, values, schema))
+    for number in np.flatnonzero(group.files_of(rows)).tolist() if tests else ():
+        usable = _key_indexes(group.indexes(tests, number))
         if not usable:
             continue
         test, index = usable[0]
-        meaning = (
-            id(test),
-            id(index.kind),
-            id(index.of),
-        )  # files of one schema group share these objects
+        # Files of one footer layout share these objects. The index keeps them alive.
+        meaning = id(test), id(index.kind), id(index.of)
         if meaning not in keys_by_meaning:
             keys_by_meaning[meaning] = index, _keys(index, test)
         keys = keys_by_meaning[meaning][1]
-        section = None if keys is None else file.sections.section(index)
+        section = None if keys is None else group.files[number].sections.section(index)
         if keys is not None and isinstance(section, InvertedSection):
-            probes.append(_Probe(position, section, keys))
-    is_found = have_any_key([(probe.section, probe.keys) for probe in probes])
-    might_match[[probe.position for probe in probes]] = is_found
-    return might_match
+            probes.append(_Probe(number, test, section, keys))
+    return probes
 
 
 def required_predicates(pruning: Pruning) -> list[Predicate]:
@@ -110,13 +94,13 @@ def required_predicates(pruning: Pruning) -> list[Predicate]:
     points = [
         test
         for test in predicates_of(pruning)
-        if seeks_values(test) and len(test.values) <= _MAX_VALUES
+        if seeks_values(test) and len(test.values) <= COSTS.key_values
     ]
     return [test for test in points if fails(test)]
 
 
 def _key_indexes(
-    indexes_by_test: dict[Predicate, list[Embedded]],
+    indexes_by_test: Mapping[Predicate, Sequence[Embedded]],
 ) -> list[tuple[Predicate, Embedded]]:
     """Returns tests with fingerprint indexes, the largest index first.
 
