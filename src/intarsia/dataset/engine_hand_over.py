@@ -393,22 +393,6 @@ def has_page_index(source: ScanSource, column: str) -> bool:
     return leaf is not None and _is_page_indexed(file, leaf)
 
 
-def has_bounds(source: ScanSource, column: str) -> bool:
-    """True if the first footer of ``source`` has the minimum and the maximum of ``column``.
-
-    False unless these are integers, dates or times: other bounds may be cut, or leave out NaN.
-    """
-    kind = source.schema.field(column).type
-    if not source.files or not (pa.types.is_integer(kind) or pa.types.is_temporal(kind)):
-        return False
-    file = source.cache.as_opened(source.files[0].path)
-    leaf = file.schema.leaf((column,))
-    if leaf is None:
-        return False
-    bounds = file.row_group_bounds(leaf.index)
-    return bool(np.all(bounds.bounded | bounds.all_null))
-
-
 def _is_page_indexed(file: OpenedFile, leaf: Leaf) -> bool:
     groups = len(file.metadata.row_groups)
     return groups > 0 and file.column_chunk(0, leaf.index).column_index_offset is not None

@@ -20,7 +20,6 @@ from intarsia.dataset.discovery import dataset
 from intarsia.dataset.engine_hand_over import (
     HandOver,
     hand_over,
-    has_bounds,
     has_page_index,
     is_current,
 )
@@ -44,7 +43,7 @@ from intarsia.errors import public
 from intarsia.io.file_handle import Version, version_of
 from intarsia.io.storage import FileReplaced, PathLike
 from intarsia.sql.constant_folding import Now
-from intarsia.sql.query.limit_pushdown import First, Need
+from intarsia.sql.query.limit_pushdown import First
 from intarsia.sql.query.parameters import Parameters
 from intarsia.sql.query.scans import Query, Scan, scans_of, seen_by_duckdb
 
@@ -369,9 +368,6 @@ def _register(
         table = tables[scan.table]
         if isinstance(table, WatchedDataset):
             left = joined.filter_of(scan)
-            are_told = hands_over and left is None and _are_in_footers(table, scan.need)
-            if are_told and _hand_over(handed, scan.name, table, scan.columns):
-                continue
             left = _first(table, scan, left, hands_over=hands_over)
             limit = None if scan.need is None else scan.need.limit
             is_in_footers = left is None and scan.need is not None and scan.need.is_number
@@ -400,13 +396,6 @@ def _hand_over(
     if isinstance(hand_over_or_reason, HandOver):
         handed[name] = table.scan_source, hand_over_or_reason
     return isinstance(hand_over_or_reason, HandOver)
-
-
-def _are_in_footers(table: WatchedDataset, need: Need | None) -> bool:
-    """True if DuckDB finds the minima and maxima of a query in footers."""
-    if need is None or not need.are_bounds:
-        return False
-    return all(has_bounds(table.scan_source, first.column) for first in need.firsts)
 
 
 def _count(query: Query, tables: Mapping[str, pads.Dataset | pa.Table]) -> int | None:

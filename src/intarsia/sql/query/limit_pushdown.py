@@ -78,15 +78,12 @@ class Need:
         The query needs the rows that are first in one of these orders.
     is_number : bool
         The query needs, and returns, only the number of rows.
-    are_bounds : bool
-        The query needs only the least and greatest values of the ``firsts`` columns.
     """
 
     limit: int | None = None
     offset: int = 0
     firsts: tuple[First, ...] = ()
     is_number: bool = False
-    are_bounds: bool = False
 
 
 def need_of(select: exp.Expr, sources: Sources, outputs: Sequence[exp.Expr] | None) -> Need | None:
@@ -109,7 +106,7 @@ def need_of(select: exp.Expr, sources: Sources, outputs: Sequence[exp.Expr] | No
         if all(_is_count(output.unalias()) for output in outputs):
             return Need(is_number=True)
         firsts = _firsts_of_extremes(outputs, sources)
-        return Need(firsts=tuple(firsts), are_bounds=True) if firsts else None
+        return Need(firsts=tuple(firsts)) if firsts else None
     order = select.args.get("order")
     limit = _limit_of(select)
     computed = [*outputs, *(order.expressions if order else ())]
