@@ -1,7 +1,6 @@
 """Conditions that joins put on a data set's rows: a row must have a key of the other side.
 
-The other side is a table in memory, or a data set with fewer matching rows. If every row of a
-sample has one of the keys, the condition is not used.
+The other side is a table in memory, or a data set with fewer matching rows.
 """
 
 from __future__ import annotations
@@ -16,23 +15,20 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 from intarsia.dataset.dataset import Dataset
-from intarsia.dataset.sampling import sample_rows
 from intarsia.errors import PredicateError
 from intarsia.expr.evaluate import evaluate
 from intarsia.expr.filterable_types import filterable_schema, filterable_type
 from intarsia.file.open_file import READ_ERRORS
 from intarsia.sql.query.scans import Keys, Scan
 
-_MAX_KEYS = 100_000
+_MAX_KEYS = 10_000
+"""With more keys, most pages have one, and looking them up takes longer than it saves."""
 _MAX_KEY_BYTES = 8 << 20
 """Bytes of all keys. Above this, comparing strings takes longer than reading them."""
 _MAX_ROWS = 1_000_000
 """Rows of the other side that are searched for keys."""
 _MAX_FILES = 100
 """Files of a data set that are planned to learn which side has fewer matching rows."""
-_SAMPLE_ROWS = 8
-"""Rows that are checked for a key. If 9 of 10 rows of a data set have one, all rows of 2 in 5
-samples do. If half of the rows have one, hardly any sample does."""
 
 
 class Joined:
@@ -47,7 +43,6 @@ class Joined:
         # Columns that many joins equate come up once for each pair.
         self._rows_left = functools.cache(self._count_rows_left)
         self._values = functools.cache(self._find_values)
-        self._sample = functools.cache(self._take_sample)
 
     def filter_of(self, scan: Scan) -> pc.Expression | None:
         """Returns a scan's filter with its join keys: TRUE for every row that the query needs."""
@@ -56,10 +51,9 @@ class Joined:
         for keys in scan.keys if is_ours else ():
             try:
                 condition = self._condition(scan, keys)
-                may_pay = condition is not None and self._may_pay(scan, keys.column, condition)
             except READ_ERRORS:
                 continue  # the query reports it, or does not read the data
-            if may_pay:
+            if condition is not None:
                 conditions.append(condition)
         return functools.reduce(operator.and_, conditions) if conditions else None
 
@@ -108,14 +102,6 @@ class Joined:
             values is not None and len(values) <= _MAX_KEYS and values.nbytes <= _MAX_KEY_BYTES
         )
         return values if is_worth_it else None
-
-    def _may_pay(self, scan: Scan, column: str, condition: pc.Expression) -> bool:
-        """True if ``condition`` is not TRUE for all rows of a sample."""
-        sample = self._sample(scan.table, column)
-        return not sample.num_rows or evaluate(condition, sample).num_rows < sample.num_rows
-
-    def _take_sample(self, table: str, column: str) -> pa.Table:
-        return sample_rows(self._tables[table].scan_source, column, _SAMPLE_ROWS)
 
 
 def _distinct(
