@@ -74,9 +74,7 @@ NEEDS = {
     "SELECT * FROM t ORDER BY ts": None,
     "SELECT * FROM t WHERE i + 1 > 3 ORDER BY ts LIMIT 5": None,
     "SELECT i::INT FROM t ORDER BY ts LIMIT 5": None,
-    "SELECT min(ts), max(t.i) AS x FROM t": Need(
-        firsts=(First("ts", 1), First("I", 1, True))
-    ),
+    "SELECT min(ts), max(t.i) AS x FROM t": Need(firsts=(First("ts", 1), First("I", 1, True))),
     "SELECT max(ts) - INTERVAL 1 HOUR, (max(i) - min(i)) * 2 FROM t": Need(
         firsts=(First("ts", 1, True), First("I", 1, True), First("I", 1))
     ),
