@@ -71,14 +71,14 @@ def pytest_collection_modifyitems(items):
 
 
 class _Scheduling(LoadScopeScheduling):
-    """One process runs all Spark tests, as starting the session takes long, and one the cluster
-    tests.
+    """One process runs all Spark tests, as starting the session takes long, one the cluster
+    tests, and one the golden tests, which share what they read of the corpus.
 
     The other tests are divided by file, because tests of a file share fixtures.
     """
 
     def _split_scope(self, nodeid):
-        for folder in ("tests/spark/cluster/", "tests/spark/"):
+        for folder in ("tests/spark/cluster/", "tests/spark/", "tests/golden/"):
             if nodeid.startswith(folder):
                 return folder
         return nodeid.split("::")[0]

@@ -46,15 +46,20 @@ def run_share(files: list[str]) -> dict[str, dict]:
     return actual
 
 
+def grades(findings: list[dict]) -> Counter[str]:
+    """Counts findings by severity."""
+    return Counter(finding["severity"] for finding in findings)
+
+
 def table(outcomes: dict[str, dict]) -> str:
     """Counts of files, as a Markdown table."""
 
     def count(check: str, *values: str) -> int:
         return sum(actual.get(check) in values for actual in outcomes.values())
 
-    verified = [actual for actual in outcomes.values() if "verify" in actual]
-    severities = Counter(max(actual["verify"], default="clean") for actual in verified)
-    clean = [actual for actual in verified if not actual["verify"] and "verify_after" in actual]
+    opened = [actual for actual in outcomes.values() if actual["opens"] == "yes"]
+    severities = Counter(max(grades(actual["findings"]), default="clean") for actual in opened)
+    clean = [actual for actual in opened if not actual["findings"] and "findings_after" in actual]
     walked = [
         actual["pages"] for actual in outcomes.values() if isinstance(actual.get("pages"), dict)
     ]
@@ -80,7 +85,7 @@ def table(outcomes: dict[str, dict]) -> str:
         ("verified with errors", severities["ERROR"]),
         (
             "clean before, and clean with the page index added",
-            sum(not actual["verify_after"] for actual in clean),
+            sum(not actual["findings_after"] for actual in clean),
         ),
     ]
     lines = [f"| {what} | {number:,} |" for what, number in rows]

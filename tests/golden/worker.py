@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 import tempfile
+import time
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -39,15 +40,17 @@ READ_ERRORS = (pa.ArrowException, OSError, UnicodeDecodeError)
 
 def outcomes(path: Path, scratch: Path) -> dict:
     actual = {"opens": opens(path), "footer": footer(path)}
+    actual["findings"], actual["verify_seconds"] = findings(path)
+    theirs = by_pyarrow(path)
+    actual["reads"] = reads(path, theirs)
     if actual["opens"] != "yes":
-        return actual | {"reads": reads(path)}
+        return actual
+    actual["page_index"] = page_index(path, scratch, actual["reads"], theirs)
+    del theirs  # up to 2 GB
     actual["pages"], actual["crc"] = pages(path)
-    actual["reads"] = reads(path)
     actual["left"] = left(path)
-    actual["verify"] = grades(path)
-    actual["page_index"] = page_index(path, scratch, actual["reads"])
     if actual["page_index"] == "added":
-        actual["verify_after"] = grades(scratch / path.name)
+        actual["findings_after"], _ = findings(scratch / path.name)
     (scratch / path.name).unlink(missing_ok=True)
     return actual
 
@@ -91,13 +94,18 @@ def pages(path: Path) -> tuple[dict | str, int]:
     return dict(counts), crc
 
 
-def reads(path: Path) -> str:
-    """Compares the rows read here, whole and in part, with pyarrow's."""
+def by_pyarrow(path: Path) -> pa.Table | None:
+    """Returns pyarrow's rows. Returns None if pyarrow raises an error."""
     try:
         theirs = pq.ParquetFile(path).read()
-        names = theirs.schema.names
+        _ = theirs.schema.names  # fails on names that are not UTF-8
     except READ_ERRORS:
-        theirs = None
+        return None
+    return theirs
+
+
+def reads(path: Path, theirs: pa.Table | None) -> str:
+    """Compares the rows read here, whole and in part, with pyarrow's."""
     try:
         file = ia.ParquetFile(path)
         with patch.object(splice, "_MIN_WIDE_ROWS", 0):  # reads strings as in files of many rows
@@ -109,7 +117,7 @@ def reads(path: Path) -> str:
     if theirs is None:
         return "here only"
     same = equal(ours, theirs) and equal(part, theirs.slice(middle[0], middle[1] - middle[0]))
-    return "equal" if same and ours.schema.names == names else "differently"
+    return "equal" if same and ours.schema.names == theirs.schema.names else "differently"
 
 
 def left(path: Path) -> str:
@@ -133,12 +141,27 @@ def equal(ours: pa.Table, theirs: pa.Table) -> bool:
     return ours.equals(theirs) or repr(ours.to_pylist()) == repr(theirs.to_pylist())
 
 
-def grades(path: Path) -> dict:
-    """Counts findings by severity."""
-    return dict(Counter(finding.severity.name for finding in ia.verify(path)))
+def findings(path: Path) -> tuple[list[dict], float]:
+    """Returns what ``verify`` finds, and its processor time in seconds. A warning is an error."""
+    before = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        actual = ia.verify(path)
+    seconds = time.process_time() - before
+    assert all(finding.where.file == str(path) for finding in actual)
+    rows = [
+        {
+            "severity": finding.severity.name,
+            "column": finding.where.column,
+            "page": finding.where.page,
+            "message": finding.message,
+        }
+        for finding in actual
+    ]
+    return rows, seconds
 
 
-def page_index(path: Path, scratch: Path, read: str) -> str:
+def page_index(path: Path, scratch: Path, read: str, theirs: pa.Table | None) -> str:
     """Compares pyarrow's rows of a copy with page indexes with those of the original."""
     copy = scratch / path.name
     shutil.copyfile(path, copy)
@@ -151,7 +174,7 @@ def page_index(path: Path, scratch: Path, read: str) -> str:
         return "moved bytes"
     if read not in ("equal", "by pyarrow only"):
         return "added"
-    return "added" if equal(pq.ParquetFile(copy).read(), pq.ParquetFile(path).read()) else "broken"
+    return "added" if equal(pq.ParquetFile(copy).read(), theirs) else "broken"
 
 
 def main() -> None:
