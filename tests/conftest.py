@@ -65,26 +65,32 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("corpus_name", names or [absent], ids=str if names else None)
 
 
-def pytest_collection_modifyitems(items):
-    """Runs tests that replace the Spark session last."""
-    items.sort(key=lambda item: item.get_closest_marker("cluster") is not None)
+def pytest_collection_modifyitems(config, items):
+    """Runs tests that replace the Spark session last; pytest-xdist begins with whole folders."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _FOLDERS.get(_scope_of(item.nodeid), len(_FOLDERS)))
+    else:
+        items.sort(key=lambda item: item.get_closest_marker("cluster") is not None)
+
+
+# Folders that one process runs, the longest first: the Spark tests share a session, the golden
+# tests what they read of the corpus. The cluster tests replace the session, so they come later.
+_FOLDERS = {"tests/spark/": 0, "tests/golden/": 1, "tests/spark/cluster/": 2}
+
+
+def _scope_of(nodeid):
+    """A folder or a file, whose tests share fixtures."""
+    folders = [folder for folder in _FOLDERS if nodeid.startswith(folder)]
+    return max(folders, key=len, default=nodeid.split("::")[0])
 
 
 class _Scheduling(LoadScopeScheduling):
-    """One process runs all Spark tests, as starting the session takes long, one the cluster
-    tests, and one the golden tests, which share what they read of the corpus.
-
-    The other tests are divided by file, because tests of a file share fixtures.
-    """
-
     def _split_scope(self, nodeid):
-        for folder in ("tests/spark/cluster/", "tests/spark/", "tests/golden/"):
-            if nodeid.startswith(folder):
-                return folder
-        return nodeid.split("::")[0]
+        return _scope_of(nodeid)
 
 
 def pytest_xdist_make_scheduler(config, log):
+    config.option.loadscopereorder = False  # by the number of tests, which says little of time
     return _Scheduling(config, log)
 
 
