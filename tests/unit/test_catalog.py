@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import shutil
 import time
 import warnings
 from collections import Counter
@@ -53,9 +54,15 @@ def fill(folder, files=FILES, indexes=("lookup(id)", "elements(tags)", "lookup(t
     return folder
 
 
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    return fill(tmp_path_factory.mktemp("filled"))
+
+
 @pytest.fixture
-def lake(tmp_path):
-    return fill(tmp_path / "lake")
+def lake(filled, tmp_path):
+    """A copy for one test, whose files have changed just now."""
+    return shutil.copytree(filled, tmp_path / "lake", copy_function=shutil.copyfile)
 
 
 @pytest.fixture
