@@ -38,11 +38,21 @@ print(json.dumps([none, before, found, kinds, remarks, findings]))
 """
 
 
-@pytest.fixture
-def installed(tmp_path):
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
     """A folder as an installer creates it: the package's code and its metadata."""
     project = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]
-    return declare(tmp_path / "site", project["name"], project["entry-points"])
+    site = tmp_path_factory.mktemp("installed") / "site"
+    return declare(site, project["name"], project["entry-points"])
+
+
+@pytest.fixture(scope="module")
+def written(installed, tmp_path_factory):
+    """A folder with a file that has an index of the package's kind."""
+    folder = tmp_path_factory.mktemp("written")
+    said = run(WRITE, folder, installed, PACKAGE / "src")
+    assert (said.returncode, said.stderr) == (0, "")
+    return folder
 
 
 def declare(folder, name, entry_points):
@@ -66,10 +76,8 @@ def run(program, cwd, *path):
     )  # fmt: skip
 
 
-def test_a_kind_is_found_by_its_entry_point_and_imported_when_it_is_needed(installed, tmp_path):
-    path = (installed, PACKAGE / "src")
-    assert run(WRITE, tmp_path, *path).stderr == ""
-    said = run(READ, tmp_path, *path)
+def test_a_kind_is_found_by_its_entry_point_and_imported_when_it_is_needed(installed, written):
+    said = run(READ, written, installed, PACKAGE / "src")
     assert said.stderr == ""
     none, before, actual, kinds, _, findings = json.loads(said.stdout)
     assert (none, before) == (1, False)
@@ -79,9 +87,8 @@ def test_a_kind_is_found_by_its_entry_point_and_imported_when_it_is_needed(insta
     assert findings == []
 
 
-def test_without_the_package_its_indexes_are_carried_along_and_ignored(installed, tmp_path):
-    assert run(WRITE, tmp_path, installed, PACKAGE / "src").returncode == 0
-    said = run(READ, tmp_path)
+def test_without_the_package_its_indexes_are_carried_along_and_ignored(written):
+    said = run(READ, written)
     assert said.stderr == ""
     _, before, actual, kinds, remarks, findings = json.loads(said.stdout)
     assert not before
@@ -92,18 +99,16 @@ def test_without_the_package_its_indexes_are_carried_along_and_ignored(installed
     assert "not checked" in findings[0]
 
 
-def test_kinds_named_by_a_file_are_imported_only_if_declared(installed, tmp_path):
-    assert run(WRITE, tmp_path, installed, PACKAGE / "src").returncode == 0
-    said = run(READ + "\nassert 'url_domains' not in sys.modules", tmp_path, PACKAGE / "src")
+def test_kinds_named_by_a_file_are_imported_only_if_declared(written):
+    said = run(READ + "\nassert 'url_domains' not in sys.modules", written, PACKAGE / "src")
     assert (said.returncode, said.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("broken", ["nowhere:Domain", "url_domains:nothing", "json:loads"])
-def test_a_broken_plugin_is_warned_of_and_costs_no_answer(broken, installed, tmp_path):
-    assert run(WRITE, tmp_path, installed, PACKAGE / "src").returncode == 0
+def test_a_broken_plugin_is_warned_of_and_costs_no_answer(broken, written, tmp_path):
     points = {"intarsia.index_kinds": {"domain": broken}}
     site = declare(tmp_path / "broken", "broken", points)
-    said = run(READ, tmp_path, site, PACKAGE / "src")
+    said = run(READ, written, site, PACKAGE / "src")
     assert f"index kind 'domain' of {broken} cannot be used" in said.stderr
     assert said.returncode == 0
     assert [rows for _, rows in json.loads(said.stdout)[2][:3]] == [1, 1, 1]
