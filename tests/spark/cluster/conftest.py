@@ -34,7 +34,6 @@ SOURCES = Path(ias.__file__).parents[2]
 HOSTS = ("127.0.0.1", "localhost")
 PATIENCE = 300
 """Time limit in seconds for anything here."""
-_QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -43,10 +42,8 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": _QUICK,
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
-    "spark.executor.extraJavaOptions": _QUICK,
     "spark.locality.wait": "0",
     "spark.python.authenticate.socketTimeout": "120s",
 }
@@ -127,10 +124,9 @@ class Cluster:
 
     def _started(self, command: list[str], says: str) -> tuple[subprocess.Popen[bytes], str]:
         """Starts one of Spark's daemons; returns its message when it is ready."""
-        keep = ("PATH", "HOME", "LANG", "TMPDIR", "JAVA_HOME")
+        keep = ("PATH", "HOME", "LANG", "TMPDIR", "JAVA_HOME", "JDK_JAVA_OPTIONS")
         environment = {name: os.environ[name] for name in keep if name in os.environ} | {
             "SPARK_DAEMON_MEMORY": "192m",
-            "SPARK_DAEMON_JAVA_OPTS": _QUICK,
             "SPARK_LOCAL_DIRS": str(self._folder / "scratch"),
         }
         log = self._folder / f"daemon-{len(self._processes)}.log"
