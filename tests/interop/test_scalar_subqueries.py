@@ -228,13 +228,13 @@ def test_few_pages_are_read(query, most, path):
 
 
 def test_a_subquery_is_answered_once(path, monkeypatch):
-    queries, rewritten = [], duckdb_sql._rewritten
+    queries, rewritten = [], duckdb_sql.rewrite_query
 
     def watched(query, *others):
         queries.append(query)
         return rewritten(query, *others)
 
-    monkeypatch.setattr(duckdb_sql, "_rewritten", watched)
+    monkeypatch.setattr(duckdb_sql, "rewrite_query", watched)
     actual = ia.sql("SELECT ts FROM t WHERE n = (SELECT max(n) FROM t)", t=path)
     assert actual.num_rows == 1
     assert queries == [

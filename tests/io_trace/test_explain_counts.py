@@ -40,7 +40,7 @@ def small_files(folder, count=40):
 
 
 def many_small_files(folder):
-    small_files(folder, 300)
+    small_files(folder, 100)
 
 
 def indexed_files(folder):

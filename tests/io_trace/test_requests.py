@@ -102,6 +102,7 @@ def watched(stored, tmp_path):
 
     class Cache:
         is_local = True
+        is_profiled = False
         health = Health()
         options = replace(file.options, reader="pages")
 

@@ -215,6 +215,20 @@ def explain_scan(
     return replace(explained, reader=ENGINE, reason=handed.reason)
 
 
+def explain_by_file(
+    source: ScanSource, columns: Sequence[str], filter_: pc.Expression | None
+) -> Explanation:
+    """Returns the explanation of a query whose files are read one by one, as by Spark's tasks.
+
+    Issues the warnings about the files.
+    """
+    profiled = source.with_cache(source.cache.anew(is_profiled=True))
+    request = planned_request(profiled, list(columns), filter_)
+    _plan_candidates(profiled, request, by_file=True)
+    text = "none" if filter_ is None else shown(filter_)
+    return explanation_of(profiled, request, text, None)
+
+
 def engine_of(source: ScanSource, request: Request) -> tuple[str, str]:
     """Returns which reader an engine such as DuckDB uses for a query, and why."""
     condition = None if request.filter is None else request.filter.condition.expression
@@ -224,11 +238,16 @@ def engine_of(source: ScanSource, request: Request) -> tuple[str, str]:
     return "pages", handed
 
 
-def _plan_candidates(source: ScanSource, request: Request) -> None:
-    """Plans the files that a scan opens. Their profiles record the steps."""
+def _plan_candidates(source: ScanSource, request: Request, *, by_file: bool = False) -> None:
+    """Plans the files that a scan opens. Their profiles record the steps.
+
+    ``by_file`` plans small files one by one, as Spark's tasks read them.
+    """
 
     def planned(candidate: CandidateFile) -> None:
         def plan(opened: OpenedFile) -> None:
+            if by_file:
+                opened.profile.together(False)
             if not opened.profile.is_together:
                 plan_rows(opened, request.pruning, candidate.file.constants, request.schema)
 

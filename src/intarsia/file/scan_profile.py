@@ -53,8 +53,8 @@ class NoProfile:
     def step(self, source: str, rows: RowRanges) -> None:
         """Records that ``source``, a step of planning, left the candidate rows ``rows``."""
 
-    def together(self) -> None:
-        """Records that the file is decoded together with other small files."""
+    def together(self, is_together: bool = True) -> None:
+        """Records whether the file is decoded together with other small files."""
 
     def matched(self, num_rows: int) -> None:
         """Records that the scan gave ``num_rows`` more rows."""
@@ -113,8 +113,8 @@ class Profile(NoProfile):
     def step(self, source: str, rows: RowRanges) -> None:
         self.steps.append((source, rows))
 
-    def together(self) -> None:
-        self.is_together = True
+    def together(self, is_together: bool = True) -> None:
+        self.is_together = is_together
 
     def matched(self, num_rows: int) -> None:
         self.num_matches += num_rows
