@@ -51,6 +51,9 @@ class _Verdict(NamedTuple):
     by_footer: Callable[[OpenedFile], tuple[FileGroup, Candidates] | None] | None = None
 
 
+_EXCLUDED = _Verdict(might_match=False)
+
+
 class CandidateFile(NamedTuple):
     """A file that might hold matching rows, and its part of the scan."""
 
@@ -185,10 +188,11 @@ def _verdicts(group: FileGroup, request: Request, by_footer: bool) -> list[_Verd
             large = group.rows_of_files(unsure)
             left = plan_group(group, request.pruning, within=large, after=candidates).rows
             might_match[unsure] = group.files_of(left)[unsure]
-    return [
-        _Verdict(bool(might), matching.get(number), partial(_in_file, candidates, group, number))
-        for number, might in enumerate(might_match)
-    ]
+    verdicts = [_EXCLUDED] * len(group.files)
+    for number in np.flatnonzero(might_match).tolist():
+        known = partial(_in_file, candidates, group, number)
+        verdicts[number] = _Verdict(True, matching.get(number), known)
+    return verdicts
 
 
 def _matching(group: FileGroup, numbers: Sequence[int], request: Request) -> dict[int, Matching]:
