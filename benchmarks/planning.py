@@ -1,6 +1,6 @@
 """Measures the processor time of planning many files whose footers are cached.
 
-The data is a folder of 1,000 files (``--files``) of 500 rows each, and a catalog of 100,000 files
+The data is a folder of 1,000 files (``--files``) of 500 rows each. A catalog has 100,000 files
 (``--catalog``), which are links to these files.
 
 ``python benchmarks/planning.py`` prints a line for each query, with the median processor time in

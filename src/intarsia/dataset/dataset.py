@@ -7,7 +7,7 @@ pyarrow itself scans without a filter. A scan with a filter is planned and read 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,10 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
-import pyarrow.fs as pafs
 
 import intarsia.memory as memory
-from intarsia.catalog.catalog import Catalog
 from intarsia.dataset.batch_stream import scanner_of
 from intarsia.dataset.explain import (
     engine_of,
@@ -28,43 +26,31 @@ from intarsia.dataset.explain import (
     plan_files_left,
     planned_request,
 )
-from intarsia.dataset.footer_freshness import Footers
 from intarsia.dataset.fragment import (
     PlannedFragment,
-    check_is_whole,
     fragments_left,
-    to_pyarrow_fragment,
     without_footer,
 )
-from intarsia.dataset.page_scan import needs_page_reader, parts_from, scan_pages
-from intarsia.dataset.pyarrow_choice import must_read_pages, pyarrow_may_scan
-from intarsia.dataset.pyarrow_columns import scan_scanner_columns
-from intarsia.dataset.pyarrow_options import check_counts, check_scan_options, verifies_checksums
+from intarsia.dataset.pyarrow_choice import must_read_pages
+from intarsia.dataset.pyarrow_options import check_scan_options
 from intarsia.dataset.pyarrow_scan import (
     count_matching,
-    reads_stored_columns,
-    table_of_matching,
 )
-from intarsia.dataset.record_batches import as_table, batches_of, or_empty_batch
+from intarsia.dataset.record_batches import BATCH_ROWS, as_table, batches_of, or_empty_batch
 from intarsia.dataset.request_builder import (
     Columns,
-    check_columns,
-    check_scanner_columns,
     request_of,
-    scan_request,
     uses_scanner_columns,
 )
 from intarsia.dataset.row_count_check import (
     FAILURES,
-    completed_scan,
-    fits_in_memory,
-    may_miss_rows,
     naming_damage,
     reads_repetition,
     shortage,
 )
-from intarsia.dataset.row_numbers import check_within, parts_together, row_numbers
+from intarsia.dataset.row_numbers import check_within, row_numbers
 from intarsia.dataset.scan_source import ScanSource
+from intarsia.dataset.scanned_dataset import ScannedDataset
 from intarsia.dataset.take import take_rows
 from intarsia.deadline import (
     Stop,
@@ -79,27 +65,18 @@ from intarsia.deadline import (
 from intarsia.errors import public
 from intarsia.expr.filterable_types import filterable_schema, restorer_of, taken
 from intarsia.expr.tree import shown as shown_expression
-from intarsia.file.corrupt_data import CorruptData
 from intarsia.file.open_file import retry_while_replaced
-from intarsia.file.read_options import ReadOptions
-from intarsia.file.sidecar_discovery import Sidecars
-from intarsia.index.directory import without_pointer
 from intarsia.plan.explanation import Explanation
 from intarsia.plan.file_account import ENGINE, EngineReads, QueryRun
 from intarsia.plan.plan import Plan
 from intarsia.redaction import shown_redacted
-from intarsia.row_ranges import RowRanges
 from intarsia.scan.count import count_rows
-from intarsia.scan.files.file_cache import FileCache
-from intarsia.scan.request import FilterLike, expression_of, without_rows
-from intarsia.scan.scan import Part
-
-_BATCH_ROWS = 131_072
+from intarsia.scan.request import FilterLike, expression_of
 
 
 @shown_redacted
 @public
-class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not typed
+class Dataset(ScannedDataset):
     """Parquet files as a data set. ``intarsia.dataset`` opens one.
 
     It has all methods of ``pyarrow.dataset.Dataset``. Filters are pyarrow's Expressions or SQL
@@ -135,136 +112,6 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     >>> logs.head(2, columns=["trace_id", "service"]).to_pylist()
     [{'trace_id': 't0', 'service': 'api'}, {'trace_id': 't1', 'service': 'api'}]
     """
-
-    scan_source: ScanSource
-    """The files, and how scans open and read them."""
-    _partitioning: Any
-    _scans_once = False
-    """True if every scanner is consumed once.
-
-    Then the rows of each can be compared with the footers.
-    """
-
-    def __init__(
-        self,
-        fragments: Sequence[pads.Fragment],
-        schema: pa.Schema,
-        format: pads.FileFormat,  # noqa: A002 # pyarrow's name for it
-        filesystem: pafs.FileSystem | None = None,
-        root_partition: pc.Expression | None = None,
-    ) -> None:
-        fragments = list(map(to_pyarrow_fragment, fragments))
-        for fragment in fragments:
-            check_is_whole(fragment)
-        if filesystem is None and not fragments:  # else pyarrow gives the data set none
-            filesystem = pafs.LocalFileSystem()
-        self._initialize(fragments, schema, format, filesystem, root_partition)
-
-    def _initialize(
-        self,
-        fragments: Sequence[pads.Fragment],
-        schema: pa.Schema,
-        *others: Any,
-        source: ScanSource | None = None,
-    ) -> None:
-        """Initializes the data set as ``__init__`` does, for fragments of whole files."""
-        super().__init__(fragments, schema, *others)
-        if source is None:
-            cache = FileCache.of(self.filesystem, self.format)
-            source = ScanSource.of(fragments, schema, self.filesystem, cache)
-        self.scan_source = source
-        self._footers = Footers()
-        self._partitioning = None
-
-    def __repr__(self) -> str:
-        files = self.scan_source.files
-        shown = f"{len(files):,} files, the first {files[0].path}" if files else "none"
-        return f"<intarsia.Dataset of {shown}>"
-
-    @classmethod
-    def wrap(cls, base: pads.FileSystemDataset, schema: pa.Schema | None = None) -> Dataset:
-        """Returns a data set of the files and the filter of ``base``.
-
-        The schema is ``schema``, by default that of ``base``.
-        """
-        schema = without_pointer(base.schema if schema is None else schema)
-        fragments = list(base._get_fragments(None))
-        others = base.format, base.filesystem, base.partition_expression
-        if isinstance(base, Dataset):  # its fragments are checked already
-            cache = base.scan_source.cache
-            source = ScanSource.of(fragments, schema, base.filesystem, cache)
-            made = cls.__new__(cls)
-            made._initialize(fragments, schema, *others, source=source)
-            made._footers = base._footers
-        else:
-            made = cls(fragments, schema, *others)
-        made._set_filter(base._scan_options.get("filter"))
-        made._partitioning = base.partitioning
-        return made
-
-    def _set_filter(self, condition: pc.Expression | None) -> None:
-        """Sets the data set's own filter, for pyarrow's scans and for ours."""
-        self._scan_options = {} if condition is None else {"filter": condition}
-        self.scan_source = replace(self.scan_source, filter=condition)
-
-    @property
-    def _may_use_pyarrow(self) -> bool:
-        """True if pyarrow may scan by itself. Raises as ``pyarrow_may_scan`` does."""
-        get_fragments = partial(self._get_fragments, None)
-        return pyarrow_may_scan(self.scan_source, self._footers, get_fragments)
-
-    @classmethod
-    def _of_source(cls, fragments: Sequence[pads.Fragment], source: ScanSource) -> Dataset:
-        """Returns a data set of ``fragments``, whose files are those of ``source``."""
-        made = cls.__new__(cls)
-        others = fragments[0].format, source.filesystem
-        made._initialize(fragments, source.schema, *others, source=source)
-        return made
-
-    def with_options(self, **changes: Any) -> Dataset:
-        """Returns the same data set with other ``ReadOptions``: ``changes``, by name."""
-        source = self.scan_source
-        options = source.options.changed(**changes)
-        if options == source.options:
-            return self
-        made = self.wrap(self)
-        made.scan_source = made.scan_source.with_cache(source.cache.anew(options))
-        return made
-
-    @property
-    def corrupt(self) -> list[CorruptData]:
-        """The damaged places that scans have found so far, with the rows that were left out.
-
-        Empty unless the data set was opened with ``on_corrupt="skip"``. Only scans of the damaged
-        column leave the rows out.
-        """
-        return self.scan_source.cache.health.corrupt
-
-    def with_catalog(self, root: str | None) -> Dataset:
-        """Returns this data set, which now uses the catalog of the folder ``root``, if not None."""
-        if root is not None:
-            source = self.scan_source
-            source.cache.catalog = Catalog(self.filesystem, root, source.options)
-        return self
-
-    @classmethod
-    def from_paths(cls, *args: Any, **kwargs: Any) -> Dataset:
-        """Returns a data set of paths as ``pyarrow.dataset.FileSystemDataset.from_paths`` does."""
-        return cls.wrap(pads.FileSystemDataset.from_paths(*args, **kwargs))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        fragments = [without_footer(fragment) for fragment in self._get_fragments(None)]
-        parts = (fragments, self.schema, self.format, self.filesystem, self.partition_expression)
-        source = self.scan_source
-        root = None if source.catalog is None else source.catalog.root
-        sidecars = source.cache.places.folder
-        state = source.filter, self._partitioning, source.options, sidecars, root
-        return _rebuild, (type(self), parts, *state)
-
-    @property
-    def partitioning(self) -> Any:
-        """The partitioning the data set was opened with."""
-        return self._partitioning
 
     # --- derived data sets ----------------------------------------------------------------------
 
@@ -303,14 +150,6 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         ordered = pads.Dataset.sort_by(pads.dataset(table.cast(sortable)), sorting, **options)
         return pads.InMemoryDataset(restorer_of(self.schema)(ordered.to_table()))
 
-    def replace_schema(self, schema: pa.Schema) -> Dataset:
-        """Returns a data set of the same files that are read as another schema."""
-        made = self.wrap(super().replace_schema(schema))
-        made._partitioning = self._partitioning
-        made.scan_source = made.scan_source.with_cache(self.scan_source.cache)
-        made._footers = self._footers
-        return made
-
     def get_fragments(
         self,
         filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
@@ -337,7 +176,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         self,
         columns: Columns = None,
         filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
-        batch_size: int = _BATCH_ROWS,
+        batch_size: int = BATCH_ROWS,
         *,
         timeout: float | None = None,
         memory_limit: int | str | None = None,
@@ -368,24 +207,6 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         if scan is None:
             return self._pyarrow_scanner(columns, options)
         return scanner_of(*scan, None if columns is None else list(columns), batch_size)
-
-    def _scan_for_scanner(
-        self, columns: Columns, filter_: FilterLike, options: Mapping[str, Any]
-    ) -> tuple[pa.Schema, Iterable[pa.Table]] | None:
-        """Returns the schema and the rows of a scanner. Returns None if pyarrow's own may scan.
-
-        It may not if there is a time limit or a memory limit.
-        """
-        scan = self._scan(columns, filter_, options, in_batches=True)
-        if scan is not None:
-            return scan
-        reads_some = columns is None or len(columns) > 0
-        is_checked = reads_repetition(self.schema, columns) or (self._scans_once and reads_some)
-        if not is_checked and not memory.is_limited():
-            return None
-        scanner = self._pyarrow_scanner(columns, options)
-        batches = self._completed_batches(scanner, columns, options)
-        return scanner.projected_schema, (pa.Table.from_batches([batch]) for batch in batches)
 
     @time_limited("reading")
     def to_table(
@@ -472,7 +293,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         if scan is None:
             scanner = self._pyarrow_scanner(columns, options)
             return self._completed_batches(scanner, columns, options)
-        return or_empty_batch(scan[0], batches_of(scan[1], options.get("batch_size", _BATCH_ROWS)))
+        return or_empty_batch(scan[0], batches_of(scan[1], options.get("batch_size", BATCH_ROWS)))
 
     @time_limited("reading")
     def head(
@@ -558,17 +379,6 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             repr(self), partial(take_rows, self.scan_source, scan_rows, numbers, columns)
         )
 
-    def _scan_rows(
-        self, columns: Columns, *, options: Mapping[str, Any], **selection: Any
-    ) -> tuple[pa.Schema, Iterable[pa.Table]]:
-        """Returns the schema and the rows of a scan by page.
-
-        ``selection`` has the rows, the parts or the limit.
-        """
-        scan = self._scan(columns, None, options, **selection)
-        assert scan is not None
-        return scan
-
     @time_limited("counting rows of")
     def count_rows(
         self,
@@ -625,110 +435,6 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         count = count_rows(parts, request, use_threads=use_threads, is_far=is_far)
         source.cache.health.tell()
         return count
-
-    @property
-    def _may_filter_by_pyarrow(self) -> bool:
-        return self.scan_source.options.reader != "pages" and self._may_use_pyarrow
-
-    def _scanner_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the options of a scan. pyarrow calls this for each of its own scans.
-
-        Raises as ``check_counts`` does.
-        """
-        check_counts(options)
-        return dict(super()._scanner_options(options))
-
-    def _scan(
-        self,
-        columns: Columns,
-        filter_: FilterLike,
-        options: Mapping[str, Any],
-        *,
-        limit: int | None = None,
-        parts: Iterable[Part] | None = None,
-        rows: RowRanges | None = None,
-        in_batches: bool = False,
-    ) -> tuple[pa.Schema, Iterable[pa.Table]] | None:
-        """Returns the schema and the matching rows. Returns None if pyarrow may scan by itself.
-
-        The scan reads ``parts`` or, by number, ``rows``; by default all files in which rows may
-        match. With ``in_batches`` the caller uses the first rows before the last ones are read.
-        """
-        check_scan_options(options)
-        source = self.scan_source
-        condition = source.filter_with(filter_)
-        check_columns(self.schema, columns)
-        if uses_scanner_columns(columns, self.schema):
-            limited = source.options.page_size_limit is not None
-            check_scanner_columns(columns, condition, limited=limited)
-            if condition is None:
-                return None
-            unfiltered = self.wrap(self)
-            unfiltered._set_filter(None)
-            return scan_scanner_columns(unfiltered, columns, condition, limit, dict(options))
-        by_page = any(one is not None for one in (condition, limit, parts, rows))
-        by_page = by_page or needs_page_reader(columns, self.schema)
-        if in_batches and not by_page and may_miss_rows(source, columns):
-            by_page = not fits_in_memory(source)
-        if not by_page and self._may_use_pyarrow:
-            return None
-        checked = self._with_checksums(options)
-        source = checked.scan_source
-        request, project = scan_request(self.schema, columns, condition)
-        use_threads = options.get("use_threads", True)
-        schema = project(without_rows(request.output)).schema
-        is_whole = not in_batches and all(one is None for one in (limit, parts, rows))
-        is_simple = condition is not None and use_threads and not isinstance(columns, dict)
-        if is_whole and is_simple and reads_stored_columns(source, request):
-            table = None
-            if checked._may_filter_by_pyarrow:
-                table = table_of_matching(checked, source, request)
-            if table is not None:
-                return schema, [project(table)]
-        if rows is not None:
-            parts = parts_together(source.cache, source.files, rows, request)
-        tables = scan_pages(
-            source, request, project, parts=parts, limit=limit, use_threads=use_threads
-        )
-        return schema, tables
-
-    def _pyarrow_scanner(self, columns: Columns, options: Mapping[str, Any]) -> pads.Scanner:
-        """Returns pyarrow's own scanner, without a filter."""
-        return pads.FileSystemDataset.scanner(self, columns, **options)
-
-    def _completed_batches(
-        self, scanner: pads.Scanner, columns: Columns, options: Mapping[str, Any]
-    ) -> Iterator[pa.RecordBatch]:
-        """Yields the batches of pyarrow's scanner, and by page the rows after one that fails."""
-
-        def rest(given: int) -> Iterator[pa.RecordBatch] | None:
-            scan = self._scan_rest(given, columns, options)
-            size = options.get("batch_size", _BATCH_ROWS)
-            return None if scan is None else batches_of(scan[1], size)
-
-        get_fragments = partial(self._get_fragments, None)
-        with naming_damage(lambda: self._scan_rest(0, [], options)):
-            yield from completed_scan(self.scan_source, scanner, columns, get_fragments, rest)
-
-    def _scan_rest(
-        self, given: int, columns: Columns, options: Mapping[str, Any]
-    ) -> tuple[pa.Schema, Iterable[pa.Table]] | None:
-        """Returns the rows after the first ``given``, read by page, so that errors name the place.
-
-        Returns None for columns that only pyarrow's scan has.
-        """
-        source = self._with_checksums(options).scan_source
-        fragments, use_threads = self._get_fragments(None), options.get("use_threads", True)
-        parts = parts_from(source, given, fragments, use_threads=use_threads)
-        return self._scan(columns, None, options, parts=parts)
-
-    def _with_checksums(self, options: Mapping[str, Any]) -> Dataset:
-        """Returns this data set, which checks checksums if ``fragment_scan_options`` say so.
-
-        Raises ``TypeError`` for options of other formats.
-        """
-        is_checked = verifies_checksums(options)
-        return self.with_options(page_checksum_verification=True) if is_checked else self
 
     # --- planning -------------------------------------------------------------------------------
 
@@ -871,22 +577,3 @@ def _evaluated(data: pads.Dataset) -> pads.Dataset:
     is_ours = data.scan_source.filter is not None or not data._may_use_pyarrow
     is_ours = is_ours or reads_repetition(data.schema, None)
     return pads.dataset(data.to_table()) if is_ours else data
-
-
-def _rebuild(
-    cls: type[Dataset],
-    parts: tuple[Any, ...],
-    condition: pc.Expression | None,
-    partitioning: Any,
-    options: ReadOptions,
-    sidecar: str | None,
-    catalog: str | None,
-) -> Dataset:
-    made = cls(*parts)
-    cache = made.scan_source.cache.anew(options)
-    if sidecar is not None:
-        cache.places = Sidecars(made.filesystem, sidecar)
-    made.scan_source = made.scan_source.with_cache(cache)
-    made._set_filter(condition)
-    made._partitioning = partitioning
-    return made.with_catalog(catalog)

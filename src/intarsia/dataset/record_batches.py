@@ -16,6 +16,9 @@ import pyarrow as pa
 from intarsia.expr.filterable_types import taken
 from intarsia.scan.integrity.oversized_pages import fitting
 
+BATCH_ROWS = 131_072
+"""Usual maximum rows of a record batch: that of pyarrow's scanners."""
+
 
 def batches_of(
     tables: Iterable[pa.Table], max_rows: int | None = None

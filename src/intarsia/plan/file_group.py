@@ -54,7 +54,7 @@ class FileGroup:
         self.files, self.constants, self.schema = files, constants, schema
         self.is_single = len(files) == 1
         self.file = files[0]
-        """The first file. What depends on the footer layout only is the same for all files."""
+        """The first file. All files have the same facts of the footer layout."""
         self._leaves: dict[Predicate, Leaf | None] = {}
         self._agreeing: dict[Term, bool] = {}
         self._bounds: dict[int, Bounds] = {}

@@ -26,7 +26,7 @@ PAGE_INDEX = "page index"
 
 
 class Narrowed(NamedTuple):
-    """What a pruner learned: the rows of the group that might pass each predicate.
+    """The rows of a group that might pass each predicate, as a pruner found.
 
     ``reason`` names the pruner in a plan's steps.
     """

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from intarsia.dataset.dataset import Dataset
 from intarsia.dataset.discovery import dataset
-from intarsia.dataset.record_batches import empty_batch
+from intarsia.dataset.record_batches import BATCH_ROWS, empty_batch
 from intarsia.engines.arrow_types import as_in_polars, filters_by_other_types
 from intarsia.engines.polars.explain import active_recorder
 from intarsia.engines.polars.native_scan import (
@@ -28,7 +28,6 @@ from intarsia.process_state import importing
 if TYPE_CHECKING:
     import polars
 
-_BATCH_ROWS = 131_072
 _SCANS = KnownScans()
 
 
@@ -143,7 +142,7 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
                 return
             except NotReadError:  # our reader reads the rest, or names the file and the error
                 pass
-        frames = _frames(scanned, scan_columns, pushed_filter, limit, batch_rows or _BATCH_ROWS)
+        frames = _frames(scanned, scan_columns, pushed_filter, limit, batch_rows or BATCH_ROWS)
         for frame in frames if in_batches else _as_one(frames):
             rows = frame if predicate is None else frame.filter(predicate)
             is_known = min(num_given, rows.height)
