@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import intarsia as ia
 from intarsia.limits import MAX_EXPRESSION_DEPTH
 
 WORKER = Path(__file__).with_name("deep_filters.py")
@@ -43,3 +44,18 @@ def test_filters_up_to_the_limit_are_answered(tmp_path, rows):
     actual = said(written(tmp_path / "t.parquet", rows), MAX_EXPRESSION_DEPTH - 10, "to_table")
     assert len(actual) == KINDS
     assert set(actual.values()) == {"answered"}
+
+
+@pytest.mark.parametrize("join", ["AND", "OR"])
+def test_thousands_of_conditions_in_a_text_are_answered(tmp_path, join):
+    """pyarrow's own scans, which read cached files, nest them too deeply for their stack."""
+    data = ia.dataset(written(tmp_path / "t.parquet", 100))
+    values = data.to_table()["a"].to_pylist()
+    condition = {"AND": "a <> {0}", "OR": "(a = {0} AND a < {0} + 1)"}[join]
+    count = {"AND": 10_000, "OR": 2_500}[join]
+    where = f" {join} ".join(condition.format(2 * number) for number in range(count))
+    excluded = set(range(0, 2 * count, 2))
+    expected = [value for value in values if (value in excluded) == (join == "OR")]
+    for _ in range(2):
+        assert data.count_rows(where) == len(expected)
+        assert data.to_table(filter=where)["a"].to_pylist() == expected

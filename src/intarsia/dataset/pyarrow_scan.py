@@ -15,6 +15,7 @@ filter, because its statistics leave NaN out. The filter is then evaluated on al
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ import pyarrow.dataset as pads
 from intarsia.dataset.row_count_check import FAILURES
 from intarsia.dataset.scan_source import ScanSource
 from intarsia.errors import IntarsiaError
+from intarsia.expr.tree import calls_in
 from intarsia.file.open_file import OpenedFile
 from intarsia.memory import is_limited
 from intarsia.plan.cost_model import COSTS
@@ -40,6 +42,10 @@ from intarsia.scan.request import Request
 from intarsia.scan.unit_reader import fits
 
 _MATCHES = "matches"
+_MAX_CALLS = 2000
+"""Calls in a filter. pyarrow's scans nest all conditions of AND and OR in each other. With 10,000
+conditions they overflow the stack.
+"""
 
 
 class RowGroups(NamedTuple):
@@ -112,6 +118,8 @@ def _is_plain(request: Request) -> bool:
         or request.pruned
         or condition.pruned
     ):
+        return False
+    if sum(1 for _ in itertools.islice(calls_in(condition.node), _MAX_CALLS)) == _MAX_CALLS:
         return False
     types = [request.schema.field(name).type for name in condition.columns or ()]
     return bool(types) and not any(map(pa.types.is_nested, types))

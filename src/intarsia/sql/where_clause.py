@@ -7,6 +7,8 @@ in SQL.
 
 from __future__ import annotations
 
+import functools
+import operator
 import re
 from collections.abc import Callable
 from typing import Any
@@ -66,6 +68,8 @@ _CONDITIONS = (
     "ends_with, contains, regexp_matches, contains_words, list_contains and its like, map_contains"
 )
 """The conditions that are understood, for messages."""
+_JOINED_PARTS = 32
+"""Conditions of AND or OR that nest in each other. More are joined as a tree."""
 _TOO_DEEP = "the condition nests too deeply; write long lists of alternatives with IN"
 
 
@@ -191,9 +195,9 @@ class Translator(Values):
             case exp.Paren(this=inner):
                 return self.condition(inner)
             case exp.And():
-                return self.condition(node.left) & self.condition(node.right)
+                return self._joined(operator.and_, node)
             case exp.Or():
-                return self.condition(node.left) | self.condition(node.right)
+                return self._joined(operator.or_, node)
             case exp.Not(this=inner):
                 return ~self.condition(inner)
             case exp.Between():
@@ -224,6 +228,14 @@ class Translator(Values):
             sides = node.args["this"], node.args["expression"]
             return self._compare(type(node), *sides)
         raise _not_a_condition(node)
+
+    def _joined(self, join: Callable[[Any, Any], Any], node: exp.Connector) -> pc.Expression:
+        """Returns the conditions of AND or OR, joined so that thousands of them nest little."""
+        parts = [self.condition(part) for part in node.flatten(unnest=False)]
+        while len(parts) > 1:
+            starts = range(0, len(parts), _JOINED_PARTS)
+            parts = [functools.reduce(join, parts[i : i + _JOINED_PARTS]) for i in starts]
+        return parts[0]
 
     def _compare(
         self,
