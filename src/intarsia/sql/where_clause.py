@@ -7,10 +7,11 @@ in SQL.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -30,6 +31,7 @@ from intarsia.sql.constant_folding import Now, fold_constants, utc_now
 from intarsia.sql.intervals import partial_interval
 from intarsia.sql.list_functions import Membership, call_of, membership_of, searched_type
 from intarsia.sql.literals import is_constant
+from intarsia.sql.long_lists import members_of_type, without_long_lists
 from intarsia.sql.reserved_names import misread_columns
 from intarsia.sql.string_functions import (
     SEARCHES,
@@ -97,6 +99,21 @@ def parse_where(
     compared with, and any text that is not understood.
     """
     check_characters(text)
+    shortened, lists = without_long_lists(text)
+    if lists:
+        with contextlib.suppress(PredicateError):  # the whole text has the error that users see
+            return _parsed(shortened, schema, now, knows_fractions, lists)
+    return _parsed(text, schema, now, knows_fractions, {})
+
+
+def _parsed(
+    text: str,
+    schema: pa.Schema,
+    now: Now | None,
+    knows_fractions: bool,
+    lists: Mapping[str, pa.Array],
+) -> pc.Expression:
+    """Returns the Expression of a condition, in which strings stand for ``lists``."""
     try:
         tree = sqlglot.parse_one(text, dialect="duckdb", into=exp.Condition)
     except SQL_ERRORS as error:
@@ -122,6 +139,7 @@ def parse_where(
         )
     try:
         translator = Translator(schema, knows_fractions=knows_fractions)
+        translator.lists = lists
         return translator.condition(translator.with_fields(fold_constants(tree, now)))
     except PredicateError:
         raise
@@ -156,6 +174,9 @@ def _keyword_hint(text: str, schema: pa.Schema) -> str:
 
 class Translator(Values):
     """Translates one condition."""
+
+    lists: Mapping[str, pa.Array] = {}
+    """The members of long lists, by the string that stands for them."""
 
     def with_fields(self, tree: exp.Expr) -> exp.Expr:
         """Returns ``tree`` with ``usr.id`` in place of ``usr['id']`` for structs.
@@ -287,11 +308,16 @@ class Translator(Values):
                 f"{text_of(node)!r}: only IN with a list of constants is understood"
             )
         kind = self._type_of(node.this)
+        subject = self._value(node.this)
+        unknown = pc.scalar(pa.scalar(None, pa.bool_()))
+        if self.lists and members[0].name in self.lists:
+            values = members_of_type(self.lists[members[0].name], kind)
+            if values is None:
+                raise PredicateError("each member has to be compared")
+            return pc.if_else(subject.is_valid(), subject.isin(values), unknown)
         scalars = self._constants_for(node.this, members)
         known = [scalar for scalar in scalars if scalar.is_valid]
-        subject = self._value(node.this)
         # In SQL, NULL IN (…) is NULL. A NULL in the list turns FALSE into NULL.
-        unknown = pc.scalar(pa.scalar(None, pa.bool_()))
         condition = is_member(subject, [one for one in known if not next_integer(one, kind)], kind)
         if len(known) < len(scalars):
             condition = pc.if_else(condition, condition, unknown)
