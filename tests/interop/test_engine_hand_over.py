@@ -686,3 +686,16 @@ def test_rows_are_counted_by_footers_alone(lake):
     damage(lake / "0.parquet", 0, 0)
     data = ia.dataset(lake, reader="engine")
     assert ia.sql("SELECT count(*) AS n FROM t", t=data).to_pydict() == {"n": [2000]}
+
+
+def test_files_without_row_groups_are_read_like_others(tmp_path):
+    schema = pa.schema([("n", pa.int64())])
+    pq.ParquetWriter(tmp_path / "a.parquet", schema).close()
+    pq.write_table(pa.table({"n": [1, 2]}), tmp_path / "b.parquet")
+    for path, expected in ((tmp_path / "a.parquet", []), (tmp_path, [{"n": 2}])):
+        assert ia.sql("SELECT * FROM t WHERE n > 1", t=path).to_pylist() == expected
+        assert ia.dataset(path).to_table(filter="n > 1").to_pylist() == expected
+        assert ia.dataset(path).count_rows("n > 1") == len(expected)
+        assert ia.dataset(path).explain(filter="n > 1", analyze=True).read.rows.selected == len(
+            expected
+        )

@@ -154,7 +154,7 @@ def test_small_files_are_read_together(tmp_path):
     planned = ia.dataset(tmp_path).explain(["id"], "k < 900")
     assert {group.reader for group in explained.groups} == {"row groups"}
     assert [group.reader for group in planned.groups] == ["row groups"]
-    assert "small files, decoded together" in str(planned)
+    assert "small files, decoded together without their indexes" in str(planned)
 
 
 def test_an_unfiltered_scan_is_the_engines(tmp_path):

@@ -11,7 +11,7 @@ import intarsia as ia
 pytestmark = pytest.mark.spark
 DEMO = Path(__file__).parents[2] / "examples" / "demo.py"
 RUNS = [
-    (["--data", "flights"], 336_776, "flight_id = 'UA1545-EWR-2013-01-01T10Z'", 0.05),
+    (["--data", "flights"], 336_776, "flight_id = 'UA1545-EWR-2013-01-01T10Z'", 0.06),
     (["--data", "lineitem", "--scale", "0.1"], 600_572, "line_id = 9", 0.05),
 ]
 

@@ -209,7 +209,7 @@ class Explanation:
 def _reason(reader: str, files: Sequence[FileAccount]) -> str:
     """Returns why ``files`` are read by ``reader``."""
     if reader == ROW_GROUPS:
-        return "small files, decoded together"
+        return "small files, decoded together without their indexes"
     if reader == ENGINE:
         return files[0].reason or "no row can be left out, pyarrow reads them"
     rows = _total(files).rows

@@ -43,9 +43,10 @@ class FileGroup:
 
     Examples
     --------
-    >>> group = FileGroup([file], [{}], schema)
-    >>> group.num_rows == file.num_rows
-    True
+    >>> from intarsia.scan.parquet_file import open_file
+    >>> file = open_file("logs.parquet")
+    >>> FileGroup([file, file], [{}, {}], file.schema_arrow).num_rows
+    2000
     """
 
     def __init__(
@@ -124,6 +125,8 @@ class FileGroup:
         """
         file = self.files[number]
         leaves = [leaf.index for leaf in self.leaves(tests).values()]
+        if not file.metadata.row_groups:
+            return False
         chunks = [file.column_chunk(row_group, leaf) for leaf in leaves]
         data = [(chunk, chunk.meta_data) for chunk in chunks if chunk.meta_data is not None]
         large = [pair for pair in data if pair[1].total_compressed_size > min_chunk_bytes]

@@ -53,12 +53,12 @@ def without_long_lists(text: str) -> Shortened:
         if not piece[0].endswith("("):
             continue
         for kind, pattern in _LISTS.items():
-            found = pattern.match(text, at)
-            if found is not None and at + _MIN_CHARACTERS <= found.end():
+            members = pattern.match(text, at)
+            if members is not None and at + _MIN_CHARACTERS <= members.end():
                 key = uuid.uuid4().hex
-                lists[key] = _values(kind, text[at : found.end() - 1])
+                lists[key] = _values(kind, text[at : members.end() - 1])
                 parts += [text[done:at], f"'{key}')"]
-                done = at = found.end()
+                done = at = members.end()
                 break
     return Shortened("".join([*parts, text[done:]]), lists)
 
