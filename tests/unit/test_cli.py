@@ -536,7 +536,7 @@ def test_a_file_without_the_column_is_skipped_and_reported(say, lake):
     pq.write_table(pa.table({"other": [1]}), lake / "day=2" / "zzz.parquet")
     first = sorted(state(lake))[0]
     assert say("index", "add", lake / first, "word:lookup").err == "1 of 1 file indexed\n"
-    said = say("index", "add", lake, "word:lookup", "--missing")
+    said = say("index", "add", lake, "word:lookup", "--no-replace")
     assert said.code == 0
     warning, summary = said.err.splitlines()
     assert "1 of 3 files cannot have it" in warning
@@ -802,11 +802,11 @@ def test_only_files_that_can_have_an_index_are_reported_to_lack_it(say, tmp_path
     assert all(line.endswith("; 1 has no column `w`") for line in added)
     listed = say("index", "list", tmp_path).out
     assert "w:ngram: 2 of 4 files; 1 cannot have it: " in listed
-    assert "--missing" not in listed
+    assert "--no-replace" not in listed
     say("index", "drop", tmp_path / "b.parquet", "--all")
     lines = say("index", "list", tmp_path).lines
     (line,) = (line for line in lines if line.startswith("w:ngram is missing"))
-    assert line.startswith("w:ngram is missing in 1 of 4 files: index add --missing adds it; 1 ")
+    assert line.startswith("w:ngram is missing in 1 of 4 files: index add --no-replace adds it; 1 ")
     assert say("index", "add", tmp_path, "ngram(w)", "--missing").code == 0
 
 

@@ -39,7 +39,9 @@ def index() -> None:
 )
 @sidecar_folder_option
 @click.option(
+    "--no-replace",
     "--missing",
+    "missing",
     is_flag=True,
     help="Only to files that lack it. Settings count, except those of bloom filters.",
 )

@@ -49,7 +49,7 @@ def missing(reports: Sequence[IndexReport]) -> None:
         of = plural(len(reports), "file")
         if able:
             what = f"{clean(name)} is missing in {len(able):,} of {of}"
-            say("; ".join([f"{what}: index add --missing adds it", *why]))
+            say("; ".join([f"{what}: index add --no-replace adds it", *why]))
         else:
             say("; ".join([f"{clean(name)}: {len(reports) - len(lacking):,} of {of}", *why]))
 
