@@ -333,11 +333,10 @@ def test_the_longest_pieces_of_a_long_pattern_are_required():
         "NOT " * 20_000 + "n = 1",
         "lower(" * 20_000 + "a" + ")" * 20_000 + " = 'x'",
         "n" + " + 1" * 20_000 + " = 1",
-        " OR ".join(f"n = {n}" for n in range(20_000)),
         "CASE WHEN " * 20_000,
         "n = " + "- " * 20_000 + "1",
     ],
-    ids=["parentheses", "not", "calls", "sums", "or", "case", "minus"],
+    ids=["parentheses", "not", "calls", "sums", "case", "minus"],
 )
 def test_sql_that_nests_too_deeply_is_refused(text, in_time):
     schema = pa.schema([("a", pa.string()), ("n", pa.int64())])

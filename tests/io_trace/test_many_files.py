@@ -21,7 +21,6 @@ import intarsia as ia
 from intarsia.errors import Where
 from intarsia.file import column_chunks
 from intarsia.file.embedded_indexes import Sections
-from intarsia.file.open_file import OpenedFile
 from intarsia.io import storage
 from intarsia.scan import column_reader, count
 from intarsia.scan.files import batch_decode, file_pruning
@@ -405,18 +404,19 @@ def test_large_enough_files_are_decoded_in_threads(rows, in_threads, tmp_path, m
 def test_a_damaged_file_does_not_affect_those_before_it(tmp_path, monkeypatch):
     for number in range(12):
         pq.write_table(table_of(number), tmp_path / f"{number:02}.parquet")
-    original = OpenedFile.chunk
+    original = column_chunks.ColumnChunks.chunk
 
     def chunk(self, row_group, leaf):
-        if self.name.endswith("07.parquet") and leaf == 2:
-            raise ia.FormatError("the chunk has no metadata", Where(self.name))
+        name = self._footer.name
+        if name.endswith("07.parquet") and leaf == 2:
+            raise ia.FormatError("the chunk has no metadata", Where(name))
         return original(self, row_group, leaf)
 
     def outlines(self, row_group, leaves):
         return [self.chunk(row_group, leaf) for leaf in leaves]
 
-    monkeypatch.setattr(OpenedFile, "chunk", chunk)
-    monkeypatch.setattr(OpenedFile, "outlines", outlines)
+    monkeypatch.setattr(column_chunks.ColumnChunks, "chunk", chunk)
+    monkeypatch.setattr(column_chunks.ColumnChunks, "outlines", outlines)
     data, some = ia.dataset(tmp_path), FILTERS["every other row"]
     assert data.head(3, filter=some).num_rows == 3
     actual = data.to_batches(filter=some)

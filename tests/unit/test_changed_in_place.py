@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.dataset import dataset as dataset_module
+from intarsia.dataset import scanned_dataset
 from intarsia.io.storage import FileReplaced
 from intarsia.scan import scan, units
 
@@ -170,7 +170,7 @@ def test_rows_by_number_belong_to_the_counted_file(tmp_path, monkeypatch):
     pq.write_table(table, tmp_path / "a.parquet")
     pq.write_table(table.slice(50), tmp_path / "b.parquet")
     data = ia.dataset(tmp_path)
-    counted = dataset_module.parts_together
+    counted = scanned_dataset.parts_together
 
     def replaced_meanwhile(*arguments):
         actual = list(counted(*arguments))
@@ -178,7 +178,7 @@ def test_rows_by_number_belong_to_the_counted_file(tmp_path, monkeypatch):
         os.replace(tmp_path / "new", tmp_path / "a.parquet")
         return iter(actual)
 
-    monkeypatch.setattr(dataset_module, "parts_together", replaced_meanwhile)
+    monkeypatch.setattr(scanned_dataset, "parts_together", replaced_meanwhile)
     assert data.take([1, 99, 120])["id"].to_pylist() == [1, 99, 70]
 
 
