@@ -19,7 +19,6 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
@@ -37,7 +36,6 @@ from intarsia.pruning.partition_pruning import Constants
 from intarsia.pruning.predicate_tree import predicates_of
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.files.file_pruning import File, in_folders, prune_files
-from intarsia.scan.page_selection import groups_of
 from intarsia.scan.request import Request
 from intarsia.scan.unit_reader import fits
 
@@ -94,14 +92,14 @@ def whole_scan(source: ScanSource, request: Request) -> WholeScan | None:
                 escapes = request.filter.escapes
                 unsure = plan_group(group, escapes, within=possible, by_footer=True).rows
                 proven += possible.num_rows - unsure.num_rows
-            for i in np.flatnonzero(group.files_of(unsure)).tolist():
-                file, rows = group.files[i], group.rows_in_file(i, unsure)
-                groups = groups_of(file, rows)
+            for i, groups in group.row_groups_by_file(unsure).items():
+                file, at = group.files[i], members[i]
+                is_whole = len(groups) == len(file.metadata.row_groups)
                 if group.has_indexes(tests, i, groups[0], COSTS.indexed_chunk_bytes):
+                    rows = group.rows_in_file(i, unsure)
                     indexed.append(_IndexedFile(file, group.constants[i], rows))
-                is_whole = rows.num_rows == file.num_rows
-                at = members[i]
-                parts[at] = RowGroups(left[at], None if is_whole else groups, rows.num_rows)
+                num_rows = file.num_rows if is_whole else sum(map(file.num_rows_in, groups))
+                parts[at] = RowGroups(left[at], None if is_whole else groups, num_rows)
         if 0 < len(indexed) <= COSTS.pyarrow_sample_files or _indexes_skip_much(indexed, request):
             return None
     except (IntarsiaError, OSError):  # our reader reports the file and the error

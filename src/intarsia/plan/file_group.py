@@ -159,6 +159,16 @@ class FileGroup:
         groups: list[int] = rows.covers(starts[:-1], starts[1:]).nonzero()[0].tolist()
         return groups
 
+    def row_groups_by_file(self, rows: RowRanges) -> dict[int, list[int]]:
+        """Returns the row groups that hold any of ``rows``, counted in their files, by file."""
+        first = np.cumsum([0, *(len(file.metadata.row_groups) for file in self.files)])
+        numbers = np.array(self.row_groups_of(rows), dtype=np.int64)
+        files = first.searchsorted(numbers, side="right") - 1
+        groups: dict[int, list[int]] = {}
+        for file, number in zip(files.tolist(), (numbers - first[files]).tolist(), strict=True):
+            groups.setdefault(file, []).append(number)
+        return groups
+
     def rows_of_row_groups(self, mask: BoolArray) -> RowRanges:
         """Returns all rows of the row groups where ``mask`` is true."""
         starts = self.row_group_starts
