@@ -43,12 +43,12 @@ def call(function: str, arguments: Sequence[pc.Expression]) -> pc.Expression:
 def row_groups_of(fragment: pads.ParquetFileFragment) -> list[int] | None:
     """Returns the row groups that a fragment is of. None if it has not read its footer yet."""
     _, (*_, row_groups) = fragment.__reduce__()
-    return row_groups  # type: ignore[no-any-return]
+    return row_groups  # type: ignore[no-any-return]  # pyarrow is not typed
 
 
 def s3_options_of(filesystem: pafs.S3FileSystem) -> dict[str, Any]:
     """Returns the arguments with which a file system was made, credentials included."""
-    return filesystem.__reduce__()[1][0]  # type: ignore[no-any-return]
+    return filesystem.__reduce__()[1][0]  # type: ignore[no-any-return]  # pyarrow is not typed
 
 
 class Serialized(NamedTuple):

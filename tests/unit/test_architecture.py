@@ -165,7 +165,7 @@ def test_private_attributes_are_used_only_in_the_package_that_defines_them():
 
 
 def test_pickle_states_are_read_in_one_module():
-    """Those of pyarrow's objects; ``pyarrow_internals`` has a test for each."""
+    """Only ``pyarrow_internals`` reads pyarrow's pickle states. It has a test for each."""
     readers = {
         module_of(path)
         for path in FILES
