@@ -505,9 +505,6 @@ class Dataset(ScannedDataset):
         source = self.scan_source
         request = planned_request(source, columns, filter)
         text = filter if isinstance(filter, str) and source.filter is None else None
-        if text is None:
-            condition = None if request.filter is None else request.filter.condition.expression
-            text = "none" if condition is None else shown_expression(condition)
         run = partial(self._run, columns, filter) if analyze else None
         explanation = explain_query(source, request, text, run=run, maps=maps)
         if analyze:
@@ -517,8 +514,8 @@ class Dataset(ScannedDataset):
 
     def profiled(self) -> Dataset:
         """Returns this data set with files that are opened anew, and record what is read."""
-        made, source = self.wrap(self), self.scan_source
-        made.scan_source = source.with_cache(source.cache.anew(is_profiled=True))
+        made = self.wrap(self)
+        made.scan_source = self.scan_source.profiled()
         return made
 
     def explain_profiled(

@@ -76,7 +76,7 @@ def plan_files_left(source: ScanSource, request: Request) -> Plan:
         constants = candidate.file.constants
 
         def plan(opened: OpenedFile) -> FilePlan | None:
-            candidates = plan_rows(opened, request.pruning, constants, request.schema)
+            candidates = candidate.part.plan(opened, request)
             if not candidates.rows:
                 return None
             roots = roots_to_read(opened, request, constants)
@@ -101,25 +101,31 @@ def _left(cache: FileCache, files: list[File], request: Request) -> list[File]:
 def explain_query(
     source: ScanSource,
     request: Request,
-    filter_text: str,
+    filter_text: str | None,
     *,
     run: Callable[[ScanSource], QueryRun] | None,
     maps: int,
 ) -> Explanation:
     """Returns the explanation of a query over files that are opened anew.
 
+    ``filter_text`` is the filter as the caller wrote it; with None pyarrow's Expression is shown.
     ``run`` runs the query on a source of these files; with None it is only planned. The first
     ``maps`` files in which rows are left have a map of their pages. Issues the warnings about the
     files.
     """
-    cache = source.cache.anew(is_profiled=True)
-    profiled = source.with_cache(cache)
+    profiled = source.profiled()
     if run is None:
         _plan_candidates(profiled, request)
         query_run = None
     else:
         query_run = run(profiled)
+    if filter_text is None:
+        filter_text = _text_of(_expression_of(request))
     return explanation_of(profiled, request, filter_text, query_run, maps=maps)
+
+
+def _expression_of(request: Request) -> pc.Expression | None:
+    return None if request.filter is None else request.filter.condition.expression
 
 
 def explanation_of(
@@ -192,7 +198,7 @@ def _with_engine(read: Figures, planned: Figures) -> Figures:
 def _planned_reads(accounts: Sequence[FileAccount]) -> EngineReads:
     """Returns the planned reads of the files that an engine reads."""
     figures = [account.plan.figures for account in accounts if account.reader == ENGINE]
-    total = sum(figures, Figures())
+    total = Figures.sum(figures)
     return EngineReads(total.requests.selected, total.bytes.selected, total.rows.selected)
 
 
@@ -203,16 +209,20 @@ def explain_scan(
 
     The parameters are those of ``hand_over``. Issues the warnings about the files.
     """
-    profiled = source.with_cache(source.cache.anew(is_profiled=True))
+    profiled = source.profiled()
     request = planned_request(profiled, list(columns), filter_)
     handed = hand_over(profiled, columns, filter_, limit)
     if isinstance(handed, str):
         _plan_candidates(profiled, request)
-    text = "none" if filter_ is None else shown(filter_)
-    explained = explanation_of(profiled, request, text, None)
+    explained = explanation_of(profiled, request, _text_of(filter_), None)
     if isinstance(handed, str):
         return replace(explained, reader=PAGES, reason=handed)
     return replace(explained, reader=ENGINE, reason=handed.reason)
+
+
+def _text_of(filter_: pc.Expression | None) -> str:
+    """Returns the text of a filter in an explanation."""
+    return "none" if filter_ is None else shown(filter_)
 
 
 def explain_by_file(
@@ -222,20 +232,16 @@ def explain_by_file(
 
     Issues the warnings about the files.
     """
-    profiled = source.with_cache(source.cache.anew(is_profiled=True))
+    profiled = source.profiled()
     request = planned_request(profiled, list(columns), filter_)
     _plan_candidates(profiled, request, by_file=True)
-    text = "none" if filter_ is None else shown(filter_)
-    return explanation_of(profiled, request, text, None)
+    return explanation_of(profiled, request, _text_of(filter_), None)
 
 
 def engine_of(source: ScanSource, request: Request) -> tuple[str, str]:
     """Returns which reader an engine such as DuckDB uses for a query, and why."""
-    condition = None if request.filter is None else request.filter.condition.expression
-    handed = hand_over(source, request.all_columns, condition)
-    if isinstance(handed, HandOver):
-        return "engine", handed.reason
-    return "pages", handed
+    handed = hand_over(source, request.all_columns, _expression_of(request))
+    return (ENGINE, handed.reason) if isinstance(handed, HandOver) else (PAGES, handed)
 
 
 def _plan_candidates(source: ScanSource, request: Request, *, by_file: bool = False) -> None:
@@ -249,7 +255,7 @@ def _plan_candidates(source: ScanSource, request: Request, *, by_file: bool = Fa
             if by_file:
                 opened.profile.together(False)
             if not opened.profile.is_together:
-                plan_rows(opened, request.pruning, candidate.file.constants, request.schema)
+                candidate.part.plan(opened, request)
 
         read_one_version(candidate.part.get, plan)
 

@@ -60,6 +60,10 @@ class ScanSource:
         """Returns the same source, whose files ``cache`` opens."""
         return replace(self, cache=cache)
 
+    def profiled(self) -> ScanSource:
+        """Returns the same source, whose files are opened anew and record what is read."""
+        return self.with_cache(self.cache.anew(is_profiled=True))
+
     def filter_with(self, filter_: FilterLike) -> pc.Expression | None:
         """Returns the filter of a scan: ``filter_`` and the data set's own. Either may be None.
 
