@@ -20,16 +20,18 @@ import pytest
 
 import intarsia as ia
 from intarsia.catalog import catalog
+from intarsia.dataset import explain
 from intarsia.file import open_file
 from intarsia.io import storage
 from intarsia.io.storage import FileSource
 from intarsia.scan import units
 
 FILES, ROWS = 9, 300
-KEY, LOW, SOME = (
+KEY, LOW, SOME, ALL = (
     pc.field("k") == 3 * ROWS + 7,
     pc.field("n") < 120,
     pc.field("n") - pc.divide(pc.field("n"), 5) * 5 == 2,
+    pc.field("file") >= 0,
 )
 
 
@@ -207,6 +209,11 @@ def opened_as(lake, kind):
     return ia.dataset(lake.folder, reader="pages" if kind == "pages" else "auto")
 
 
+def explained_by_sql(data, **options):
+    explained = ia.explain_sql("SELECT * FROM t WHERE file >= 0", t=data, **options)
+    return len(explained.tables["t"].files)
+
+
 COUNTS = {
     "count": (lambda data: data.count_rows(filter=LOW), 120 * FILES),
     "count of a key": (lambda data: data.count_rows(filter=KEY), 1),
@@ -216,6 +223,13 @@ COUNTS = {
     "take, filtered": (lambda data: data.take([1, 130, 400], filter=LOW).num_rows, 3),
     "explain": (lambda data: len(data.explain(filter=LOW, maps=2).files), FILES),
     "explain, analyzed": (lambda data: len(data.explain(filter=LOW, analyze=True).files), FILES),
+    "explain, decided by statistics": (lambda data: len(data.explain(filter=ALL).files), FILES),
+    "explain, all rows match": (
+        lambda data: len(data.explain(filter=ALL, analyze=True).files),
+        FILES,
+    ),
+    "explain_sql": (lambda data: explained_by_sql(data, analyze=False), FILES),
+    "explain_sql, analyzed": (lambda data: explained_by_sql(data, analyze=True), FILES),
     "plan": (lambda data: len(data.plan(filter=LOW).files), FILES),
     "fragments": (lambda data: len(list(data.get_fragments(filter=KEY))), 1),
     "sql count": (
@@ -254,6 +268,35 @@ def test_rows_that_all_versions_have_are_found(lake, name, kind):
     for most in (1, 2, 3):
         lake.most = most
         assert find(data) == expected
+
+
+@pytest.mark.parametrize("replaced_before", ["account_of", "unindexed_columns"])
+@pytest.mark.parametrize("analyze", [False, True])
+@pytest.mark.parametrize("indexes", [["text:lookup"], ["n:minmax"]])
+@pytest.mark.parametrize("num_files", [3, 40])
+def test_files_are_replaced_while_they_are_explained(
+    num_files, indexes, analyze, replaced_before, tmp_path, monkeypatch
+):
+    """40 small files are read together, and their indexes are read for the explanation only."""
+    paths = [tmp_path / f"{n}.parquet" for n in range(num_files)]
+    for path in paths:
+        ia.write_table(rows_of(0, 0), path, indexes=indexes)
+    original, left = getattr(explain, replaced_before), [1] * len(paths)
+
+    def replace_and_continue(*args, **options):
+        if left:
+            left.pop()
+            for path in paths:
+                shutil.copy(path, tmp_path / "new")
+                os.replace(tmp_path / "new", path)
+            storage.open_sources.release_handles()
+        return original(*args, **options)
+
+    monkeypatch.setattr(explain, replaced_before, replace_and_continue)
+    explanation = ia.dataset(paths).explain(filter=LOW, analyze=analyze, maps=2)
+    assert len(explanation.files) == len(paths)
+    if analyze:
+        assert explanation.run.num_rows == 120 * len(paths)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -233,23 +234,29 @@ def _num_pages(file: OpenedFile, profile: Profile) -> int:
 def unindexed_columns(
     cache: FileCache, accounts: Sequence[FileAccount], request: Request
 ) -> tuple[str, ...]:
-    """Returns the columns in the filter of which a file with candidate rows has no index."""
-    read = [one for one in accounts if one.plan.rows and one.plan.path in cache.profiled]
-    if not read:
-        return ()
-    account = read[0]
-    file, constants = cache.profiled[account.plan.path][-1].file, account.plan.constants
-    group, without = FileGroup([file], [constants], request.schema), dict[str, None]()
+    """Returns the columns in the filter of which a file with candidate rows has no index.
+
+    Files that were replaced since do not count.
+    """
+    for account in accounts:
+        if account.plan.rows and account.plan.path in cache.profiled:
+            with contextlib.suppress(FileReplaced):
+                file = cache.profiled[account.plan.path][-1].file
+                return tuple(dict.fromkeys(_unindexed_in(file, account.plan, request)))
+    return ()
+
+
+def _unindexed_in(file: OpenedFile, plan: FilePlan, request: Request) -> Iterator[str]:
+    """Yields the columns in the filter of which a file has no index. They may repeat."""
+    group = FileGroup([file], [plan.constants], request.schema)
     for test in predicates_of(request.pruning):
-        leaf = leaf_of(file, test, constants, request.schema)
+        leaf = leaf_of(file, test, plan.constants, request.schema)
         is_indexed = bool(group.indexes([test]))
         if leaf is not None:
-            groups = groups_of(file, account.plan.rows)
-            chunks = [file.column_chunk(group, leaf.index) for group in groups]
+            chunks = [file.column_chunk(at, leaf.index) for at in groups_of(file, plan.rows)]
             is_indexed |= any(chunk.column_index_offset is not None for chunk in chunks)
         if not is_indexed:
-            without[str(test.term)] = None
-    return tuple(without)
+            yield str(test.term)
 
 
 def _remarks(file: OpenedFile, request: Request, plan: FilePlan) -> Iterator[str]:
