@@ -94,6 +94,21 @@ def test_texts_dates_decimals_null_and_nan_lie_on_a_curve(spark, tmp_path):
         assert planned(tmp_path, where) < 0.6 * 4000
 
 
+@pytest.mark.parametrize(("indexes", "expected"), [((), 8192), (("id:lookup",), 2048)])
+def test_rows_of_pages(indexes, expected, spark, tmp_path):
+    def page_rows():
+        files = map(ia.ParquetFile, tmp_path.glob("*.parquet"))
+        return {page.num_rows for file in files for page in file.pages(0, "id")} - {None}
+
+    data = spark.range(0, 5 * 8192, numPartitions=1)
+    ias.write(data, tmp_path, indexes=indexes)
+    assert page_rows() == {expected}
+    ias.write(data, tmp_path, mode="append", indexes=indexes)
+    ias.optimize(spark, tmp_path)
+    assert len(list(tmp_path.glob("*.parquet"))) == 1
+    assert page_rows() == {expected}
+
+
 def test_curves_within_folders(spark, points, tmp_path):
     data = points.selectExpr("*", "id % 3 AS p")
     options = {"partition_by": "p", "cluster_by": ["a", "b"], "curve": "hilbert"}

@@ -36,7 +36,7 @@ from intarsia.scan.parquet_file import open_file
 from intarsia.scan.request import without_rows
 from intarsia.writer.arrow_writer import ArrowWriter
 from intarsia.writer.checkpoints import OF_ONE_WRITER, CheckpointWriter
-from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS, PAGE_ROWS
+from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS, default_page_rows
 from intarsia.writer.dictionary_choice import dictionary_settings, says_encodings
 from intarsia.writer.sampled_dictionaries import SampledDictionaryWriter
 
@@ -44,14 +44,13 @@ DEFAULTS: dict[str, Any] = {
     "compression": "zstd",
     "write_page_index": True,
     "write_page_checksum": True,
-    "max_rows_per_page": PAGE_ROWS,
     # Pages end with a batch of values. Small batches give pages of the requested number of rows.
     "write_batch_size": 1024,
     # Reading a page also reads its chunk's dictionary. If nothing is known of the values, a
     # dictionary is therefore about as large as a page at most.
     "dictionary_pagesize_limit": 128 * 1024,
 }
-"""Options of pyarrow's writer unless the caller gives others."""
+"""Options of pyarrow's writer unless the caller gives others, beside ``max_rows_per_page``."""
 
 
 @public
@@ -68,8 +67,9 @@ def write_table(
     """Writes a table or record batch as one Parquet file with indexes.
 
     The file appears at once, whole. The defaults differ from pyarrow's: pages have indexes,
-    checksums and at most 8,192 rows, and zstd compresses them. A column gets a dictionary only if
-    that is no larger than a page, because reading a page also reads the dictionary.
+    checksums and at most 8,192 rows, 2,048 in a file with indexes, and zstd compresses them. A
+    column gets a dictionary only if that is no larger than a page, because reading a page also
+    reads the dictionary.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def write_table(
     row_group_size = options.pop("row_group_size", None)
     first = table.slice(0, row_group_size or DEFAULT_ROW_GROUP_ROWS)
     file = partial(empty_file, table.schema, str(where), dict(options))
-    page_rows = options.get("max_rows_per_page") or PAGE_ROWS
+    page_rows = options.get("max_rows_per_page") or default_page_rows(indexes)
     options |= dictionary_settings(first, file, page_rows, options)
     with open_writer(
         table.schema,
@@ -302,7 +302,7 @@ def open_writer(
         raise TypeError("'row_group_size' is an option of write_table, not of ParquetWriter")
     schema = without_pointer(schema)
     kinds = parse_indexes(indexes)
-    settings = DEFAULTS | options
+    settings = DEFAULTS | {"max_rows_per_page": default_page_rows(kinds)} | options
     page_rows = settings["max_rows_per_page"]
     if page_rows is not None and page_rows < 1:
         raise ValueError(f"max_rows_per_page must be at least 1, not {page_rows}")

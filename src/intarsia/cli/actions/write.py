@@ -22,7 +22,7 @@ from intarsia.file.corrupt_data import OnCorrupt
 from intarsia.indexing.add import IndexReport, list_indexes
 from intarsia.memory import share
 from intarsia.tables.data_files import TableFormatOption
-from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS
+from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS, default_page_rows
 from intarsia.writer.parquet_writer import ParquetWriter
 from intarsia.writer.row_buffer import ROW_GROUP_BYTES, Rows
 from intarsia.writer.type_annotations import placed
@@ -72,7 +72,7 @@ def write(
     compression: str,
     compression_level: int | None,
     row_group_size: int | None,
-    max_rows_per_page: int,
+    max_rows_per_page: int | None,
     checkpoint_row_groups: int | None,
     keep_unfinished: bool,
     delimiter: str | None,
@@ -120,7 +120,7 @@ def write(
         keep_unfinished=keep_unfinished,
         compression=compression,
         compression_level=compression_level,
-        max_rows_per_page=max_rows_per_page,
+        max_rows_per_page=max_rows_per_page or default_page_rows(indexes),
         annotations=said.fields,
         write_statistics=True if said.ordered is None else list(said.ordered),
     ) as writer:

@@ -21,7 +21,7 @@ from intarsia.cli.options import (
     union_by_name_option,
     where_option,
 )
-from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS, PAGE_ROWS
+from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS, INDEXED_PAGE_ROWS, PAGE_ROWS
 
 _MOST_ROWS = 2**31 - 1
 _CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
@@ -69,10 +69,8 @@ def _types(_: Any, __: Any, given: Sequence[str]) -> Any:
 @click.option(
     "--max-rows-per-page",
     type=click.IntRange(1),
-    default=PAGE_ROWS,
-    show_default=True,
     metavar="ROWS",
-    help="Rows of a page.",
+    help=f"Rows of a page; by default {INDEXED_PAGE_ROWS:,} with indexes, {PAGE_ROWS:,} without.",
 )
 @click.option(
     "--checkpoint-row-groups",

@@ -12,7 +12,6 @@ from intarsia.errors import PathError
 from intarsia.io.storage import is_uri
 from intarsia.spark.write.job_spec import Layout
 from intarsia.tables.data_files import TableFormatOption, check_table_format
-from intarsia.writer.defaults import PAGE_ROWS
 
 _LIST_OPTIONS = ("partition_by", "cluster_by", "sort_within")
 _WRITE_OPTIONS = (
@@ -116,7 +115,7 @@ def layout_of(options: Options) -> Layout:
         partition_by=names_of(options, "partition_by"),
         cluster_by=names_of(options, "cluster_by"),
         sort_within=names_of(options, "sort_within"),
-        rows_per_page=count_of(options, "rows_per_page") or PAGE_ROWS,
+        rows_per_page=count_of(options, "rows_per_page"),
         target_file_size=options.get("target_file_size"),
         checkpoint_row_groups=count_of(options, "checkpoint_row_groups"),
         keep_unfinished=flag_of(options, "keep_unfinished"),

@@ -53,7 +53,7 @@ from intarsia.spark.write.job_spec import (
 from intarsia.spark.write.row_sorting import FOLDER
 from intarsia.spark.write.task import WrittenFile
 from intarsia.spark.write.write import MANIFEST, collect_written_files, file_writer, make_job_folder
-from intarsia.writer.defaults import PAGE_ROWS
+from intarsia.writer.defaults import default_page_rows
 from intarsia.writer.parquet_writer import check_fit
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def optimize(
     indexes: Sequence[IndexSpec | str] | None = None,
     where: pc.Expression | str | None = None,
     target_file_size: int | str = "128 MB",
-    rows_per_page: int = PAGE_ROWS,
+    rows_per_page: int | None = None,
     filesystem: Any = None,
 ) -> list[OptimizedFolder]:
     """Compacts the files of a data set, folder by folder, or puts their rows into another order.
@@ -136,7 +136,7 @@ def optimize(
     target_file_size : int or str, default "128 MB"
         In bytes, or text such as ``"128 MB"`` (units are powers of 1,024).
     rows_per_page : int, optional
-        The maximum number of rows of a page.
+        The maximum number of rows of a page: by default 2,048 in files with indexes, else 8,192.
     filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
         Where ``path`` is; it must be picklable.
 
@@ -340,7 +340,7 @@ def _job(place: Place, name: str, file_format: FileFormat, layout: Layout) -> Jo
         partition_by=(FOLDER,),
         sorted_by=order,
         stated_order=stated_order(order, file_format.schema),
-        rows_per_page=layout.rows_per_page,
+        rows_per_page=layout.rows_per_page or default_page_rows(file_format.indexes),
         target_bytes=bytes_of(layout.target_file_size) if layout.cluster_by else None,
         time_zone="UTC",
         options=file_format.options,

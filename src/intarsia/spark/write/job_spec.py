@@ -22,7 +22,7 @@ from intarsia.spark.read.spark_footer import collations_of
 from intarsia.spark.types import arrow_schema
 from intarsia.spark.write.row_sorting import FOLDER
 from intarsia.spark.write.space_filling_curve import check_curve
-from intarsia.writer.defaults import PAGE_ROWS
+from intarsia.writer.defaults import default_page_rows
 from intarsia.writer.parquet_writer import check_fit
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Layout:
     cluster_by: Sequence[str] = ()
     curve: str | None = None
     sort_within: Sequence[str] = ()
-    rows_per_page: int = PAGE_ROWS
+    rows_per_page: int | None = None
     target_file_size: int | str | None = None
     checkpoint_row_groups: int | None = None
     keep_unfinished: bool = False
@@ -99,7 +99,8 @@ def job_of(
     ``IndexSpecError`` or ``PredicateError`` for columns that do not exist or cannot be used so, and
     ``ValueError`` for numbers out of range.
     """
-    check_count("rows_per_page", layout.rows_per_page)
+    if layout.rows_per_page is not None:
+        check_count("rows_per_page", layout.rows_per_page)
     checkpoint_interval = layout.checkpoint_row_groups
     if checkpoint_interval is not None:
         check_count("checkpoint_row_groups", checkpoint_interval)
@@ -139,7 +140,7 @@ def job_of(
         partition_by=partition_columns,
         sorted_by=order,
         stated_order=stated_order(order, pa.schema(file_fields), collated),
-        rows_per_page=layout.rows_per_page,
+        rows_per_page=layout.rows_per_page or default_page_rows(kinds),
         target_bytes=bytes_of(layout.target_file_size),
         time_zone=time_zone,
         options={"compression": _codec_of(layout.compression)},

@@ -32,7 +32,6 @@ from intarsia.spark.write.clustering import in_layout_order
 from intarsia.spark.write.job_spec import Job, Layout, check_place, job_of
 from intarsia.spark.write.schema_check import check_existing
 from intarsia.spark.write.task import WrittenFile, open_job_writer, write_group, write_task
-from intarsia.writer.defaults import PAGE_ROWS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -54,7 +53,7 @@ def write(
     curve: str | None = None,
     sort_within: Sequence[str] = (),
     target_file_size: int | str | None = None,
-    rows_per_page: int = PAGE_ROWS,
+    rows_per_page: int | None = None,
     compression: str = "zstd",
     mode: str = "error",
     partition_overwrite: str | None = None,
@@ -86,7 +85,7 @@ def write(
     target_file_size : int or str, optional
         In bytes, or text such as ``"128 MB"`` (units are powers of 1,024). See the notes.
     rows_per_page : int, optional
-        The maximum number of rows of a page.
+        The maximum number of rows of a page: by default 2,048 in files with indexes, else 8,192.
     compression : {"zstd", "snappy", "gzip", "lz4", "none"}, default "zstd"
         The codec, by pyarrow's or Spark's name.
     mode : {"error", "ignore", "append", "overwrite"}, default "error"
