@@ -160,12 +160,8 @@ TABLES = {
 
 def name_of(layout: dict[str, Any]) -> str:
     """Returns a layout's options as text."""
-    return (
-        ", ".join(
-            f"{value:,}" if isinstance(value, int) else str(value) for value in layout.values()
-        )
-        or "default"
-    )
+    texts = [f"{value:,}" if type(value) is int else str(value) for value in layout.values()]
+    return ", ".join(texts) or "default"
 
 
 def write(table: pa.Table, path: Path, indexes: Sequence[str], layout: dict[str, Any]) -> float:
