@@ -27,13 +27,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.dataset import commit_log
-from intarsia.dataset.commit_log import PUBLISHED, CommitEntry, StreamBatch, visible
-from intarsia.indexing import rewrite as rewrite_module
-from intarsia.io import atomic_replace, storage
-from intarsia.io.file_handle import version_of
-from intarsia.spark.commit import storage as storage_module
-from intarsia.spark.commit.commit import (
+from intarsia.commit import storage as storage_module
+from intarsia.commit.commit import (
     commit_entries,
     end,
     end_job,
@@ -43,11 +38,16 @@ from intarsia.spark.commit.commit import (
     publish_batch,
     settle,
 )
-from intarsia.spark.commit.recover import recover
-from intarsia.spark.commit.storage import LocalPlace, Place
+from intarsia.commit.recover import recover
+from intarsia.commit.storage import LocalPlace, Place
+from intarsia.dataset import commit_log
+from intarsia.dataset.commit_log import PUBLISHED, CommitEntry, StreamBatch, visible
+from intarsia.indexing import rewrite as rewrite_module
+from intarsia.io import atomic_replace, storage
+from intarsia.io.file_handle import version_of
+from intarsia.rewrite.rewrite_plan import OldFile
 from intarsia.spark.data_source.source import Writer
 from intarsia.spark.optimize.optimize import _check, _OvertakenError
-from intarsia.spark.optimize.rewrite_plan import OldFile
 from intarsia.spark.task_error import original_error
 
 OLD = {"old.parquet": 1, "day=1/old.parquet": 2}

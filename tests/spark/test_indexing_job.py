@@ -31,8 +31,8 @@ from pyspark import cloudpickle
 
 import intarsia as ia
 import intarsia.spark as ias
+from intarsia.commit.storage import Place
 from intarsia.index.registry import parse_indexes
-from intarsia.spark.commit.storage import Place
 from intarsia.spark.indexing import job
 from intarsia.spark.indexing import task as task_module
 from intarsia.spark.indexing.file_packing import FILE_BYTES, TASK_BYTES, spread

@@ -7,7 +7,7 @@ import pytest
 
 import intarsia as ia
 import intarsia.spark as ias
-from intarsia.spark.write.job_spec import bytes_of
+from intarsia.commit.job import bytes_of
 
 pytestmark = pytest.mark.spark
 

@@ -12,8 +12,8 @@ from pyspark.errors import PySparkException
 
 import intarsia as ia
 import intarsia.spark as ias
+from intarsia.commit import commit
 from intarsia.dataset.commit_log import PUBLISHING, CommitEntry
-from intarsia.spark.commit import commit
 
 pytestmark = pytest.mark.spark
 

@@ -20,11 +20,11 @@ import pytest
 
 import intarsia as ia
 import intarsia.spark as ias
+from intarsia.commit.commit import commit_entries, publish
+from intarsia.commit.storage import LocalPlace, Place
 from intarsia.dataset.commit_log import CommitEntry, visible
 from intarsia.expr.casts import is_text
-from intarsia.spark.commit.commit import commit_entries, publish
-from intarsia.spark.commit.storage import LocalPlace, Place
-from intarsia.spark.optimize.rewrite_plan import small_runs
+from intarsia.rewrite.rewrite_plan import small_runs
 
 pytestmark = pytest.mark.spark
 module = sys.modules["intarsia.spark.optimize.optimize"]

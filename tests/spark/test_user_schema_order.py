@@ -13,11 +13,11 @@ import pytest
 
 import intarsia as ia
 import intarsia.spark as ias
-from intarsia.spark.commit.storage import Place
+from intarsia.commit.job import make_job_folder
+from intarsia.commit.storage import Place
 from intarsia.spark.types import spark_schema
 from intarsia.spark.write import task
 from intarsia.spark.write.job_spec import Layout, job_of
-from intarsia.spark.write.write import make_job_folder
 
 pytestmark = pytest.mark.spark
 

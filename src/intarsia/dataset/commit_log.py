@@ -6,7 +6,7 @@
     _commit-<job>-<n>.json   the entry of the same job's nth further commit
     _SUCCESS                 touched when that is done
 
-This module only reads these files; ``spark.commit`` writes them.
+This module only reads these files; ``commit`` writes them.
 """
 
 from __future__ import annotations

@@ -108,3 +108,10 @@ def with_whole_maps(table: pa.Table) -> pa.Table:
         if has_map(field.type):
             table = table.set_column(number, field, whole_maps(table.column(number)))
     return table
+
+
+def leaves(kind: pa.DataType) -> list[pa.DataType]:
+    """Returns the types of a type's leaves; a list of just the type itself if it is not nested."""
+    if not pa.types.is_nested(kind):
+        return [kind]
+    return [leaf for i in range(kind.num_fields) for leaf in leaves(kind.field(i).type)]

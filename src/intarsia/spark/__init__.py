@@ -4,8 +4,9 @@ The driver plans and tasks execute the plans; there is no JVM code. Only this pa
 pyspark. May import all packages but the command line. Start with ``read/read`` and ``write/write``.
 """
 
+from intarsia.commit.job import WrittenFile
+from intarsia.commit.recover import recover
 from intarsia.spark.catalog.build import build_catalog
-from intarsia.spark.commit.recover import recover
 from intarsia.spark.data_source.registration import register
 from intarsia.spark.explain import ReadExplanation
 from intarsia.spark.indexing.job import add_indexes, drop_indexes
@@ -14,7 +15,6 @@ from intarsia.spark.read.read import explain, read
 from intarsia.spark.session import session
 from intarsia.spark.sql.sql import sql
 from intarsia.spark.write.clustering import cluster
-from intarsia.spark.write.task import WrittenFile
 from intarsia.spark.write.write import write
 
 __all__ = [

@@ -81,13 +81,6 @@ def _nearest(kind: pa.DataType) -> pa.DataType:
     return with_children(kind, lambda field: field.with_type(_nearest(field.type)))
 
 
-def leaves(kind: pa.DataType) -> list[pa.DataType]:
-    """Returns the types of a type's leaves; a list of just the type itself if it is not nested."""
-    if not pa.types.is_nested(kind):
-        return [kind]
-    return [leaf for i in range(kind.num_fields) for leaf in leaves(kind.field(i).type)]
-
-
 def with_leaves(field: pa.Field, old: pa.DataType, new: pa.DataType) -> pa.Field:
     """Returns ``field`` with each leaf of the type ``old`` replaced by one of the type ``new``."""
     kind = with_children(field.type, lambda inner: with_leaves(inner, old, new))

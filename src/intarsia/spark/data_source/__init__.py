@@ -1,5 +1,5 @@
 """``format("intarsia")``: the Python data source that Spark loads.
 
-May import ``spark/read``, ``spark/write``, ``spark/commit`` and lower packages. Start with
+May import ``spark/read``, ``spark/write`` and lower packages. Start with
 ``source``.
 """

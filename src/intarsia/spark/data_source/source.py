@@ -23,10 +23,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from intarsia.dataset.commit_log import StreamBatch
-from intarsia.dataset.dataset import Dataset
-from intarsia.errors import PredicateError
-from intarsia.spark.commit.commit import (
+from intarsia.commit.commit import (
     TEMPORARY,
     end_job,
     has_data,
@@ -34,7 +31,11 @@ from intarsia.spark.commit.commit import (
     publish_batch,
     settle,
 )
-from intarsia.spark.commit.storage import Place
+from intarsia.commit.job import Job, WrittenFile, check_place, clear_job, make_job_folder
+from intarsia.commit.storage import Place
+from intarsia.dataset.commit_log import StreamBatch
+from intarsia.dataset.dataset import Dataset
+from intarsia.errors import PredicateError
 from intarsia.spark.data_source import options as opts
 from intarsia.spark.data_source.stream_reader import StreamReader
 from intarsia.spark.read.dataset_files import Source
@@ -44,10 +45,10 @@ from intarsia.spark.read.read import execute, opened
 from intarsia.spark.read.user_schema import parse_user_schema, with_required_fields
 from intarsia.spark.task_error import silence_broken_pipes
 from intarsia.spark.types import arrow_schema, spark_schema
-from intarsia.spark.write.job_spec import Job, check_place, job_of
+from intarsia.spark.write.job_spec import job_of
 from intarsia.spark.write.schema_check import check_existing
-from intarsia.spark.write.task import WrittenFile, write_task
-from intarsia.spark.write.write import clear_job, empty_file, make_job_folder, replaced_folders
+from intarsia.spark.write.task import write_task
+from intarsia.spark.write.write import empty_file, replaced_folders
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

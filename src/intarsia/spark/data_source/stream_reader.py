@@ -24,12 +24,12 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from intarsia.commit.storage import Place
 from intarsia.dataset.commit_log import visible
 from intarsia.dataset.discovery import open_dataset
 from intarsia.dataset.partitioning import hive_types
 from intarsia.errors import PathError
 from intarsia.io.storage import NoDataError, infos_under
-from intarsia.spark.commit.storage import Place
 from intarsia.spark.data_source import options as opts
 from intarsia.spark.read.read import FILES, opened
 from intarsia.spark.read.user_schema import parse_user_schema, with_required_fields

@@ -1,5 +1,5 @@
 """Indexes that Spark's tasks add to the files of a folder, or drop.
 
-May import ``spark/write``, ``spark/commit``, the modules of ``spark`` and lower packages. Start
+May import ``spark/write``, the modules of ``spark`` and lower packages. Start
 with ``job``.
 """

@@ -23,6 +23,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from intarsia.commit.commit import TEMPORARY
+from intarsia.commit.job import bytes_of, check_count
+from intarsia.commit.storage import Place
 from intarsia.dataset.commit_log import visible
 from intarsia.errors import IndexSpecError, PathError, quiet, warn
 from intarsia.file.sidecar_discovery import Sidecars
@@ -34,8 +37,6 @@ from intarsia.indexing.sidecar_writer import only_embedded
 from intarsia.io.file_handle import version_of
 from intarsia.io.storage import PathLike, is_uri
 from intarsia.scan.parquet_file import open_file
-from intarsia.spark.commit.commit import TEMPORARY
-from intarsia.spark.commit.storage import Place
 from intarsia.spark.indexing.file_packing import file_sizes, spread
 from intarsia.spark.indexing.task import (
     DONE,
@@ -58,7 +59,6 @@ from intarsia.spark.indexing.task import (
 )
 from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.task_error import raising_task_errors
-from intarsia.spark.write.job_spec import bytes_of, check_count
 from intarsia.tables.data_files import TableFormatOption
 
 if TYPE_CHECKING:

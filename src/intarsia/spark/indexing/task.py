@@ -17,6 +17,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from intarsia.commit.commit import TEMPORARY
+from intarsia.commit.storage import Place
 from intarsia.errors import FormatError, IndexSpecError, IntarsiaError, PathError, quiet
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.sidecar_discovery import Sidecars
@@ -31,8 +33,6 @@ from intarsia.indexing.rewrite import check_changeable
 from intarsia.io.external_sort import Workspace
 from intarsia.io.file_handle import Version, version_of
 from intarsia.scan.parquet_file import open_file
-from intarsia.spark.commit.commit import TEMPORARY
-from intarsia.spark.commit.storage import Place
 
 DONE, SKIPPED, FAILED = "done", "skipped", "failed"
 MERGED = "merged"

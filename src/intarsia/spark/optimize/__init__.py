@@ -1,5 +1,5 @@
 """Spark rewrites the files of a data set: compacted, clustered, indexed.
 
-May import ``spark/write``, ``spark/read``, ``spark/commit``, the modules of ``spark`` and lower
+May import ``spark/write``, ``spark/read``, the modules of ``spark`` and lower
 packages. Start with ``optimize``.
 """

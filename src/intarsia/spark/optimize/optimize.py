@@ -19,15 +19,23 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
+from intarsia.commit.commit import TEMPORARY, commit_entries, publish, root_of, settle
+from intarsia.commit.job import (
+    Job,
+    WrittenFile,
+    bytes_of,
+    check_place,
+    make_job_folder,
+    names_of,
+    stated_order,
+)
+from intarsia.commit.storage import Place
 from intarsia.dataset.commit_log import visible
 from intarsia.errors import FormatError, PathError, Where
 from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.registry import IndexSpec, parse_indexes
 from intarsia.io.storage import PathLike
-from intarsia.spark.column_names import map_in_arrow
-from intarsia.spark.commit.commit import TEMPORARY, commit_entries, publish, root_of, settle
-from intarsia.spark.commit.storage import Place
-from intarsia.spark.optimize.rewrite_plan import (
+from intarsia.rewrite.rewrite_plan import (
     FileFormat,
     Folder,
     changed_since,
@@ -36,25 +44,17 @@ from intarsia.spark.optimize.rewrite_plan import (
     opened_folder,
     small_runs,
 )
+from intarsia.spark.column_names import map_in_arrow
 from intarsia.spark.optimize.rewrite_task import Part, carried_schema, merger, parts_of, reader
 from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.task_error import raising_task_errors
 from intarsia.spark.types import spark_schema
 from intarsia.spark.write.clustering import in_layout_order
-from intarsia.spark.write.job_spec import (
-    Job,
-    Layout,
-    bytes_of,
-    check_place,
-    job_of,
-    names_of,
-    stated_order,
-)
-from intarsia.spark.write.row_sorting import FOLDER
-from intarsia.spark.write.task import WrittenFile
-from intarsia.spark.write.write import MANIFEST, collect_written_files, file_writer, make_job_folder
+from intarsia.spark.write.job_spec import Layout, job_of
+from intarsia.spark.write.write import MANIFEST, collect_written_files, file_writer
 from intarsia.writer.defaults import default_page_rows
 from intarsia.writer.parquet_writer import check_fit
+from intarsia.writer.row_sorting import FOLDER
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,22 +7,22 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from intarsia.commit.job import Job
+from intarsia.commit.storage import Place
 from intarsia.errors import FormatError, PathError, UnsupportedError, Where
-from intarsia.spark.column_names import Act
-from intarsia.spark.commit.storage import Place
-from intarsia.spark.optimize.rewrite_plan import (
+from intarsia.rewrite.rewrite_plan import (
     FileFormat,
     Folder,
     OldFile,
     changed_since,
     open_reader,
 )
+from intarsia.spark.column_names import Act
 from intarsia.spark.read.variant_type import as_output
 from intarsia.spark.types import arrow_schema, spark_schema
-from intarsia.spark.write.job_spec import Job
-from intarsia.spark.write.row_sorting import FOLDER
 from intarsia.spark.write.task import write_task
 from intarsia.spark.write.write import manifest
+from intarsia.writer.row_sorting import FOLDER
 
 _UNIT_BYTES = 64 * 1024 * 1024
 """Minimum bytes of the row groups that one task reads to put rows into a new order."""

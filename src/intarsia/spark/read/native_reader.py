@@ -24,6 +24,7 @@ from intarsia.dataset.engine_hand_over import (
     check_names,
     check_paths,
 )
+from intarsia.dataset.spark_footer import entries_of, has_old_dates
 from intarsia.errors import PredicateError
 from intarsia.expr.tree import field_paths, read_expression
 from intarsia.file.open_file import OpenedFile
@@ -34,7 +35,6 @@ from intarsia.parquet.schema import Leaf
 from intarsia.spark.read.column_condition import spark_column, spark_condition
 from intarsia.spark.read.dataset_files import Source
 from intarsia.spark.read.query import Query
-from intarsia.spark.read.spark_footer import entries_of, has_old_dates
 from intarsia.spark.types import spark_schema
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
 from intarsia.dataset.dataset import Dataset
+from intarsia.dataset.spark_footer import check_meaning
 from intarsia.errors import check_is_list, unknown_column
 from intarsia.expr.nested_types import nullable
 from intarsia.expr.tree import field_paths, read_expression
 from intarsia.file.corrupt_data import OnCorrupt
 from intarsia.plan.plan import Plan
-from intarsia.spark.read.spark_footer import check_meaning
 from intarsia.spark.types import arrow_schema, spark_schema
 from intarsia.sql.where_clause import parse_where
 

@@ -28,7 +28,7 @@ from intarsia.dataset.partitioning import folder_of, hive_partitioning
 from intarsia.dataset.schema_unification import unified_schema
 from intarsia.decode.page_size_limit import check_page_size_limit
 from intarsia.errors import FormatError, Where
-from intarsia.expr.nested_types import nullable
+from intarsia.expr.nested_types import leaves, nullable
 from intarsia.file.corrupt_data import OnCorrupt, check_on_corrupt
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.read_options import ReadOptions
@@ -50,7 +50,7 @@ from intarsia.spark.read.user_schema import check_keys, parse_user_schema, with_
 from intarsia.spark.read.variant_type import as_output, check_whole
 from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.task_error import silence_broken_pipes
-from intarsia.spark.types import leaves, spark_schema, with_leaves
+from intarsia.spark.types import spark_schema, with_leaves
 from intarsia.tables.data_files import TableFormatOption
 
 if TYPE_CHECKING:

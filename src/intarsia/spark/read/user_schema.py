@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from intarsia.dataset.schema_unification import common_type, is_readable_as
+from intarsia.dataset.spark_footer import collations_of
 from intarsia.errors import PredicateError, UnsupportedError, Where
 from intarsia.expr.nested_types import nullable
-from intarsia.spark.read.spark_footer import collations_of
 from intarsia.spark.types import arrow_schema, spark_schema
 
 if TYPE_CHECKING:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from intarsia.commit.job import Job, names_of
+from intarsia.commit.storage import Place
 from intarsia.expr.evaluate import unused
 from intarsia.spark.column_names import quoted
-from intarsia.spark.commit.storage import Place
-from intarsia.spark.write.job_spec import Job, Layout, job_of, names_of
+from intarsia.spark.write.job_spec import Layout, job_of
 from intarsia.spark.write.space_filling_curve import place_on_curve
 from intarsia.spark.write.statistics_pass import collect_statistics
 

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import takewhile
-from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.fs as pafs
 
-from intarsia.errors import IndexSpecError, PathError, PredicateError, unknown_column
-from intarsia.expr.nested_types import nullable, without_dictionary
+from intarsia.commit.job import Job, bytes_of, check_count, names_of, stated_order
+from intarsia.commit.storage import Place
+from intarsia.dataset.spark_footer import collations_of
+from intarsia.errors import IndexSpecError, PredicateError, unknown_column
+from intarsia.expr.nested_types import nullable
 from intarsia.index.parquet_indexes import PageIndex
 from intarsia.index.registry import IndexSpec, parse_indexes, spec_name
-from intarsia.io.glob import HIDDEN, is_glob
-from intarsia.spark.commit.storage import Place
-from intarsia.spark.read.spark_footer import collations_of
+from intarsia.io.glob import HIDDEN
 from intarsia.spark.types import arrow_schema
-from intarsia.spark.write.row_sorting import FOLDER
 from intarsia.spark.write.space_filling_curve import check_curve
 from intarsia.writer.defaults import default_page_rows
 from intarsia.writer.parquet_writer import check_fit
+from intarsia.writer.row_sorting import FOLDER
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?b?)\s*", re.IGNORECASE)
-_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 _CODECS = {
     **{name: name for name in ("none", "snappy", "gzip", "lz4", "zstd")},
     "uncompressed": "none",
@@ -52,36 +47,6 @@ class Layout:
     checkpoint_row_groups: int | None = None
     keep_unfinished: bool = False
     compression: str = "zstd"
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """The part of a write job that all its tasks share; picklable."""
-
-    place: Place
-    name: str
-    """The job's name: its files are in ``_temporary-<name>`` until they are published."""
-    schema: pa.Schema
-    """The schema of the files, without partition columns."""
-    indexes: tuple[IndexSpec, ...]
-    partition_by: tuple[str, ...]
-    sorted_by: tuple[str, ...]
-    """Columns by which the rows of a file are sorted."""
-    stated_order: tuple[str, ...]
-    """The leading part of ``sorted_by`` that footers state: columns that all readers sort alike."""
-    rows_per_page: int
-    target_bytes: int | None
-    time_zone: str
-    """The time zone of timestamps in names of folders."""
-    sorts: bool = False
-    """True if tasks sort rows. Else the rows come sorted, by folder first."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Further options of pyarrow's writer."""
-    annotations: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    """Fields of schema elements that pyarrow does not write, by position of the element."""
-    checkpoint_row_groups: int | None = None
-    keep_unfinished: bool = False
-    """True if a failed job leaves in its folder what it has written so far."""
 
 
 def job_of(
@@ -149,27 +114,6 @@ def job_of(
     )
 
 
-def stated_order(
-    columns: Sequence[str], schema: pa.Schema, collated: Container[str] = ()
-) -> tuple[str, ...]:
-    """Returns the leading sort ``columns`` that footers may state.
-
-    NaN and nested values have no order that other readers know, and collations are Spark's alone.
-    """
-
-    def has_common_order(name: str) -> bool:
-        kind = without_dictionary(schema.field(name).type)
-        return not (pa.types.is_floating(kind) or pa.types.is_nested(kind) or name in collated)
-
-    return tuple(takewhile(has_common_order, columns))
-
-
-def check_count(name: str, count: object) -> None:
-    """Raises ``ValueError`` unless an argument is an integer from 1 on."""
-    if isinstance(count, bool) or not isinstance(count, Integral) or count < 1:
-        raise ValueError(f"{name} must be a whole number, at least 1, not {count!r}")
-
-
 def _check_columns(
     known: Sequence[str], folders: Sequence[str], clusters: Sequence[str], within: Sequence[str]
 ) -> None:
@@ -202,52 +146,9 @@ def _check_key(column: pa.Field, collation: str | None) -> None:
         raise PredicateError(f"column {column.name!r} cannot be in partition_by: {problem}")
 
 
-def names_of(columns: Sequence[str]) -> tuple[str, ...]:
-    """Returns column names; a single name may be passed alone.
-
-    Raises ``TypeError`` for a name that is not a string.
-    """
-    names = (columns,) if isinstance(columns, str) else tuple(columns)
-    for name in names:
-        if not isinstance(name, str):
-            raise TypeError(f"names of columns are strings, not {name!r}")
-    return names
-
-
-def bytes_of(size: int | str | None, name: str = "target_file_size") -> int | None:
-    """Returns a size in bytes, from a number or text such as ``128 MB``.
-
-    Units are powers of 1,024. Raises ``ValueError`` for other text and for less than one byte.
-    """
-    if size is None:
-        return None
-    match = _SIZE.fullmatch(str(size))
-    unit = match.group(2).lower().rstrip("b").rstrip("i") if match else ""
-    if not match or isinstance(size, bool) or unit not in _UNITS:
-        raise ValueError(f"{name} is bytes, or text such as '128 MB', not {size!r}")
-    count = int(float(match.group(1)) * _UNITS[unit])
-    if count < 1:
-        raise ValueError(f"{name} must be at least 1 byte, not {size!r}")
-    return count
-
-
 def _codec_of(name: str) -> str:
     """Returns pyarrow's name of a codec. Raises ``ValueError`` for an unknown codec."""
     codec = _CODECS.get(str(name).lower())
     if codec is None:
         raise ValueError(f"compression must be one of {', '.join(_CODECS)}, not {name!r}")
     return codec
-
-
-def check_place(place: Place) -> None:
-    """Raises ``PathError`` if no data set can be written to the folder.
-
-    That is if there is a file, if the path is a pattern, or if the folder is in a table of another
-    format.
-    """
-    kind = place.kind()
-    if kind == pafs.FileType.File:
-        raise PathError(f"{place.root}: there is a file where the data set is to be")
-    if kind == pafs.FileType.NotFound and is_glob(place.root):
-        raise PathError(f"{place.root}: a data set is written to one folder, and this is a pattern")
-    place.check_own()

@@ -9,11 +9,11 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from intarsia.commit.job import Job
 from intarsia.errors import IntarsiaError, PathError, warn
 from intarsia.io.glob import HIDDEN
 from intarsia.scan.parquet_file import open_file
 from intarsia.spark.types import spark_schema
-from intarsia.spark.write.job_spec import Job
 
 _MAX_CHECKED_FILES = 8
 """Files whose folders are checked: each may be in a folder that has to be listed."""

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from intarsia.commit.job import SAMPLE_ROWS, Job, bytes_a_row
 from intarsia.spark.column_names import Act, map_in_arrow, quoted
-from intarsia.spark.write.job_spec import Job
-from intarsia.spark.write.row_sorting import order_of
 from intarsia.spark.write.space_filling_curve import bits_of, quantiles, shortened
-from intarsia.spark.write.task import SAMPLE_ROWS, bytes_a_row
+from intarsia.writer.row_sorting import order_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -19,19 +19,28 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from intarsia.commit.commit import TEMPORARY, has_data, publish, settle
+from intarsia.commit.job import (
+    Job,
+    WrittenFile,
+    check_place,
+    clear_job,
+    make_job_folder,
+    open_job_writer,
+    write_group,
+)
+from intarsia.commit.storage import Place
 from intarsia.errors import PathError
 from intarsia.index.registry import IndexSpec
 from intarsia.io.storage import PathLike
 from intarsia.scan.request import without_rows
 from intarsia.spark.column_names import Act, map_in_arrow
-from intarsia.spark.commit.commit import TEMPORARY, has_data, keep_job, publish, settle
-from intarsia.spark.commit.storage import Place
 from intarsia.spark.session import require_pyspark
 from intarsia.spark.task_error import raising_task_errors
 from intarsia.spark.write.clustering import in_layout_order
-from intarsia.spark.write.job_spec import Job, Layout, check_place, job_of
+from intarsia.spark.write.job_spec import Layout, job_of
 from intarsia.spark.write.schema_check import check_existing
-from intarsia.spark.write.task import WrittenFile, open_job_writer, write_group, write_task
+from intarsia.spark.write.task import write_task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -205,28 +214,6 @@ def _is_dynamic(df: DataFrame, partition_overwrite: str | None) -> bool:
         _PARTITION_OVERWRITE_SETTING, "static"
     )
     return str(overwrite_mode).lower() == "dynamic"
-
-
-def make_job_folder(job: Job) -> list[str]:
-    """Makes the folder that tasks write to; returns the new folders, deepest first."""
-    try:
-        made = job.place.make(TEMPORARY + job.name)
-        if job.checkpoint_row_groups or job.keep_unfinished:
-            keep_job(job.place, job.name)
-    except OSError as error:
-        raise PathError(f"{job.place.root}: cannot be written to: {error}") from error
-    return made
-
-
-def clear_job(job: Job, made: Sequence[str], error: BaseException | None = None) -> None:
-    """Removes the files of a failed job, or adds a note to the error that says where they are."""
-    if job.keep_unfinished:
-        if error is not None:
-            folder = job.place.path(TEMPORARY + job.name)
-            error.add_note(f"what was written so far is in {folder}")
-        return
-    job.place.remove_tree(TEMPORARY + job.name)
-    job.place.remove_empty(made)
 
 
 def replaced_folders(

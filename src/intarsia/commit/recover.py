@@ -10,11 +10,7 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from intarsia.dataset.commit_log import ENTRY_PREFIX, PUBLISHING, CommitEntry, folders_above
-from intarsia.errors import PathError, warn
-from intarsia.io.glob import HIDDEN
-from intarsia.io.storage import PathLike
-from intarsia.spark.commit.commit import (
+from intarsia.commit.commit import (
     KEEP,
     TEMPORARY,
     commit_entries,
@@ -23,7 +19,11 @@ from intarsia.spark.commit.commit import (
     is_kept,
     is_there,
 )
-from intarsia.spark.commit.storage import Place
+from intarsia.commit.storage import Place
+from intarsia.dataset.commit_log import ENTRY_PREFIX, PUBLISHING, CommitEntry, folders_above
+from intarsia.errors import PathError, warn
+from intarsia.io.glob import HIDDEN
+from intarsia.io.storage import PathLike
 
 _HALF_WRITTEN = re.compile(r"\._(commit-.+|stream-.+|SUCCESS)\.[0-9a-f]{8}")
 """The temporary files that ``LocalPlace.write_text`` leaves if its process is killed."""

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from intarsia.errors import UnsupportedError, Where, warn
+from intarsia.expr.nested_types import leaves
 from intarsia.file.open_file import OpenedFile
-from intarsia.spark.types import leaves
 
 _VERSION = "org.apache.spark.version"
 _OLD_DATES = "org.apache.spark.legacyDateTime"

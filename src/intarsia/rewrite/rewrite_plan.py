@@ -17,6 +17,7 @@ import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
+from intarsia.commit.storage import Place
 from intarsia.dataset.partitioning import hive_types
 from intarsia.dataset.schema_unification import (
     UNIFICATION_ERRORS,
@@ -24,9 +25,16 @@ from intarsia.dataset.schema_unification import (
     keeps_meaning,
     united,
 )
+from intarsia.dataset.spark_footer import (
+    Entries,
+    calendars,
+    entries_of,
+    entries_of_all,
+    has_dates_or_times,
+)
 from intarsia.errors import FormatError, IndexSpecError, PredicateError, UnsupportedError, Where
 from intarsia.expr.evaluate import unused
-from intarsia.expr.nested_types import nullable
+from intarsia.expr.nested_types import leaves, nullable
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.kinds.distinct_idx1 import KEY
@@ -39,18 +47,9 @@ from intarsia.parquet.footer import check_editable
 from intarsia.parquet.footer_cache import FOOTER_KEY
 from intarsia.parquet.metadata import CompressionCodec, Type
 from intarsia.scan.parquet_file import open_source
-from intarsia.spark.commit.storage import Place
-from intarsia.spark.read.spark_footer import (
-    Entries,
-    calendars,
-    entries_of,
-    entries_of_all,
-    has_dates_or_times,
-)
-from intarsia.spark.types import leaves
-from intarsia.spark.write.row_sorting import FOLDER
 from intarsia.sql.where_clause import parse_where
 from intarsia.threads import run_io_tasks
+from intarsia.writer.row_sorting import FOLDER
 from intarsia.writer.type_annotations import Annotations, agreed, annotations_of, placed
 
 _CODECS = {

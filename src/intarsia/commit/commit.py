@@ -27,6 +27,7 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
+from intarsia.commit.storage import Place
 from intarsia.dataset.commit_log import (
     ENTRY_PREFIX,
     PUBLISHED,
@@ -41,7 +42,6 @@ from intarsia.dataset.commit_log import (
 from intarsia.errors import FormatError, PathError, warn
 from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.io.storage import PathLike
-from intarsia.spark.commit.storage import Place
 
 TEMPORARY = "_temporary-"
 """The prefix of the folders in which jobs write."""

@@ -1,0 +1,255 @@
+"""A job that writes files of one format under temporary names, to be published by a commit."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import tempfile
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from intarsia.commit.commit import TEMPORARY, keep_job
+from intarsia.commit.storage import Place
+from intarsia.errors import PathError
+from intarsia.expr.nested_types import leaves, without_dictionary
+from intarsia.index.registry import IndexSpec
+from intarsia.io.glob import is_glob
+from intarsia.writer.parquet_writer import open_writer
+from intarsia.writer.row_buffer import ROW_GROUP_BYTES, Rows
+
+ROW_GROUP_ROWS = 1024 * 1024
+"""Maximum rows of a row group; it also ends at ``ROW_GROUP_BYTES``."""
+SORTED_BYTES = 256 * 1024 * 1024
+"""Arrow memory, in bytes, of the rows that a task sorts at a time."""
+SAMPLE_ROWS = 64 * 1024
+"""Rows written to a scratch file first, to learn how many bytes of a file a row takes."""
+_SLACK_DIVISOR = 4
+"""A task's last rows go into the file before if they are at most a quarter of the target."""
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?b?)\s*", re.IGNORECASE)
+_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A published file.
+
+    Parameters
+    ----------
+    path : str
+        The path relative to the data set's folder.
+    rows : int
+        The number of rows.
+    bytes : int
+        The length of the file in bytes.
+
+    Examples
+    --------
+    ::
+
+        [(file.path, file.bytes) for file in ias.write(df, "lake/logs", mode="append")]
+    """
+
+    path: str
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The part of a write job that all its tasks share; picklable."""
+
+    place: Place
+    name: str
+    """The job's name: its files are in ``_temporary-<name>`` until they are published."""
+    schema: pa.Schema
+    """The schema of the files, without partition columns."""
+    indexes: tuple[IndexSpec, ...]
+    partition_by: tuple[str, ...]
+    sorted_by: tuple[str, ...]
+    """Columns by which the rows of a file are sorted."""
+    stated_order: tuple[str, ...]
+    """The leading part of ``sorted_by`` that footers state: columns that all readers sort alike."""
+    rows_per_page: int
+    target_bytes: int | None
+    time_zone: str
+    """The time zone of timestamps in names of folders."""
+    sorts: bool = False
+    """True if tasks sort rows. Else the rows come sorted, by folder first."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Further options of pyarrow's writer."""
+    annotations: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    """Fields of schema elements that pyarrow does not write, by position of the element."""
+    checkpoint_row_groups: int | None = None
+    keep_unfinished: bool = False
+    """True if a failed job leaves in its folder what it has written so far."""
+
+
+def write_folder(job: Job, folder: str, stem: str, rows: Rows) -> Iterator[WrittenFile]:
+    """Writes the rows of one folder as one file, or as many as the target size requires."""
+    sample = rows.peek(SAMPLE_ROWS) if job.target_bytes else None
+    row_bytes = 0.0 if sample is None else bytes_a_row(job, sample)
+    while rows.peek(1) is not None:
+        max_rows = None if not job.target_bytes else max(1, int(job.target_bytes / row_bytes))
+        name = str(Path(folder, f"{stem}-{secrets.token_hex(8)}.parquet"))
+        count = _write_file(job, f"{TEMPORARY}{job.name}/{name}", rows, max_rows)
+        size = job.place.size(f"{TEMPORARY}{job.name}/{name}")
+        row_bytes = size / count
+        yield WrittenFile(name, count, size)
+
+
+def _write_file(job: Job, name: str, rows: Rows, most: int | None) -> int:
+    """Writes the next ``most`` rows, or up to a quarter more; returns their number."""
+    written = 0
+    with job.place.written(name) as path, open_job_writer(job, path) as writer:
+        while most is None or written < most:
+            limit = ROW_GROUP_ROWS if most is None else min(ROW_GROUP_ROWS, most - written)
+            is_last = most is not None and limit == most - written
+            slack = (
+                min(most // _SLACK_DIVISOR, ROW_GROUP_ROWS) if most is not None and is_last else 0
+            )
+            group = rows.take(limit, ROW_GROUP_BYTES, slack)
+            if group is None:
+                break
+            write_group(writer, group, job)
+            written += len(group)
+    return written
+
+
+def write_group(writer: pq.ParquetWriter, group: pa.Table, job: Job) -> None:
+    """Writes rows as one row group, in the columns and types of the job's files."""
+    rows = group.select(job.schema.names).cast(job.schema)
+    writer.write_table(rows, row_group_size=max(len(rows), 1))
+
+
+def open_job_writer(job: Job, path: Path) -> Any:
+    """Opens a writer for one of the job's files."""
+    options: dict[str, Any] = {"max_rows_per_page": job.rows_per_page, **job.options}
+    sorting = _sorting_columns(job)
+    if sorting:
+        options["sorting_columns"] = sorting
+    return open_writer(
+        job.schema,
+        path,
+        job.indexes,
+        checkpoint_row_groups=job.checkpoint_row_groups,
+        keep_unfinished=job.keep_unfinished,
+        annotations=job.annotations,
+        **options,
+    )
+
+
+def bytes_a_row(job: Job, rows: pa.Table) -> float:
+    """Returns the bytes of a file per row, indexes included.
+
+    The rows are written to a scratch file to measure it.
+    """
+    with tempfile.TemporaryDirectory(prefix="intarsia-") as scratch:
+        path = Path(scratch, "sample.parquet")
+        with open_job_writer(job, path) as writer:
+            write_group(writer, rows, job)
+        return os.path.getsize(path) / max(len(rows), 1)
+
+
+def _sorting_columns(job: Job) -> list[pq.SortingColumn]:
+    """Returns the order that footers state, with NULL first."""
+    sorting_columns = []
+    for name in job.stated_order:
+        position = job.schema.get_field_index(name)
+        leaf = sum(len(leaves(field.type)) for field in list(job.schema)[:position])
+        sorting_columns.append(pq.SortingColumn(leaf, nulls_first=True))
+    return sorting_columns
+
+
+def stated_order(
+    columns: Sequence[str], schema: pa.Schema, collated: Container[str] = ()
+) -> tuple[str, ...]:
+    """Returns the leading sort ``columns`` that footers may state.
+
+    NaN and nested values have no order that other readers know, and collations are Spark's alone.
+    """
+
+    def has_common_order(name: str) -> bool:
+        kind = without_dictionary(schema.field(name).type)
+        return not (pa.types.is_floating(kind) or pa.types.is_nested(kind) or name in collated)
+
+    return tuple(takewhile(has_common_order, columns))
+
+
+def check_count(name: str, count: object) -> None:
+    """Raises ``ValueError`` unless an argument is an integer from 1 on."""
+    if isinstance(count, bool) or not isinstance(count, Integral) or count < 1:
+        raise ValueError(f"{name} must be a whole number, at least 1, not {count!r}")
+
+
+def names_of(columns: Sequence[str]) -> tuple[str, ...]:
+    """Returns column names; a single name may be passed alone.
+
+    Raises ``TypeError`` for a name that is not a string.
+    """
+    names = (columns,) if isinstance(columns, str) else tuple(columns)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"names of columns are strings, not {name!r}")
+    return names
+
+
+def bytes_of(size: int | str | None, name: str = "target_file_size") -> int | None:
+    """Returns a size in bytes, from a number or text such as ``128 MB``.
+
+    Units are powers of 1,024. Raises ``ValueError`` for other text and for less than one byte.
+    """
+    if size is None:
+        return None
+    match = _SIZE.fullmatch(str(size))
+    unit = match.group(2).lower().rstrip("b").rstrip("i") if match else ""
+    if not match or isinstance(size, bool) or unit not in _UNITS:
+        raise ValueError(f"{name} is bytes, or text such as '128 MB', not {size!r}")
+    count = int(float(match.group(1)) * _UNITS[unit])
+    if count < 1:
+        raise ValueError(f"{name} must be at least 1 byte, not {size!r}")
+    return count
+
+
+def check_place(place: Place) -> None:
+    """Raises ``PathError`` if no data set can be written to the folder.
+
+    That is if there is a file, if the path is a pattern, or if the folder is in a table of another
+    format.
+    """
+    kind = place.kind()
+    if kind == pafs.FileType.File:
+        raise PathError(f"{place.root}: there is a file where the data set is to be")
+    if kind == pafs.FileType.NotFound and is_glob(place.root):
+        raise PathError(f"{place.root}: a data set is written to one folder, and this is a pattern")
+    place.check_own()
+
+
+def make_job_folder(job: Job) -> list[str]:
+    """Makes the folder that tasks write to; returns the new folders, deepest first."""
+    try:
+        made = job.place.make(TEMPORARY + job.name)
+        if job.checkpoint_row_groups or job.keep_unfinished:
+            keep_job(job.place, job.name)
+    except OSError as error:
+        raise PathError(f"{job.place.root}: cannot be written to: {error}") from error
+    return made
+
+
+def clear_job(job: Job, made: Sequence[str], error: BaseException | None = None) -> None:
+    """Removes the files of a failed job, or adds a note to the error that says where they are."""
+    if job.keep_unfinished:
+        if error is not None:
+            folder = job.place.path(TEMPORARY + job.name)
+            error.add_note(f"what was written so far is in {folder}")
+        return
+    job.place.remove_tree(TEMPORARY + job.name)
+    job.place.remove_empty(made)
