@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import secrets
 import tempfile
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from numbers import Integral
@@ -23,11 +24,13 @@ from intarsia.errors import PathError
 from intarsia.expr.nested_types import leaves, without_dictionary
 from intarsia.index.registry import IndexSpec
 from intarsia.io.glob import is_glob
+from intarsia.io.storage import PathLike
+from intarsia.memory import share
 from intarsia.writer.parquet_writer import open_writer
 from intarsia.writer.row_buffer import ROW_GROUP_BYTES, Rows
 
 ROW_GROUP_ROWS = 1024 * 1024
-"""Maximum rows of a row group; it also ends at ``ROW_GROUP_BYTES``."""
+"""Maximum rows of a row group by default."""
 SORTED_BYTES = 256 * 1024 * 1024
 """Arrow memory, in bytes, of the rows that a task sorts at a time."""
 SAMPLE_ROWS = 64 * 1024
@@ -88,6 +91,12 @@ class Job:
     """Further options of pyarrow's writer."""
     annotations: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     """Fields of schema elements that pyarrow does not write, by position of the element."""
+    row_group_rows: int = ROW_GROUP_ROWS
+    """The most rows of a row group. It also ends at ``ROW_GROUP_BYTES``."""
+    groups_at_once: int = 1
+    """Row groups that are held in memory and encoded at the same time."""
+    nulls_first: bool = True
+    """True if NULL sorts before all values, as in Spark."""
     checkpoint_row_groups: int | None = None
     keep_unfinished: bool = False
     """True if a failed job leaves in its folder what it has written so far."""
@@ -106,32 +115,63 @@ def write_folder(job: Job, folder: str, stem: str, rows: Rows) -> Iterator[Writt
         yield WrittenFile(name, count, size)
 
 
+def replace_file(job: Job, file: str, rows: Rows, check: Callable[[int], None]) -> WrittenFile:
+    """Replaces one file by a file of ``rows``, atomically.
+
+    ``check`` gets the number of written rows just before. If it raises, the old file stays.
+    """
+    written = 0
+    path, filesystem = job.place.path(file), job.place.filesystem
+    check_written = lambda: check(written)  # noqa: E731 # the count is known later
+    with open_job_writer(job, path, filesystem=filesystem, check=check_written) as writer:
+        written = _write_rows(job, writer, rows, None)
+    return WrittenFile(file, written, job.place.size(file))
+
+
 def _write_file(job: Job, name: str, rows: Rows, most: int | None) -> int:
     """Writes the next ``most`` rows, or up to a quarter more; returns their number."""
-    written = 0
     with job.place.written(name) as path, open_job_writer(job, path) as writer:
-        while most is None or written < most:
-            limit = ROW_GROUP_ROWS if most is None else min(ROW_GROUP_ROWS, most - written)
-            is_last = most is not None and limit == most - written
-            slack = (
-                min(most // _SLACK_DIVISOR, ROW_GROUP_ROWS) if most is not None and is_last else 0
-            )
-            group = rows.take(limit, ROW_GROUP_BYTES, slack)
-            if group is None:
-                break
-            write_group(writer, group, job)
-            written += len(group)
+        return _write_rows(job, writer, rows, most)
+
+
+def _write_rows(job: Job, writer: Any, rows: Rows, most: int | None) -> int:
+    """Writes the next ``most`` rows to a file, or up to a quarter more; returns their number."""
+    written = 0
+    group_bytes = share(ROW_GROUP_BYTES, 8 * job.groups_at_once)
+    while most is None or written < most:
+        limit = job.row_group_rows * job.groups_at_once
+        slack = 0
+        if most is not None and most - written <= limit:
+            limit = most - written
+            slack = min(most // _SLACK_DIVISOR, job.row_group_rows)
+        table = rows.take(limit, group_bytes * job.groups_at_once, slack)
+        if table is None:
+            break
+        num_groups = max(len(table) / job.row_group_rows, table.nbytes / group_bytes)
+        write_group(writer, table, job, math.ceil(len(table) / max(math.ceil(num_groups), 1)))
+        written += len(table)
     return written
 
 
-def write_group(writer: pq.ParquetWriter, group: pa.Table, job: Job) -> None:
-    """Writes rows as one row group, in the columns and types of the job's files."""
+def write_group(
+    writer: pq.ParquetWriter, group: pa.Table, job: Job, max_rows: int | None = None
+) -> None:
+    """Writes rows in the columns and types of the job's files.
+
+    They become one row group, or row groups of ``max_rows``.
+    """
     rows = group.select(job.schema.names).cast(job.schema)
-    writer.write_table(rows, row_group_size=max(len(rows), 1))
+    writer.write_table(rows, row_group_size=max_rows or max(len(rows), 1))
 
 
-def open_job_writer(job: Job, path: Path) -> Any:
-    """Opens a writer for one of the job's files."""
+def open_job_writer(
+    job: Job,
+    path: PathLike,
+    *,
+    filesystem: Any = None,
+    check: Callable[[], None] | None = None,
+) -> Any:
+    """Opens a writer for one of the job's files. ``check`` is as for ``open_writer``."""
     options: dict[str, Any] = {"max_rows_per_page": job.rows_per_page, **job.options}
     sorting = _sorting_columns(job)
     if sorting:
@@ -140,6 +180,9 @@ def open_job_writer(job: Job, path: Path) -> Any:
         job.schema,
         path,
         job.indexes,
+        filesystem=filesystem,
+        check=check,
+        encodes_groups_at_once=job.groups_at_once > 1,
         checkpoint_row_groups=job.checkpoint_row_groups,
         keep_unfinished=job.keep_unfinished,
         annotations=job.annotations,
@@ -160,12 +203,12 @@ def bytes_a_row(job: Job, rows: pa.Table) -> float:
 
 
 def _sorting_columns(job: Job) -> list[pq.SortingColumn]:
-    """Returns the order that footers state, with NULL first."""
+    """Returns the order that footers state."""
     sorting_columns = []
     for name in job.stated_order:
         position = job.schema.get_field_index(name)
         leaf = sum(len(leaves(field.type)) for field in list(job.schema)[:position])
-        sorting_columns.append(pq.SortingColumn(leaf, nulls_first=True))
+        sorting_columns.append(pq.SortingColumn(leaf, nulls_first=job.nulls_first))
     return sorting_columns
 
 

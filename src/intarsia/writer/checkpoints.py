@@ -15,6 +15,7 @@ pages are copied here, and their offsets, page indexes and bloom filters are adj
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +30,7 @@ from intarsia.parquet.footer import MAGIC, framed, read_footer, with_key_values
 from intarsia.parquet.metadata import ColumnChunk, OffsetIndexStruct, PageLocation, RowGroup
 from intarsia.parquet.thrift import amended, decode, encode
 from intarsia.scan.request import without_rows
+from intarsia.threads import in_order, may_use_threads
 from intarsia.writer.arrow_writer import ArrowWriter
 from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS
 from intarsia.writer.dictionary_choice import with_dictionary_settings
@@ -39,6 +41,8 @@ _MAX_ORDINALS = 1 << 15
 """Row groups that get an ordinal: the field has 16 bits. Later ones go without."""
 _I64 = 6
 """The number of the type i64 in the Thrift compact protocol."""
+NEVER = sys.maxsize
+"""The interval of a file without checkpoints: it has one footer, at its end."""
 OF_ONE_WRITER = ("encryption_properties", "metadata_collector")
 """Keywords of pyarrow that need one writer for the whole file."""
 
@@ -49,8 +53,10 @@ class _Waiting:
 
     group: RowGroup
     shift: int
-    file: memoryview
-    """The encoded file that pyarrow made of the row group."""
+    tail: memoryview
+    """The file that pyarrow made of the row group, without its pages: indexes and footer."""
+    tail_offset: int
+    """The offset of ``tail`` in that file, in bytes."""
 
 
 class CheckpointWriter:
@@ -58,8 +64,8 @@ class CheckpointWriter:
 
     It has the writing methods of ``pyarrow.parquet.ParquetWriter``; ``settings`` are the keywords
     of that class. A table without rows makes no row group. ``close`` writes the last footer and
-    leaves ``out`` open. Holds in memory one encoded row group, and the page indexes since the last
-    checkpoint.
+    leaves ``out`` open. Threads encode the row groups of a table. Holds in memory an encoded row
+    group for each of them, and the page indexes since the last checkpoint.
     """
 
     def __init__(
@@ -86,7 +92,8 @@ class CheckpointWriter:
         self._rows = self._at = self._checkpoints = 0
         self._is_new = True
         self._append(MAGIC)
-        self._checkpoint()
+        if every != NEVER:
+            self._checkpoint()
 
     def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
         """Writes ``table`` in row groups of at most ``row_group_size`` rows, by default 1,048,576.
@@ -97,8 +104,10 @@ class CheckpointWriter:
         if not size or size < 1:
             raise ValueError(f"row_group_size must be at least 1, not {row_group_size}")
         size = min(size, _MAX_ROW_GROUP_ROWS)
-        for start in range(0, table.num_rows, size):
-            self._write_group(table.slice(start, size))
+        groups = (table.slice(start, size) for start in range(0, table.num_rows, size))
+        tasks = (partial(self._encoded, group, group.num_rows) for group in groups)
+        for file in in_order(tasks, pa.cpu_count() - 1 if may_use_threads() else 0):
+            self._append_group(file)
 
     def write_batch(self, batch: pa.RecordBatch, row_group_size: int | None = None) -> None:
         """Writes a record batch, as ``write_table`` does."""
@@ -129,11 +138,12 @@ class CheckpointWriter:
                 writer.write_table(table, row_group_size)
         return memoryview(sink.getvalue())
 
-    def _write_group(self, table: pa.Table) -> None:
-        file = self._encoded(table, table.num_rows)
+    def _append_group(self, file: memoryview) -> None:
         (group,) = read_footer(BufferSource(file)).metadata.row_groups
         stop = max(data.start + data.total_compressed_size for data in map(_data, group.columns))
-        self._waiting.append(_Waiting(group, self._at - len(MAGIC), file))
+        self._waiting.append(
+            _Waiting(group, self._at - len(MAGIC), memoryview(bytes(file[stop:])), stop)
+        )
         self._append(file[len(MAGIC) : stop])
         self._out.flush()
         self._rows += group.num_rows
@@ -172,7 +182,7 @@ class CheckpointWriter:
             for name in ("data_page_offset", "dictionary_page_offset", "index_page_offset")
             if (offset := getattr(data, name))
         }
-        inner |= self._copy_index("bloom_filter", data, waiting.file)
+        inner |= self._copy_index("bloom_filter", data, waiting)
         changes: dict[str, Any] = {"meta_data": inner}
         if chunk.file_offset:
             changes["file_offset"] = chunk.file_offset + shift
@@ -180,26 +190,27 @@ class CheckpointWriter:
 
     def _indexed(self, chunk: ColumnChunk, waiting: _Waiting) -> ColumnChunk:
         """Returns the chunk's metadata with its page indexes, which are written."""
-        changes = self._copy_index("column_index", chunk, waiting.file)
+        changes = self._copy_index("column_index", chunk, waiting)
         shifted = partial(_moved_index, shift=waiting.shift)
-        changes |= self._copy_index("offset_index", chunk, waiting.file, shifted)
+        changes |= self._copy_index("offset_index", chunk, waiting, shifted)
         return amended(chunk, **changes)
 
     def _copy_index(
         self,
         name: str,
         holder: Any,
-        file: memoryview,
+        waiting: _Waiting,
         adjust: Callable[[memoryview], bytes] = bytes,
     ) -> dict[str, Any]:
-        """Copies the index ``name`` of ``holder`` from ``file``, changed by ``adjust``.
+        """Copies the index ``name`` of ``holder`` from the tail, changed by ``adjust``.
 
         Returns the fields that say where it is. They are empty if ``holder`` has no such index.
         """
         offset, length = _place(holder, name)
         if offset is None or length is None:
             return {}
-        body = adjust(file[offset : offset + length])
+        start = offset - waiting.tail_offset
+        body = adjust(waiting.tail[start : start + length])
         fields = {f"{name}_offset": self._at, f"{name}_length": len(body)}
         self._append(body)
         return fields

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -35,7 +35,7 @@ from intarsia.parquet.footer import framed, read_footer, with_elements
 from intarsia.scan.parquet_file import open_file
 from intarsia.scan.request import without_rows
 from intarsia.writer.arrow_writer import ArrowWriter
-from intarsia.writer.checkpoints import OF_ONE_WRITER, CheckpointWriter
+from intarsia.writer.checkpoints import NEVER, OF_ONE_WRITER, CheckpointWriter
 from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS, default_page_rows
 from intarsia.writer.dictionary_choice import dictionary_settings, says_encodings
 from intarsia.writer.sampled_dictionaries import SampledDictionaryWriter
@@ -281,13 +281,19 @@ def open_writer(
     checkpoint_row_groups: int | None = None,
     keep_unfinished: bool = False,
     annotations: Mapping[int, Mapping[str, Any]] | None = None,
+    encodes_groups_at_once: bool = False,
+    check: Callable[[], None] | None = None,
     **options: Any,
 ) -> Iterator[pq.ParquetWriter | SampledDictionaryWriter | CheckpointWriter]:
     """Yields a writer like ``pyarrow.parquet.ParquetWriter``.
 
     Its file appears at the end, with ``indexes``. ``annotations`` are fields of schema elements, by
-    position, that pyarrow does not write. If the block fails, nothing is left behind unless
+    position, that pyarrow does not write. With ``encodes_groups_at_once``, threads encode the row
+    groups of a table at the same time. If the block fails, nothing is left behind unless
     ``keep_unfinished`` is true.
+
+    ``check`` says that the rows are those of the file at ``where``. It is called just before that
+    file is replaced, and may raise ``PathError`` to keep it.
     """
     file_system, path = resolve(where, filesystem)
     local = local_path(path, file_system)
@@ -308,12 +314,21 @@ def open_writer(
         raise ValueError(f"max_rows_per_page must be at least 1, not {page_rows}")
     check_fit(schema, kinds, path, options)
     target_system = file_system if local is None else pafs.LocalFileSystem()
-    target = replacing(path, target_system, keep_unfinished=keep_unfinished, holds_rows=True)
+    target = replacing(
+        path,
+        target_system,
+        check=check or (lambda: None),
+        keep_unfinished=keep_unfinished,
+        holds_rows=check is None,
+    )
     with placed(Where(path)), target as create:
         out = create()
         temporary = out.name
         try:
-            with _writer_of(out, schema, checkpoint_row_groups, settings, options) as writer:
+            every = checkpoint_row_groups
+            if every is None and encodes_groups_at_once:
+                every = NEVER
+            with _writer_of(out, schema, every, settings, options) as writer:
                 yield writer
             if annotations:
                 _annotate(temporary, annotations)
@@ -379,7 +394,8 @@ def _writer_of(
     """
     with out:
         if every is not None:
-            sync_folder(out.name)
+            if every != NEVER:
+                sync_folder(out.name)
             fits = not says_encodings(options)
             checkpoints = CheckpointWriter(out, schema, every, settings, fits=fits)
             yield checkpoints
