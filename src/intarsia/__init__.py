@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time ``__getattr__`` 
     from intarsia.advisor.advise import advise
     from intarsia.catalog.build import build_catalog, drop_catalog
     from intarsia.catalog.describe import show_catalog
+    from intarsia.commit.recover import recover_dataset
     from intarsia.dataset.dataset import Dataset
     from intarsia.dataset.discovery import dataset
     from intarsia.engines import polars
@@ -63,6 +64,7 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time ``__getattr__`` 
     from intarsia.indexing.export import export_index
     from intarsia.memory import memory_limit, set_memory_limit
     from intarsia.recovery.recover import Recovery, recover
+    from intarsia.rewrite.rewrite import RewriteReport, rewrite
     from intarsia.row_ranges import RowRanges
     from intarsia.scan.parquet_file import ParquetFile
     from intarsia.verify.file import verify
@@ -97,6 +99,7 @@ __all__ = [
     "PredicateError",
     "QueryTimeoutError",
     "Recovery",
+    "RewriteReport",
     "RowRanges",
     "Severity",
     "UnsupportedError",
@@ -119,7 +122,9 @@ __all__ = [
     "memory_limit",
     "polars",
     "recover",
+    "recover_dataset",
     "register_index_kind",
+    "rewrite",
     "set_memory_limit",
     "show_catalog",
     "sql",
@@ -186,6 +191,11 @@ _NAMES = {
         "drop_catalog",
     ),
     "intarsia.catalog.describe": ("show_catalog",),
+    "intarsia.commit.recover": ("recover_dataset",),
+    "intarsia.rewrite.rewrite": (
+        "RewriteReport",
+        "rewrite",
+    ),
     "intarsia.writer.dataset": ("write_dataset",),
     "intarsia.indexing.drop": ("drop_indexes",),
     "intarsia.indexing.add": (
@@ -205,7 +215,7 @@ _NAMES = {
 """The public names of each module."""
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
 
-_NAMED_AS_PACKAGES = ("dataset", "sql", "verify")
+_NAMED_AS_PACKAGES = ("dataset", "rewrite", "sql", "verify")
 """Functions that have the name of a package inside this one."""
 
 

@@ -38,7 +38,7 @@ from intarsia.commit.commit import (
     publish_batch,
     settle,
 )
-from intarsia.commit.recover import recover
+from intarsia.commit.recover import recover_dataset as recover
 from intarsia.commit.storage import LocalPlace, Place
 from intarsia.dataset import commit_log
 from intarsia.dataset.commit_log import PUBLISHED, CommitEntry, StreamBatch, visible

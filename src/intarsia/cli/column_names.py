@@ -37,8 +37,12 @@ def column_names(schema: pa.Schema, columns: str | None) -> list[str]:
     """Returns the names in ``--columns``, by default those of all columns."""
     if columns is None:
         return list(schema.names)
+    return [name if name in schema.names else name.strip() for name in split_names(columns)]
+
+
+def split_names(columns: str, option: str = "--columns") -> list[str]:
+    """Returns the names in an option. Raises ``UsageError`` if they cannot be told apart."""
     try:
-        names = next(csv.reader([columns], skipinitialspace=True)) or [""]
+        return next(csv.reader([columns], skipinitialspace=True)) or [""]
     except csv.Error as error:
-        raise click.UsageError(f"--columns {columns!r}: {error}") from error
-    return [name if name in schema.names else name.strip() for name in names]
+        raise click.UsageError(f"{option} {columns!r}: {error}") from error

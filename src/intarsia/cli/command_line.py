@@ -19,6 +19,7 @@ from intarsia.cli.commands.check import recover, verify
 from intarsia.cli.commands.demo import demo
 from intarsia.cli.commands.index import index
 from intarsia.cli.commands.inspect import inspect, pages
+from intarsia.cli.commands.rewrite import rewrite
 from intarsia.cli.commands.scan import explain, scan
 from intarsia.cli.commands.write import write
 from intarsia.cli.exit_codes import INTERRUPTED, TIMED_OUT
@@ -33,6 +34,8 @@ IN_SHELL = {
     "table_format='ignore'": "--table-format ignore",
     "sidecar='another/folder'": "--sidecar-folder another/folder",
     "build_catalog makes": "intarsia catalog build makes",
+    "recover() finishes": "intarsia recover FOLDER finishes",
+    "recover() removes": "intarsia recover FOLDER removes",
     "as schema_from": "by --schema-from",
     "a schema or union_by_name says": "--union-by-name says",
 }
@@ -125,6 +128,7 @@ for _command in (
     inspect,
     pages,
     recover,
+    rewrite,
     scan,
     verify,
     write,

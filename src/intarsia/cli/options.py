@@ -6,6 +6,8 @@ import click
 
 _MOST_ROWS = 2**62
 """More rows than any file has. One more is still a 64-bit integer."""
+CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
+"""Codecs of files that are written."""
 FORMATS = ("parquet", "csv", "json", "arrow", "orc")
 """Formats of files that rows are read from."""
 

@@ -31,8 +31,6 @@ from intarsia.writer.row_buffer import ROW_GROUP_BYTES, Rows
 
 ROW_GROUP_ROWS = 1024 * 1024
 """Maximum rows of a row group by default."""
-SORTED_BYTES = 256 * 1024 * 1024
-"""Arrow memory, in bytes, of the rows that a task sorts at a time."""
 SAMPLE_ROWS = 64 * 1024
 """Rows written to a scratch file first, to learn how many bytes of a file a row takes."""
 _SLACK_DIVISOR = 4

@@ -21,7 +21,7 @@ from intarsia.commit.commit import (
 )
 from intarsia.commit.storage import Place
 from intarsia.dataset.commit_log import ENTRY_PREFIX, PUBLISHING, CommitEntry, folders_above
-from intarsia.errors import PathError, warn
+from intarsia.errors import PathError, public, warn
 from intarsia.io.glob import HIDDEN
 from intarsia.io.storage import PathLike
 
@@ -29,14 +29,17 @@ _HALF_WRITTEN = re.compile(r"\._(commit-.+|stream-.+|SUCCESS)\.[0-9a-f]{8}")
 """The temporary files that ``LocalPlace.write_text`` leaves if its process is killed."""
 
 
-def recover(path: PathLike, *, keep_unfinished: bool = True, filesystem: Any = None) -> list[str]:
+@public
+def recover_dataset(
+    path: PathLike, *, keep_unfinished: bool = True, filesystem: Any = None
+) -> list[str]:
     """Finishes or undoes the interrupted writes in a folder, and removes their remains.
 
     A commit whose new files were all in place is finished, any other is undone. Temporary folders
     of jobs are removed. The same happens in folders below ``path``. In folders above, it happens
     for commits whose files are all below ``path``, such as an ``optimize`` of one Hive folder.
 
-    Files of other writers stay. Call ``recover`` only while nothing writes to the folder.
+    Files of other writers stay. Call this only while nothing writes to the folder.
 
     Parameters
     ----------
@@ -61,9 +64,8 @@ def recover(path: PathLike, *, keep_unfinished: bool = True, filesystem: Any = N
 
     Examples
     --------
-    ::
-
-        ias.recover("lake/logs")
+    >>> ia.recover_dataset("lake")
+    []
     """
     place = Place.of(path, filesystem)
     kind = place.filesystem.get_file_info(place.root).type

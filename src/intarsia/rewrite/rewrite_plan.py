@@ -1,6 +1,6 @@
-"""The plan of ``optimize``: which files of which folders are rewritten, and the layout of new ones.
+"""Which files of which folders are rewritten, and the layout of new ones.
 
-The driver reads footers here, but no rows.
+Footers are read here, but no rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from intarsia.commit.storage import Place
-from intarsia.dataset.partitioning import hive_types
+from intarsia.dataset.partitioning import Rule, hive_types
 from intarsia.dataset.schema_unification import (
     UNIFICATION_ERRORS,
     first_incompatible,
@@ -32,7 +32,14 @@ from intarsia.dataset.spark_footer import (
     entries_of_all,
     has_dates_or_times,
 )
-from intarsia.errors import FormatError, IndexSpecError, PredicateError, UnsupportedError, Where
+from intarsia.errors import (
+    FormatError,
+    IndexSpecError,
+    PathError,
+    PredicateError,
+    UnsupportedError,
+    Where,
+)
 from intarsia.expr.evaluate import unused
 from intarsia.expr.nested_types import leaves, nullable
 from intarsia.file.open_file import OpenedFile
@@ -49,7 +56,6 @@ from intarsia.parquet.metadata import CompressionCodec, Type
 from intarsia.scan.parquet_file import open_source
 from intarsia.sql.where_clause import parse_where
 from intarsia.threads import run_io_tasks
-from intarsia.writer.row_sorting import FOLDER
 from intarsia.writer.type_annotations import Annotations, agreed, annotations_of, placed
 
 _CODECS = {
@@ -89,6 +95,8 @@ class FileFormat:
     options: Mapping[str, Any]
     annotations: Mapping[int, Mapping[str, Any]]
     """Fields of schema elements that pyarrow does not write, by position of the element."""
+    read_schema: pa.Schema
+    """The columns that are read: those of ``schema``, and columns that become folders."""
 
     @property
     def has_int96(self) -> bool:
@@ -133,21 +141,21 @@ def folders_of(place: Place, files: Sequence[str]) -> dict[str, dict[str, int]]:
     return sizes
 
 
-def matching_folders(names: Iterable[str], where: pc.Expression | str | None) -> list[str]:
-    """Returns the folders whose partition values satisfy ``where``; dates in names become dates.
+def matching_folders(
+    names: Iterable[str], where: pc.Expression | str | None, rule: Rule
+) -> list[str]:
+    """Returns the folders whose partition values, with types by ``rule``, satisfy ``where``.
 
     Raises ``PredicateError`` if the condition uses other columns.
     """
     names = sorted(names)
     if where is None:
         return names
-    key_schema = hive_types([f"{name}/-" for name in names], None, "spark")
+    key_schema = hive_types([f"{name}/-" for name in names], None, rule)
     if isinstance(where, str):
         where = parse_where(where, key_schema)
-    folders = pads.HivePartitioning(key_schema)
-    parsed = (folders.parse(f"{name}/-") for name in names)
-    values = [pads.get_partition_keys(expression) for expression in parsed]
-    columns = [pa.array([row.get(key.name) for row in values], key.type) for key in key_schema]
+    values = folder_values(names, key_schema)
+    columns = [pa.array([row[key.name] for row in values], key.type) for key in key_schema]
     folder = unused("__folder", key_schema.names)
     table = pa.table([*columns, pa.array(names)], [*key_schema.names, folder])
     try:
@@ -155,6 +163,13 @@ def matching_folders(names: Iterable[str], where: pc.Expression | str | None) ->
     except (pa.ArrowException, KeyError) as error:
         raise PredicateError(f"where can use only partition columns: {error}") from error
     return matching
+
+
+def folder_values(names: Iterable[str], keys: pa.Schema) -> list[dict[str, pa.Scalar]]:
+    """Returns the partition values of folders. A key that a folder lacks is NULL."""
+    folders = pads.HivePartitioning(keys)
+    parsed = (pads.get_partition_keys(folders.parse(f"{name}/-")) for name in names)
+    return [{key.name: pa.scalar(row.get(key.name), key.type) for key in keys} for row in parsed]
 
 
 def small_runs(sizes: Mapping[str, int], target: int) -> list[list[str]]:
@@ -184,8 +199,15 @@ def opened_folder(
     sizes: Mapping[str, int],
     runs: Sequence[Sequence[str]],
     indexes: Sequence[IndexSpec] | None,
+    *,
+    keeps_empty: bool = False,
+    keys: pa.Schema | None = None,
+    partition_by: Sequence[str] = (),
 ) -> Folder | None:
     """Returns what to rewrite of a folder, or None if the files to be rewritten have no rows.
+
+    With ``keeps_empty``, files without rows are rewritten too. New files also have the partition
+    columns ``keys`` that no old file has, and lack the columns ``partition_by``.
 
     Raises ``FormatError`` for a file that is not Parquet or must not be rewritten.
     """
@@ -206,11 +228,11 @@ def opened_folder(
     runs_with_rows = tuple(
         tuple(old_files[path] for path in run)
         for run in runs
-        if any(old_files[p].rows for p in run)
+        if keeps_empty or any(old_files[p].rows for p in run)
     )
     if not runs_with_rows:
         return None
-    file_format = _common_format(source_formats, place.path(name), indexes)
+    file_format = _common_format(source_formats, place.path(name), indexes, keys, partition_by)
     return Folder(name, len(sizes), sum(sizes.values()), runs_with_rows, file_format)
 
 
@@ -224,6 +246,10 @@ def _opened(place: Place, path: str, places: Sidecars) -> tuple[Version, OpenedF
         raise error.at(Where(file.name)) from error
     source.suspend()
     return version, file
+
+
+class OvertakenError(PathError):
+    """Another writer changed or removed a file that was to be replaced."""
 
 
 def changed_since(place: Place, files: Sequence[OldFile]) -> str | None:
@@ -315,7 +341,11 @@ def _indexes_of(file: OpenedFile) -> dict[str, IndexSpec]:
 
 
 def _common_format(
-    files: Sequence[_SourceFormat], where: str, indexes: Sequence[IndexSpec] | None
+    files: Sequence[_SourceFormat],
+    where: str,
+    indexes: Sequence[IndexSpec] | None,
+    keys: pa.Schema | None,
+    partition_by: Sequence[str],
 ) -> FileFormat:
     schema = _unified_schema(files)
     if len({file.calendars for file in files}) > 1 and any(map(has_dates_or_times, schema.types)):
@@ -326,10 +356,6 @@ def _common_format(
     shared = entries_of_all([file.entries for file in files], files[0].calendars)
     entries = {key: value for key, value in shared.items() if key not in _OF_ONE_FILE}
     schema = schema.with_metadata(entries or None)
-    if len({name.lower() for name in schema.names}) < len(schema):
-        raise UnsupportedError("the names of two columns differ only by case", Where(where))
-    if FOLDER in map(str.lower, schema.names):
-        raise UnsupportedError("the name of the column is taken", Where(where, column=FOLDER))
     codecs: Counter[int] = Counter()
     for file in files:
         codecs.update(file.codecs)
@@ -345,12 +371,25 @@ def _common_format(
             indexes_of_files = file.indexes | indexes_of_files
         indexes = [indexes_of_files[name] for name in sorted(indexes_of_files)]
     common_annotations = agreed([(file.schema, file.annotations) for file in files], schema, where)
+    read_schema = with_missing(schema, keys or ())
+    schema = pa.schema(
+        [field for field in read_schema if field.name not in partition_by], schema.metadata
+    )
     placed_annotations = placed(common_annotations, schema, options)
     if placed_annotations.ordered is not None:
         options["write_statistics"] = list(placed_annotations.ordered)
     return FileFormat(
-        schema, tuple(sorted(indexes, key=spec_name)), options, placed_annotations.fields
+        schema,
+        tuple(sorted(indexes, key=spec_name)),
+        options,
+        placed_annotations.fields,
+        read_schema.remove_metadata(),
     )
+
+
+def with_missing(schema: pa.Schema, fields: Iterable[pa.Field]) -> pa.Schema:
+    """Returns ``schema`` with those of ``fields`` that it lacks by name."""
+    return pa.schema([*schema, *(f for f in fields if f.name not in schema.names)], schema.metadata)
 
 
 def _unified_schema(files: Sequence[_SourceFormat]) -> pa.Schema:

@@ -5,7 +5,7 @@ pyspark. May import all packages but the command line. Start with ``read/read`` 
 """
 
 from intarsia.commit.job import WrittenFile
-from intarsia.commit.recover import recover
+from intarsia.commit.recover import recover_dataset as recover
 from intarsia.spark.catalog.build import build_catalog
 from intarsia.spark.data_source.registration import register
 from intarsia.spark.explain import ReadExplanation

@@ -1,4 +1,4 @@
-"""The rows of a task: sorted, and divided by folder."""
+"""Rows sorted, in memory or on disk, and divided by folder."""
 
 from __future__ import annotations
 
@@ -6,14 +6,31 @@ import datetime
 import re
 import zoneinfo
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+import intarsia.deadline as deadline
 from intarsia.dataset.partition_values import NULL_FOLDER
 from intarsia.errors import UnsupportedError
+from intarsia.expr.filterable_types import filterable_type, taken
+from intarsia.expr.nested_types import without_dictionary
+from intarsia.io.external_sort import Workspace, on_disk
+from intarsia.memory import share
+from intarsia.scan.request import without_rows
 from intarsia.writer.row_buffer import Rows
+
+SORTED_BYTES = 256 * 1024 * 1024
+"""Arrow memory, in bytes, of the rows that are sorted at a time."""
+_MAX_RUNS = 32
+"""Sorted runs that are merged at a time. More are merged in several passes."""
+_MERGED_ROWS = 64 * 1024
+"""Rows of a run that are merged at a time. Wide rows are merged fewer at a time."""
+_ALL_ROWS = 2**62
+_SPILL_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 FOLDER = "__intarsia_folder"
 """The column that holds the existing name of each row's folder."""
@@ -30,16 +47,124 @@ def runs_in_order(
 ) -> Iterator[list[pa.RecordBatch]]:
     """Yields the rows in runs of ``num_bytes`` of Arrow memory, each sorted by ``columns``."""
     rows = Rows(pa.Table.from_batches([batch]) for batch in batches)
-    while (run := rows.take(2**62, num_bytes)) is not None:
+    while (run := rows.take(_ALL_ROWS, num_bytes)) is not None:
         yield run.take(order_of(run, columns)).combine_chunks().to_batches()
 
 
-def order_of(table: pa.Table, columns: Sequence[str]) -> pa.Array:
-    """Returns the row numbers of ``table`` in the order of ``columns``, NULL first."""
+def order_of(
+    table: pa.Table, columns: Sequence[str], nulls: Literal["at_start", "at_end"] = "at_start"
+) -> pa.Array:
+    """Returns the row numbers of ``table`` in the order of ``columns``. Equal rows stay in order.
+
+    Raises ``UnsupportedError`` for a type that has no order.
+    """
     # Columns are renamed, as pyarrow reads a name that begins with a dot as a path.
-    numbers = [str(number) for number in range(len(columns))]
-    keys = [(number, "ascending", "at_start") for number in numbers]
-    return pc.sort_indices(table.select(columns).rename_columns(numbers), sort_keys=keys)
+    keys = {str(number): _sortable(table.column(name)) for number, name in enumerate(columns)}
+    try:
+        return pc.sort_indices(pa.table(keys), sort_keys=[(k, "ascending", nulls) for k in keys])
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise UnsupportedError(f"rows cannot be sorted by {', '.join(columns)}: {error}") from error
+
+
+def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Returns values in a type that pyarrow sorts: no dictionary and no view type."""
+    kind = filterable_type(without_dictionary(column.type))
+    return column if kind == column.type else column.cast(kind)
+
+
+def with_sortable(table: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Returns ``table`` with ``columns`` in types that pyarrow sorts."""
+    for name in columns:
+        position = table.column_names.index(name)
+        table = table.set_column(position, name, _sortable(table.column(position)))
+    return table
+
+
+def sorted_tables(
+    tables: Iterator[pa.Table], columns: Sequence[str], work: Workspace
+) -> Iterator[pa.Table]:
+    """Yields the rows in the order of ``columns``, NULL last. Equal rows stay in order.
+
+    Rows that do not fit into memory are sorted in runs, which are written to ``work`` and merged.
+    Raises ``PathError`` if temporary files cannot be written.
+    """
+    rows = Rows(tables)
+    run_bytes = share(SORTED_BYTES, 16)
+    runs: list[_Run] = []
+    while (table := rows.take(_ALL_ROWS, run_bytes)) is not None:
+        deadline.check()
+        run = _in_order(table, columns)
+        if not runs and rows.peek(1) is None:
+            yield run
+            return
+        if len(runs) == _MAX_RUNS:
+            runs = [_spilled(_merged(runs, columns), run_bytes, work)]
+        runs.append(_spilled(iter([run]), run_bytes, work))
+    yield from _merged(runs, columns)
+
+
+def _in_order(table: pa.Table, columns: Sequence[str]) -> pa.Table:
+    table = table.unify_dictionaries()
+    return taken(table, order_of(table, columns, "at_end"))
+
+
+class _Run:
+    """Sorted rows in a temporary file, and those of them that wait to be merged."""
+
+    def __init__(self, path: Path, work: Workspace) -> None:
+        self._batches = pa.ipc.open_stream(pa.memory_map(str(path)))
+        work.release(path)
+        self.head = without_rows(self._batches.schema)
+        self.has_more = True
+        self.advance()
+
+    def advance(self) -> None:
+        """Adds the next rows to the head, unless it has enough."""
+        while self.has_more and self.head.num_rows < _MERGED_ROWS:
+            try:
+                batch = self._batches.read_next_batch()
+            except StopIteration:
+                self.has_more = False
+            else:
+                self.head = pa.concat_tables([self.head, pa.Table.from_batches([batch])])
+                return
+
+
+def _spilled(tables: Iterator[pa.Table], run_bytes: int, work: Workspace) -> _Run:
+    with on_disk():
+        path = work.new_path()
+        writer = None
+        with pa.OSFile(str(path), "wb") as out:
+            for table in tables:
+                if writer is None:
+                    writer = pa.ipc.new_stream(out, table.schema, options=_SPILL_OPTIONS)
+                block = max(1, len(table) * run_bytes // (_MAX_RUNS * max(table.nbytes, 1)))
+                writer.write_table(table, min(block, _MERGED_ROWS))
+            assert writer is not None
+            writer.close()
+        return _Run(path, work)
+
+
+def _merged(runs: Sequence[_Run], columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Merges sorted runs, block by block.
+
+    Each step sorts the heads of all runs. It yields the rows up to the first that is the last of
+    its head while its run has more: no later row of any run belongs before it.
+    """
+    while any(run.head.num_rows for run in runs):
+        deadline.check()
+        heads = pa.concat_tables([run.head for run in runs]).unify_dictionaries()
+        order = order_of(heads, columns, "at_end")
+        rank = np.empty(len(order), np.int64)
+        rank[order.to_numpy()] = np.arange(len(order))
+        stops = np.cumsum([run.head.num_rows for run in runs])
+        lasts = [rank[stop - 1] for run, stop in zip(runs, stops, strict=True) if run.has_more]
+        count = int(min(lasts, default=len(order) - 1)) + 1
+        yield taken(heads, order.slice(0, count))
+        is_yielded = rank < count
+        for run, part in zip(runs, np.split(is_yielded, stops[:-1]), strict=True):
+            run.head = run.head.slice(int(part.sum()))
+            run.advance()
 
 
 def by_folder(

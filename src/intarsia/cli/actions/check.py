@@ -10,6 +10,7 @@ import click
 
 from intarsia.cli.output import terminal
 from intarsia.cli.output.json_document import json_text
+from intarsia.commit.recover import recover_dataset
 from intarsia.recovery.recover import recover as recover_file
 from intarsia.redaction import redacted
 from intarsia.tables.data_files import TableFormatOption
@@ -54,8 +55,15 @@ def verify(
     sys.exit(max(_EXIT_CODES[worst(findings)], _EXIT_CODES[least]))
 
 
-def recover(torn: str, out: str, schema_from: str | None, as_json: bool) -> None:
-    """Writes the rows that can be recovered from a file."""
+def recover(torn: str, out: str | None, schema_from: str | None, as_json: bool) -> None:
+    """Writes the rows that can be recovered from a file, or ends the writes to a folder."""
+    if out is None:
+        if schema_from is not None:
+            raise click.UsageError("--schema-from goes with OUT")
+        removed = recover_dataset(torn)
+        for line in [json_text(removed)] if as_json else map(terminal.clean, removed):
+            click.echo(line)
+        return
     report = recover_file(torn, out, schema_from=schema_from)
     if as_json:
         click.echo(json_text(report.to_dict(), indent=2))

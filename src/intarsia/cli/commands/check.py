@@ -39,7 +39,7 @@ def verify(**options: Any) -> None:
 
 @click.command()
 @click.argument("torn")
-@click.argument("out")
+@click.argument("out", required=False)
 @click.option(
     "--schema-from",
     metavar="OTHER",
@@ -50,6 +50,9 @@ def verify(**options: Any) -> None:
 @timeout_option
 def recover(**options: Any) -> None:
     """Write to OUT the rows of TORN, a Parquet file that was cut short or damaged.
+
+    Without OUT, TORN is a folder: finish or undo the writes to it that were interrupted, such as
+    those of rewrite, and print what was removed. Call it only while nobody writes to the folder.
 
     TORN may be the file of a killed writer: .NAME.….intarsia-tmp. It is not changed. An existing
     OUT is replaced. Prints how many rows came back, how many bytes and rows are lost as far as

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from intarsia.cli.options import (
+    CODECS,
     FORMATS,
     columns_option,
     limit_option,
@@ -24,7 +25,6 @@ from intarsia.cli.options import (
 from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS, INDEXED_PAGE_ROWS, PAGE_ROWS
 
 _MOST_ROWS = 2**31 - 1
-_CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
 
 
 def _types(_: Any, __: Any, given: Sequence[str]) -> Any:
@@ -58,7 +58,7 @@ def _types(_: Any, __: Any, given: Sequence[str]) -> Any:
     metavar="A,B,…",
     help="Sort rows by these columns, NULL last. All rows are in memory then.",
 )
-@click.option("--compression", type=click.Choice(_CODECS), default="zstd", show_default=True)
+@click.option("--compression", type=click.Choice(CODECS), default="zstd", show_default=True)
 @click.option("--compression-level", type=int, metavar="N", help="As the codec counts them.")
 @click.option(
     "--row-group-size",

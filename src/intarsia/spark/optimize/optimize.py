@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
-from intarsia.commit.commit import TEMPORARY, commit_entries, publish, root_of, settle
+from intarsia.commit.commit import TEMPORARY, root_of, settle
 from intarsia.commit.job import (
     Job,
     WrittenFile,
@@ -31,13 +31,15 @@ from intarsia.commit.job import (
 )
 from intarsia.commit.storage import Place
 from intarsia.dataset.commit_log import visible
-from intarsia.errors import FormatError, PathError, Where
-from intarsia.file.sidecar_discovery import Sidecars
+from intarsia.errors import PathError, UnsupportedError, Where
 from intarsia.index.registry import IndexSpec, parse_indexes
 from intarsia.io.storage import PathLike
+from intarsia.rewrite.file_rows import Part
+from intarsia.rewrite.folder_commit import replace_folder
 from intarsia.rewrite.rewrite_plan import (
     FileFormat,
     Folder,
+    OvertakenError,
     changed_since,
     folders_of,
     matching_folders,
@@ -45,7 +47,7 @@ from intarsia.rewrite.rewrite_plan import (
     small_runs,
 )
 from intarsia.spark.column_names import map_in_arrow
-from intarsia.spark.optimize.rewrite_task import Part, carried_schema, merger, parts_of, reader
+from intarsia.spark.optimize.rewrite_task import carried_schema, merger, parts_of, reader
 from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.task_error import raising_task_errors
 from intarsia.spark.types import spark_schema
@@ -179,10 +181,11 @@ def optimize(
     _, files = visible(path, filesystem)
     sizes = folders_of(place, [file.removeprefix(f"{place.root}/") for file in files])
     folders = []
-    for name in matching_folders(sizes, where):
+    for name in matching_folders(sizes, where, "spark"):
         runs = [sorted(sizes[name])] if cluster_by else small_runs(sizes[name], target)
         folder = opened_folder(place, name, sizes[name], runs, index_objects) if runs else None
         if folder is not None:
+            _check_names(place, folder)
             check_fit(folder.file_format.schema, folder.file_format.indexes, place.path(name))
             folders.append(folder)
     rewrite = (
@@ -219,8 +222,13 @@ class _Progress:
 Run = Callable[[Place, str, Sequence[Folder]], list[WrittenFile]]
 
 
-class _OvertakenError(PathError):
-    """Another writer changed the folder meanwhile."""
+def _check_names(place: Place, folder: Folder) -> None:
+    """Raises ``UnsupportedError`` for names that a Spark job cannot carry."""
+    names, where = folder.file_format.schema.names, place.path(folder.name)
+    if len({name.lower() for name in names}) < len(names):
+        raise UnsupportedError("the names of two columns differ only by case", Where(where))
+    if FOLDER in map(str.lower, names):
+        raise UnsupportedError("the name of the column is taken", Where(where, column=FOLDER))
 
 
 def _rounds(folders: Sequence[Folder], max_bytes: int) -> Iterator[list[Folder]]:
@@ -278,22 +286,12 @@ def _publish(
 ) -> None:
     """Publishes the new files of a folder, as the job's commit of this ``number``."""
     new = [file for file in written if file.path.rpartition("/")[0] == folder.name]
-    rows = sum(file.rows for file in folder.files)
-    if sum(file.rows for file in new) != rows:
-        raise FormatError(f"{rows} rows were read, not as many written", Where(folder.name))
-    old = [file.path for file in folder.files]
-    places = Sidecars(place.filesystem)
-    sidecars = [sidecar for path in old for sidecar in places.paths(place.path(path))]
-    for path in old:
-        places.check_listed(place.path(path))  # else its sidecar would be left behind
-    sidecars = [path.removeprefix(f"{place.root}/") for path in sidecars]
-    check = partial(_check, place, job, folder)
     try:
-        remove = [*old, *sidecars]
-        publish(place, job, [file.path for file in new], remove, number=number, check=check)
-    except _OvertakenError as error:
+        replace_folder(place, job, folder, new, number)
+    except OvertakenError as error:
         progress.given_up[folder.name] = str(error)
         return
+    rows = sum(file.rows for file in folder.files)
     bytes_before, bytes_after = (
         sum(file.bytes for file in folder.files),
         sum(file.bytes for file in new),
@@ -302,29 +300,13 @@ def _publish(
         OptimizedFolder(
             folder.name,
             folder.num_files,
-            folder.num_files - len(old) + len(new),
+            folder.num_files - len(folder.files) + len(new),
             folder.num_bytes,
             folder.num_bytes - bytes_before + bytes_after,
             rows,
             tuple(new),
         )
     )
-
-
-def _check(place: Place, job: str, folder: Folder) -> None:
-    """Raises ``_OvertakenError`` if an old file has changed or another commit replaces it.
-
-    Commit logs are read first: a log that no longer exists has removed its files by then.
-    """
-    old = {file.path for file in folder.files}
-    for entry in commit_entries(place):
-        if entry.job != job and not old.isdisjoint(entry.remove):
-            raise _OvertakenError(
-                f"another write is replacing its files, or was interrupted: {entry.name}"
-            )
-    changed = changed_since(place, folder.files)
-    if changed:
-        raise _OvertakenError(changed)
 
 
 # --- jobs ---------------------------------------------------------------------------------------

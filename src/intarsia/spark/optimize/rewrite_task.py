@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from intarsia.commit.job import Job
 from intarsia.commit.storage import Place
-from intarsia.errors import FormatError, PathError, UnsupportedError, Where
-from intarsia.rewrite.rewrite_plan import (
-    FileFormat,
-    Folder,
-    OldFile,
-    changed_since,
-    open_reader,
-)
+from intarsia.errors import UnsupportedError, Where
+from intarsia.rewrite.file_rows import Part, part_batches
+from intarsia.rewrite.rewrite_plan import FileFormat, Folder
 from intarsia.spark.column_names import Act
 from intarsia.spark.read.variant_type import as_output
 from intarsia.spark.types import arrow_schema, spark_schema
@@ -26,16 +20,6 @@ from intarsia.writer.row_sorting import FOLDER
 
 _UNIT_BYTES = 64 * 1024 * 1024
 """Minimum bytes of the row groups that one task reads to put rows into a new order."""
-_BATCH_ROWS = 64 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Row groups of a file in a folder."""
-
-    folder: str
-    file: OldFile
-    groups: tuple[int, ...]
 
 
 def parts_of(folder: Folder) -> list[list[Part]]:
@@ -89,40 +73,16 @@ def reader(
 
 
 def _rows(place: Place, file_format: FileFormat, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
-    schema = with_folder(file_format.schema.remove_metadata())
+    """Yields the rows of ``parts``, with the folder of each row."""
     for part in parts:
-        if not part.groups:
-            continue
-        with open_reader(place, part.file, file_format) as file:
-            changed = changed_since(place, [part.file])  # checked after it was opened
-            if changed:
-                raise PathError(f"{place.root}: {changed}")
-            batches = file.iter_batches(_BATCH_ROWS, row_groups=list(part.groups))
-            for batch in _with_file_name(place.path(part.file.path), batches):
-                yield _conformed(batch, schema, part.folder)
-
-
-def _with_file_name(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yields ``batches``. An error of pyarrow becomes a ``FormatError`` that names the file."""
-    try:
-        yield from batches
-    except (OSError, pa.ArrowException) as error:
-        raise FormatError(str(error), Where(path)) from error
+        for batch in part_batches(place, file_format, part):
+            folders = pa.repeat(pa.scalar(part.folder), len(batch))
+            yield batch.append_column(pa.field(FOLDER, pa.string(), nullable=False), folders)
 
 
 def with_folder(schema: pa.Schema) -> pa.Schema:
     """Returns a schema with an additional column for the folder."""
     return schema.append(pa.field(FOLDER, pa.string(), nullable=False))
-
-
-def _conformed(batch: pa.RecordBatch, schema: pa.Schema, folder: str) -> pa.RecordBatch:
-    columns = []
-    for field in list(schema)[:-1]:
-        at = batch.schema.get_field_index(field.name)
-        column = pa.nulls(len(batch), field.type) if at < 0 else batch.column(at)
-        columns.append(column if column.type == field.type else column.cast(field.type))
-    columns.append(pa.repeat(pa.scalar(folder), len(batch)))
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 # --- types --------------------------------------------------------------------------------------

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from intarsia.commit.job import SORTED_BYTES, Job, WrittenFile, write_folder
+from intarsia.commit.job import Job, WrittenFile, write_folder
 from intarsia.writer.row_buffer import Rows
-from intarsia.writer.row_sorting import by_folder, runs_in_order
+from intarsia.writer.row_sorting import SORTED_BYTES, by_folder, runs_in_order
 
 
 def write_task(batches: Iterator[pa.RecordBatch], job: Job, label: str = "") -> list[WrittenFile]:
