@@ -148,6 +148,7 @@ def _write_rows(job: Job, writer: Any, rows: Rows, most: int | None) -> int:
         num_groups = max(len(table) / job.row_group_rows, table.nbytes / group_bytes)
         write_group(writer, table, job, math.ceil(len(table) / max(math.ceil(num_groups), 1)))
         written += len(table)
+        del table  # before the next rows are read
     return written
 
 

@@ -218,8 +218,11 @@ def rewrite(
     check_place(source)
     settle(source)
     _, files = visible(path, filesystem)
+    given = Place.of(path, filesystem)
+    out = source
+    if output is not None:
+        out = _output_place(output, filesystem, given if files == [given.root] else source)
     files = [file.removeprefix(f"{source.root}/") for file in files]
-    out = source if output is None else _output_place(output, filesystem, source)
     remove_leftovers_of([out.path(file) for file in files], out.filesystem)
     keys = hive_types([f"/{file}" for file in files], None, "hive")
     row_filter: pc.Expression | str | None = None
@@ -235,7 +238,7 @@ def rewrite(
     if partition_by is not None and output is None:
         if where is not None:
             raise ValueError("partition_by with where needs output: the other files would stay")
-        if Place.of(path, filesystem).root != source.root:
+        if given.root != source.root:
             raise ValueError(f"partition_by needs the whole data set, {source.root}, or output")
     options: dict[str, Any] = {} if compression is None else {"compression": compression}
     layout = _Layout(

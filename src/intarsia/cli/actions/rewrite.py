@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import click
 
-import intarsia.rewrite.rewrite as library
 from intarsia.cli.column_names import split_names
 from intarsia.cli.output import terminal
 from intarsia.cli.output.json_document import json_text
 from intarsia.errors import IntarsiaError
+from intarsia.rewrite.rewrite import rewrite as rewrite_files
 
 
 def rewrite(
@@ -33,7 +33,7 @@ def rewrite(
     folders = None if partition_by is None else split_names(partition_by, "--partition-by")
     with terminal.progress("rewriting") as progress:
         try:
-            report = library.rewrite(
+            report = rewrite_files(
                 path,
                 indexes=indexes if indexes or no_index else None,
                 sort_by=() if sort_by is None else split_names(sort_by, "--sort-by"),
