@@ -172,6 +172,8 @@ CHANGES = {
     "sidecar": "ia.add_indexes(path, ['k:lookup'], sidecar=True)",
     "recover": "ia.recover(path, path + '.out')",
     "write": "ia.write_table(pq.read_table(path), path, compression='none')",
+    "rewrite": "ia.rewrite(path, compression='none')",
+    "rewrite, sorted": "ia.rewrite(path, sort_by='k', target_file_size=500, compression='none')",
     "write, checkpoints": (
         "ia.write_table(pq.read_table(path), path, compression='none', checkpoint_row_groups=1)"
     ),

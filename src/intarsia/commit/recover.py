@@ -19,9 +19,10 @@ from intarsia.commit.commit import (
     is_kept,
     is_there,
 )
-from intarsia.commit.storage import Place
+from intarsia.commit.storage import LocalPlace, Place
 from intarsia.dataset.commit_log import ENTRY_PREFIX, PUBLISHING, CommitEntry, folders_above
 from intarsia.errors import PathError, public, warn
+from intarsia.io.atomic_replace import TEMPORARY_SUFFIX, remove_leftovers
 from intarsia.io.glob import HIDDEN
 from intarsia.io.storage import PathLike
 
@@ -36,8 +37,9 @@ def recover_dataset(
     """Finishes or undoes the interrupted writes in a folder, and removes their remains.
 
     A commit whose new files were all in place is finished, any other is undone. Temporary folders
-    of jobs are removed. The same happens in folders below ``path``. In folders above, it happens
-    for commits whose files are all below ``path``, such as an ``optimize`` of one Hive folder.
+    of jobs are removed, and unfinished files whose rows are in other files. The same happens in
+    folders below ``path``. In folders above, it happens for commits whose files are all below
+    ``path``, such as an ``optimize`` of one Hive folder.
 
     Files of other writers stay. Call this only while nothing writes to the folder.
 
@@ -87,6 +89,8 @@ def recover_dataset(
         for name in half_written:
             current.remove(name)
             removed.append(current.path(name))
+        if isinstance(current, LocalPlace) and PurePosixPath(folder).is_relative_to(place.root):
+            removed += remove_leftovers(folder)
         for name in sorted(jobs):
             if keep_unfinished and _holds_rows(current, name):
                 kept_folders.append(current.path(name))
@@ -127,7 +131,8 @@ def _interrupted(place: Place) -> list[str]:
 
 
 def _is_remains(name: str) -> bool:
-    return name.startswith((ENTRY_PREFIX, TEMPORARY)) or bool(_HALF_WRITTEN.fullmatch(name))
+    is_temporary = name.startswith((ENTRY_PREFIX, TEMPORARY)) or name.endswith(TEMPORARY_SUFFIX)
+    return is_temporary or bool(_HALF_WRITTEN.fullmatch(name))
 
 
 def _holds_rows(place: Place, folder: str) -> bool:

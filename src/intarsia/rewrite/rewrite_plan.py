@@ -273,6 +273,7 @@ class _SourceFormat:
     indexes: dict[str, IndexSpec]
     codecs: Mapping[int, int]
     has_int96: bool
+    has_integer_decimals: bool
     entries: Entries
     calendars: tuple[bool, bool]
     annotations: Annotations
@@ -297,7 +298,13 @@ class _SourceFormat:
         indexes, entries = _indexes_of(file), entries_of(file)
         said = annotations_of(file.schema)
         dates = calendars(entries)
-        return cls(file.name, schema, indexes, codecs, has_int96, entries, dates, said)
+        has_integers = any(
+            leaf.element.type in (Type.INT32, Type.INT64) and leaf.element.precision
+            for leaf in file.schema.leaves
+        )
+        return cls(
+            file.name, schema, indexes, codecs, has_int96, has_integers, entries, dates, said
+        )
 
 
 def _reader(place: Place, path: str, *, has_int96: bool) -> pq.ParquetFile:
@@ -365,6 +372,8 @@ def _common_format(
     options: dict[str, Any] = {"compression": _CODECS.get(CompressionCodec(codec), "zstd")}
     if files[0].has_int96:
         options["use_deprecated_int96_timestamps"] = True
+    if any(file.has_integer_decimals for file in files):
+        options["store_decimal_as_integer"] = True
     if indexes is None:
         indexes_of_files: dict[str, IndexSpec] = {}
         for file in files:

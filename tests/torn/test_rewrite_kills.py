@@ -1,0 +1,110 @@
+"""``ia.rewrite``, killed at random moments, and read while it works."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+
+KILLS = int(os.environ.get("INTARSIA_KILLS", "6"))
+ROWS = 20_000
+CHANGES = {
+    "merged": "ia.rewrite(path, indexes=['id:lookup'])",
+    "file by file": "ia.rewrite(path, indexes=['id:lookup'], target_file_size=None)",
+    "sorted": "ia.rewrite(path, sort_by='v', target_file_size='50 KB')",
+    "other folders": "ia.rewrite(path, partition_by='v', sort_by='id')",
+}
+SCRIPT = """
+import sys
+import intarsia as ia
+for name in ia.__all__:
+    getattr(ia, name)
+path = sys.argv[1]
+print("ready", flush=True)
+sys.stdin.readline()
+{change}
+print("done", flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("lake")
+    for number in range(6):
+        ids = range(number * ROWS, (number + 1) * ROWS)
+        table = pa.table({"id": ids, "v": [n * 7 % 5 for n in ids]})
+        path = folder / f"day={number % 2}" / f"{number}.parquet"
+        path.parent.mkdir(exist_ok=True)
+        pq.write_table(table, path, row_group_size=3000)
+    return folder
+
+
+def rows(data):
+    table = data.to_table(columns=["id", "v", "day"])
+    table = table.cast(pa.schema([("id", pa.int64()), ("v", pa.int64()), ("day", pa.int64())]))
+    return table.sort_by("id")
+
+
+def started(change, path):
+    command = [sys.executable, "-c", SCRIPT.format(change=CHANGES[change]), str(path)]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    )
+    assert process.stdout.readline() == "ready\n"
+    process.stdin.write("\n")
+    return process
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_no_row_is_lost_or_doubled_when_it_is_killed(lake, tmp_path, change):
+    expected = rows(pads.dataset(lake, partitioning="hive"))
+    shutil.copytree(lake, tmp_path / "whole")
+    with started(change, tmp_path / "whole") as process:
+        began = time.monotonic()
+        assert process.stdout.readline() == "done\n"
+        seconds = time.monotonic() - began
+    for number in range(KILLS):
+        path = tmp_path / str(number)
+        shutil.copytree(lake, path)
+        with started(change, path) as process:
+            time.sleep(random.random() * seconds)
+            process.kill()
+        assert rows(ia.dataset(path)).equals(expected)
+        ia.recover_dataset(path)
+        names = [one.name for one in path.rglob("*")]
+        assert not [name for name in names if name.startswith(("_temporary", "_commit"))]
+        assert rows(pads.dataset(path, partitioning="hive")).equals(expected)
+        assert not [name for name in names if name.endswith("-tmp")]
+        ia.rewrite(path, target_file_size=None)
+        assert rows(ia.dataset(path)).equals(expected)
+
+
+@pytest.mark.parametrize("change", ["merged", "file by file"])
+def test_readers_see_the_same_rows_while_it_works(lake, tmp_path, change):
+    expected = rows(pads.dataset(lake, partitioning="hive"))
+    path, answers = tmp_path / "lake", 0
+    shutil.copytree(lake, path)
+    opened = ia.dataset(path)
+    with started(change, path) as process:
+        while process.poll() is None:
+            try:
+                table = rows(ia.dataset(path))
+            except ia.PathError:  # a merged file was removed after it was listed
+                continue
+            assert table.equals(expected)
+            answers += 1
+        assert process.returncode == 0
+    assert answers
+    assert rows(ia.dataset(path)).equals(expected)
+    if change == "file by file":
+        assert rows(opened).equals(expected)
