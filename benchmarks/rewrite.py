@@ -2,8 +2,8 @@
 
 ``python benchmarks/rewrite.py`` writes 4,800,000 rows (``--rows``) of a log with DuckDB: one file,
 and 48 files in 12 Hive folders. Each line is the median of 3 alternating runs (``--runs``) to a new
-folder, in seconds of processor time and of wall time, by all cores. Ratios are those to ``COPY``
-with the same codec and order. The lines are
+folder. It has seconds of processor time and of wall time, by all cores. Ratios are those to
+``COPY`` with the same codec and order. The lines are
 
 - the file with the codec of DuckDB (Snappy), and with Zstandard
 - the same with two ``lookup`` indexes
@@ -64,7 +64,8 @@ def main() -> None:
     def copied(of: str, order: str = "", to: str = "") -> Callable[[], Any]:
         target = folder / ("copy" if "PARTITION_BY" in to else "copy/copy.parquet")
         query = f"SELECT * FROM read_parquet('{of}') {order}"
-        return lambda: database.sql(f"COPY ({query}) TO '{target}' (FORMAT parquet{to}, OVERWRITE_OR_IGNORE)")
+        options = f"FORMAT parquet{to}, OVERWRITE_OR_IGNORE"
+        return lambda: database.sql(f"COPY ({query}) TO '{target}' ({options})")
 
     def rewritten(source: Path, **options: Any) -> Callable[[], Any]:
         return lambda: ia.rewrite(source, output=folder / "new", **options)
@@ -97,7 +98,8 @@ def main() -> None:
                 [statistics.median(values) for values in zip(*own_times, strict=True)]
                 for own_times in times
             )
-            ratios = " / ".join(f"{our / their:.2f}" for our, their in zip(ours, theirs, strict=True))
+            pairs = zip(ours, theirs, strict=True)
+            ratios = " / ".join(f"{our / their:.2f}" for our, their in pairs)
             shown = [f"{processor:6.2f} / {wall:6.2f}" for processor, wall in (theirs, ours)]
             print(f"{name:20} COPY {shown[0]}   rewrite {shown[1]}   ratio {ratios}", flush=True)
     finally:

@@ -21,6 +21,7 @@ RUN = [
     "docs/how-to/check-and-recover.md",
     "docs/how-to/index-files.md",
     "docs/how-to/query-from-python.md",
+    "docs/how-to/rewrite-a-lake.md",
     "docs/how-to/write-files.md",
     "docs/reference/indexes.md",
 ]

@@ -45,9 +45,9 @@ from intarsia.dataset.commit_log import PUBLISHED, CommitEntry, StreamBatch, vis
 from intarsia.indexing import rewrite as rewrite_module
 from intarsia.io import atomic_replace, storage
 from intarsia.io.file_handle import version_of
-from intarsia.rewrite.rewrite_plan import OldFile
+from intarsia.rewrite.folder_commit import check_current
+from intarsia.rewrite.rewrite_plan import OldFile, OvertakenError
 from intarsia.spark.data_source.source import Writer
-from intarsia.spark.optimize.optimize import _check, _OvertakenError
 from intarsia.spark.task_error import original_error
 
 OLD = {"old.parquet": 1, "day=1/old.parquet": 2}
@@ -457,10 +457,10 @@ def check_rewrite_beside_overwrite(lake, runs):
 
         def check():
             wait()
-            _check(place, "rewrite", SimpleNamespace(files=files))
+            check_current(place, "rewrite", files)
             wait()
 
-        with contextlib.suppress(_OvertakenError):
+        with contextlib.suppress(OvertakenError):
             publish(place, "rewrite", ["m.parquet"], list(OLD), check=check)
 
     def overwrite(wait):

@@ -24,6 +24,7 @@ from intarsia.commit.commit import commit_entries, publish
 from intarsia.commit.storage import LocalPlace, Place
 from intarsia.dataset.commit_log import CommitEntry, visible
 from intarsia.expr.casts import is_text
+from intarsia.rewrite import folder_commit
 from intarsia.rewrite.rewrite_plan import small_runs
 
 pytestmark = pytest.mark.spark
@@ -693,6 +694,6 @@ def test_each_folder_of_a_job_has_its_own_commit_log(spark, tmp_path, monkeypatc
 
         publish(place, job, *arguments, number=number, check=checked)
 
-    monkeypatch.setattr(module, "publish", watched)
+    monkeypatch.setattr(folder_commit, "publish", watched)
     assert len(ias.optimize(spark, tmp_path)) == 3
     assert len(set(names)) == len(names) == 3

@@ -41,7 +41,7 @@ def column_names(schema: pa.Schema, columns: str | None) -> list[str]:
 
 
 def split_names(columns: str, option: str = "--columns") -> list[str]:
-    """Returns the names in an option. Raises ``UsageError`` if they cannot be told apart."""
+    """Returns the names in an option. Raises ``UsageError`` for unbalanced quotes."""
     try:
         return next(csv.reader([columns], skipinitialspace=True)) or [""]
     except csv.Error as error:

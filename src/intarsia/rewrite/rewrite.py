@@ -82,7 +82,9 @@ _SPLIT_FACTOR = 1.25
 
 @dataclass(frozen=True, slots=True)
 class RewriteReport:
-    """What ``rewrite`` has done. Files that were left as they were do not count.
+    """The files, rows and bytes of a call of ``rewrite``.
+
+    Files that were left as they were do not count.
 
     Attributes
     ----------
@@ -203,8 +205,8 @@ def rewrite(
     Examples
     --------
     >>> report = ia.rewrite("lake", sort_by=["trace_id"], indexes=["trace_id:lookup"])
-    >>> report.rows, report.files_after
-    (2000, 1)
+    >>> report.files_before, report.files_after
+    (2, 2)
     """
     start = time.monotonic()
     target = bytes_of(target_file_size)

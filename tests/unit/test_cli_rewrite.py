@@ -1,0 +1,83 @@
+"""``intarsia rewrite``, and ``intarsia recover`` of a folder."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.dataset.commit_log import CommitEntry
+
+TABLE = pa.table({"k": range(300), "a,b": [f"w{n % 7}" for n in range(300)]})
+
+
+@pytest.fixture
+def lake(tmp_path):
+    for part in range(4):
+        path = tmp_path / "lake" / f"day={part % 2}" / f"{part}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(TABLE.slice(part * 70, 70), path)
+    return tmp_path / "lake"
+
+
+def test_files_are_rewritten_and_summed_up(say, lake):
+    said = say("rewrite", lake, "--index", "k:lookup", "--rows-per-page", 10)
+    assert (said.code, said.out) == (0, "")
+    assert said.err.startswith("280 rows: 4 files, ")
+    assert " became 2 files, " in said.err
+    assert {report.indexes[0].name for report in ia.list_indexes(lake)} == {"k:lookup"}
+    said = say("rewrite", lake, "--no-index", "--json", "--target-file-size", "none")
+    report = json.loads(said.out)
+    assert (report["files_before"], report["files_after"], report["rows"]) == (2, 2, 280)
+    assert report["bytes_after"] < report["bytes_before"]
+    assert not any(report.indexes for report in ia.list_indexes(lake))
+
+
+def test_options_are_those_of_the_library(say, lake, tmp_path):
+    said = say(
+        *("rewrite", lake, "--sort-by", 'k,"a,b"', "--partition-by", '"a,b"', "--where", "k < 100"),
+        *("--output", tmp_path / "new", "--compression", "zstd", "--row-group-rows", 8),
+        *("--memory-limit", "256MB", "--timeout", 60),
+    )
+    assert said.code == 0, said.err
+    assert len(list((tmp_path / "new").glob("a,b=w*/*.parquet"))) == 7
+    assert ia.dataset(tmp_path / "new").count_rows() == 100
+    file = pq.ParquetFile(next((tmp_path / "new").glob("a,b=w*/*.parquet")))
+    assert file.metadata.row_group(0).num_rows <= 8
+    assert file.metadata.row_group(0).column(0).compression == "ZSTD"
+
+
+WRONG = {
+    "both": (("--index", "k:lookup", "--no-index"), 2, "exclude each other"),
+    "size": (("--target-file-size", "many"), 2, "target_file_size is bytes"),
+    "column": (("--sort-by", "nix"), 1, "nix"),
+    "condition": (("--where", "k > 3"), 1, "only partition columns"),
+    "folder": (("--output", "."), 1, "is not empty"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_use_changes_nothing(say, lake, monkeypatch, name):
+    options, code, message = WRONG[name]
+    monkeypatch.chdir(lake.parent)
+    before = sorted(path.read_bytes() for path in lake.rglob("*.parquet"))
+    said = say("rewrite", lake, *options)
+    assert said.code == code
+    assert message in said.err
+    assert sorted(path.read_bytes() for path in lake.rglob("*.parquet")) == before
+
+
+def test_folders_are_recovered(say, lake):
+    (lake / "_temporary-x").mkdir()
+    pq.write_table(TABLE, lake / "new.parquet")
+    entry = CommitEntry("x", "publishing", ("new.parquet",), ("day=0/0.parquet",))
+    (lake / entry.name).write_text(entry.encode())
+    said = say("recover", lake)
+    assert (said.code, said.lines) == (0, ["new.parquet", "_temporary-x"])
+    assert ia.dataset(lake).count_rows() == 280
+    assert json.loads(say("recover", lake, "--json").out) == []
+    assert say("recover", lake, "--schema-from", "x").code == 2
+    assert say("recover", lake / "nix").code == 1
