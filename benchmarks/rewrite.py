@@ -68,7 +68,7 @@ def main() -> None:
         return lambda: database.sql(f"COPY ({query}) TO '{target}' ({options})")
 
     def rewritten(source: Path, **options: Any) -> Callable[[], Any]:
-        return lambda: ia.rewrite(source, output=folder / "new", **options)
+        return lambda: ia.rewrite(source, output=folder / "new", rows_per_page=8192, **options)
 
     by_month = ", PARTITION_BY month"
     zstd = ", COMPRESSION zstd"

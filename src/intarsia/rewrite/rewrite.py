@@ -69,7 +69,7 @@ from intarsia.rewrite.rewrite_plan import (
 from intarsia.scan.request import without_rows
 from intarsia.sql.where_clause import parse_where
 from intarsia.threads import in_order
-from intarsia.writer.defaults import PAGE_ROWS
+from intarsia.writer.defaults import default_page_rows
 from intarsia.writer.parquet_writer import check_fit
 from intarsia.writer.row_buffer import Rows
 from intarsia.writer.row_sorting import by_folder, sorted_tables, with_sortable
@@ -117,7 +117,7 @@ def rewrite(
     *,
     indexes: Sequence[IndexSpec | str] | None = None,
     sort_by: Sequence[str] = (),
-    rows_per_page: int = PAGE_ROWS,
+    rows_per_page: int | None = None,
     row_group_rows: int | None = None,
     target_file_size: int | str | None = "128 MB",
     partition_by: Sequence[str] | None = None,
@@ -151,8 +151,8 @@ def rewrite(
     sort_by : sequence of str, default ()
         The columns by which the rows of each folder are sorted, NULL last. Equal rows stay in
         order. Rows that do not fit into memory are sorted in ``TMPDIR``.
-    rows_per_page : int, default 8,192
-        The most rows of a page.
+    rows_per_page : int, optional
+        The most rows of a page: by default 2,048 in files with indexes, else 8,192.
     row_group_rows : int, optional
         The most rows of a row group. By default 1,048,576, or fewer that take 256 MB.
     target_file_size : int or str or None, default "128 MB"
@@ -211,8 +211,9 @@ def rewrite(
     start = time.monotonic()
     target = bytes_of(target_file_size)
     columns, folder_columns = names_of(sort_by), names_of(partition_by or ())
-    check_count("rows_per_page", rows_per_page)
-    check_count("row_group_rows", row_group_rows or ROW_GROUP_ROWS)
+    for name, count in (("rows_per_page", rows_per_page), ("row_group_rows", row_group_rows)):
+        if count is not None:
+            check_count(name, count)
     index_objects = None if indexes is None else tuple(parse_indexes(indexes))
     source = root_of(path, filesystem)
     if source.kind() == pafs.FileType.File:  # a file whose name does not end with .parquet
@@ -280,7 +281,7 @@ class _Layout:
     partition_by: tuple[str, ...] | None
     keys: pa.Schema
     """The partition columns of the old folders."""
-    rows_per_page: int
+    rows_per_page: int | None
     row_group_rows: int
     target_bytes: int | None
     options: Mapping[str, Any]
@@ -308,7 +309,7 @@ class _Layout:
             partition_by=self.partition_by or (),
             sorted_by=order,
             stated_order=stated_order(order, file_format.schema),
-            rows_per_page=self.rows_per_page,
+            rows_per_page=self.rows_per_page or default_page_rows(file_format.indexes),
             target_bytes=target,
             time_zone="UTC",
             options={**file_format.options, **self.options},

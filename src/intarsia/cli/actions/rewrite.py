@@ -18,7 +18,7 @@ def rewrite(
     indexes: Sequence[str],
     no_index: bool,
     sort_by: str | None,
-    rows_per_page: int,
+    rows_per_page: int | None,
     row_group_rows: int | None,
     target_file_size: str,
     partition_by: str | None,

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from intarsia.cli.options import CODECS, memory_limit_option, timeout_option
-from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS, PAGE_ROWS
+from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS, INDEXED_PAGE_ROWS, PAGE_ROWS
 
 
 @click.command()
@@ -30,10 +30,8 @@ from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS, PAGE_ROWS
     "--rows-per-page",
     "--max-rows-per-page",
     type=click.IntRange(1),
-    default=PAGE_ROWS,
-    show_default=True,
     metavar="ROWS",
-    help="Rows of a page.",
+    help=f"Rows of a page; by default {INDEXED_PAGE_ROWS:,} with indexes, {PAGE_ROWS:,} without.",
 )
 @click.option(
     "--row-group-rows",
