@@ -7,11 +7,19 @@ import pytest
 
 import intarsia as ia
 from intarsia.decode import splice as room
-from intarsia.decode.splice import splice
+from intarsia.decode.splice import ChunkBytes, RowGroupBytes, splice
 from intarsia.decode.synthetic_footer import RootTemplate, SchemaTemplates
-from intarsia.parquet.metadata import FileMetaData, SchemaElement
+from intarsia.io.source import BufferSource
+from intarsia.parquet.footer import read_footer
+from intarsia.parquet.metadata import (
+    ColumnChunk,
+    ColumnMetaData,
+    FileMetaData,
+    RowGroup,
+    SchemaElement,
+)
 from intarsia.parquet.schema import read_schema
-from intarsia.parquet.thrift import encode
+from intarsia.parquet.thrift import decode, encode
 
 
 def test_spliced_bytes_are_in_arrows_memory():
@@ -105,3 +113,55 @@ def test_texts_in_lists_beside_them_are_as_they_were(tmp_path, opened):
 def test_more_bytes_than_offsets_can_tell_are_several_arrays(tmp_path, opened):
     with patch.object(room, "narrowed", side_effect=pa.ArrowInvalid("too large")):
         assert read(tmp_path, opened, pa.table({"a": TEXT})) == ["string"]
+
+
+@pytest.mark.parametrize("partial", [False, True])
+def test_footers_of_spliced_files_state_what_was_spliced(partial):
+    """The footer's bytes are joined by hand; the oracle encodes the same facts by thrift."""
+    elements = [
+        SchemaElement(name="root", num_children=1),
+        SchemaElement(name="s", num_children=2, repetition_type=1),
+        SchemaElement(name="a", type=1, repetition_type=1),
+        SchemaElement(name="b", type=6, repetition_type=1),
+    ]
+    footer = FileMetaData(version=1, schema=elements, num_rows=0, row_groups=[])
+    template = SchemaTemplates(footer, encode(footer)).logical(read_schema(elements).roots[0])
+    template = template.only([1]) if partial else template
+    sizes = ((3, 20), (70_000, 1 << 40))
+    groups, expected, at = [], [], 4
+    for rows, uncompressed in sizes:
+        chunks, stated = [], [chunk_of(0, [], [], 0, rows, 0, 0, 4)] * 2
+        for leaf in (1,) if partial else (0, 1):
+            facts = (1, [0, 8], ["s", "b"], 6) if leaf else (6, list(range(20)), ["s", "a"], 0)
+            metadata = chunk_of(*facts, 0, uncompressed, 1, 9).meta_data
+            dictionary = memoryview(bytes(7 * leaf)) if leaf else None
+            chunks.append(
+                ChunkBytes(metadata, dictionary, [memoryview(bytes(90))] * 2, rows + leaf)
+            )
+            size = 180 + 7 * leaf
+            stated[leaf] = chunk_of(
+                *facts, rows + leaf, max(uncompressed, size), size, at + 7 * leaf, at * leaf or None
+            )
+            at += size
+        groups.append(RowGroupBytes(rows, chunks))
+        expected.append(RowGroup(columns=stated, total_byte_size=0, num_rows=rows))
+    spliced = splice(template, groups).to_pybytes()
+    metadata, _ = decode(FileMetaData, read_footer(BufferSource(spliced)).raw)
+    assert metadata.num_rows == sum(rows for rows, _ in sizes)
+    assert [encode(group) for group in metadata.row_groups] == [encode(g) for g in expected]
+
+
+def chunk_of(kind, encodings, path, codec, values, uncompressed, size, at, dictionary=None):
+    """Returns the entry of a chunk in a footer."""
+    metadata = ColumnMetaData(
+        type=kind,
+        encodings=encodings,
+        path_in_schema=path,
+        codec=codec,
+        num_values=values,
+        total_uncompressed_size=uncompressed,
+        total_compressed_size=size,
+        data_page_offset=at,
+        dictionary_page_offset=dictionary,
+    )
+    return ColumnChunk(file_offset=0, meta_data=metadata)

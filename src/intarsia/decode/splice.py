@@ -17,9 +17,9 @@ Leaves that need different pages are read separately and combined by ``nested_me
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,20 +27,33 @@ import pyarrow as pa
 from intarsia.decode.empty_pages import without_empty
 from intarsia.decode.synthetic_footer import FAILURES, RootTemplate, narrowed
 from intarsia.errors import FormatError, OutOfMemoryError, UnsupportedError
-from intarsia.parquet.compact_protocol import Span, list_span, replace_fields, zigzag
+from intarsia.parquet.compact_protocol import (
+    LIST,
+    STRUCT,
+    Span,
+    joined,
+    list_header,
+    replace_fields,
+    zigzag,
+)
 from intarsia.parquet.footer import MAGIC, framed
-from intarsia.parquet.metadata import ColumnChunk, ColumnMetaData
+from intarsia.parquet.metadata import ColumnMetaData
 from intarsia.parquet.thrift import encode
 
 _I64 = 6
+_NEXT_I64, _LATER_I64 = b"\x16", b"\x26"
+"""Headers of i64 fields whose numbers are one and two more than that of the field before."""
+_CHUNK_START = _LATER_I64 + b"\0\x1c"
+"""Start of a ``ColumnChunk``: ``file_offset`` is 0, and ``meta_data`` follows."""
+_ZEROS = 3 * (_NEXT_I64 + b"\0") + _LATER_I64 + b"\0\0"
+"""End of a ``ColumnMetaData`` whose sizes and offset are 0, without a dictionary page."""
 _MIN_WIDE_ROWS = 4096
 """Below this row count, casting strings back to 32-bit offsets costs more than 64-bit offsets
 save.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkBytes:
+class ChunkBytes(NamedTuple):
     """Bytes that are read of one leaf's chunk: its dictionary page, if any, and whole data
     pages.
     """
@@ -51,8 +64,7 @@ class ChunkBytes:
     num_values: int
 
 
-@dataclass(frozen=True, slots=True)
-class RowGroupBytes:
+class RowGroupBytes(NamedTuple):
     """The pages of ``num_rows`` rows. Every leaf of one root that is read has the same rows."""
 
     num_rows: int
@@ -95,9 +107,9 @@ def decode_roots(
 def _without_empty_pages(group: RowGroupBytes) -> RowGroupBytes:
     """Returns the row group without data pages that hold no values."""
     chunks = [
-        replace(chunk, pages=without_empty(chunk.pages, chunk.num_values)) for chunk in group.chunks
+        chunk._replace(pages=without_empty(chunk.pages, chunk.num_values)) for chunk in group.chunks
     ]
-    return replace(group, chunks=chunks)
+    return group._replace(chunks=chunks)
 
 
 def _num_bytes(groups: Sequence[RowGroupBytes]) -> int:
@@ -213,22 +225,34 @@ def splice(template: RootTemplate, groups: Sequence[RowGroupBytes]) -> pa.Buffer
     abort the process.
     """
     parts: list[bytes | memoryview] = [MAGIC]
-    position = len(MAGIC)
-    encoded = []
+    position, num_leaves = len(MAGIC), template.num_leaves
+    columns_start = bytes([0x10 | LIST]) + list_header(num_leaves, STRUCT)
+    starts: dict[tuple[object, ...], bytes] = {}
+    encoded: list[bytes | int] = []
     for group in groups:
-        is_partial = len(template.leaves) < template.num_leaves
-        chunks: list[Any] = [
-            _placeholder(group.num_rows) if is_partial else None
-        ] * template.num_leaves
+        chunks: list[Sequence[bytes | int]] = [()] * num_leaves
+        if len(template.leaves) < num_leaves:
+            chunks = [_encoded_chunk(_UNREAD, group.num_rows, 0, 0, len(MAGIC))] * num_leaves
         for leaf, chunk in zip(template.leaves, group.chunks, strict=True):
-            pieces = [*([chunk.dictionary] if chunk.dictionary else []), *chunk.pages]
-            size = sum(piece.nbytes for piece in pieces)
-            chunks[leaf] = _relocated(chunk, position, size)
+            metadata, dictionary = chunk.metadata, chunk.dictionary
+            key = metadata.type, metadata.codec, *metadata.encodings, *metadata.path_in_schema
+            start = starts.get(key)
+            if start is None:
+                start = starts[key] = _start_of(metadata)
+            pieces = [*([dictionary] if dictionary else []), *chunk.pages]
+            size = sum([piece.nbytes for piece in pieces])
+            uncompressed = max(metadata.total_uncompressed_size, size)
+            dictionary_size = dictionary.nbytes if dictionary else 0
+            chunks[leaf] = _encoded_chunk(
+                start, chunk.num_values, uncompressed, size, position, dictionary_size
+            )
             parts += pieces
             position += size
-        encoded.append(_row_group(chunks, group.num_rows))
-    rows = sum(group.num_rows for group in groups)
-    footer = replace_fields(template.fields, [Span(3, _I64, zigzag(rows)), list_span(4, encoded)])
+        encoded += [columns_start, *itertools.chain.from_iterable(chunks)]
+        encoded += [_NEXT_I64 + b"\0" + _NEXT_I64, group.num_rows, b"\0"]
+    rows = sum([group.num_rows for group in groups])
+    row_groups = Span(4, LIST, list_header(len(groups), STRUCT) + joined(encoded))
+    footer = replace_fields(template.fields, [Span(3, _I64, zigzag(rows)), row_groups])
     return _joined([*parts, framed(footer)])
 
 
@@ -241,43 +265,39 @@ def _joined(parts: Sequence[bytes | memoryview]) -> pa.Buffer:
     return joined
 
 
-def _row_group(chunks: Sequence[ColumnChunk], num_rows: int) -> bytes:
-    """Returns an encoded ``RowGroup``."""
-    columns = list_span(1, [encode(chunk) for chunk in chunks])
-    return replace_fields([columns, Span(2, _I64, zigzag(0)), Span(3, _I64, zigzag(num_rows))], [])
-
-
-def _relocated(chunk: ChunkBytes, offset: int, size: int) -> ColumnChunk:
-    """Returns the metadata of the chunk when its ``size`` bytes are at ``offset``."""
-    dictionary = chunk.dictionary.nbytes if chunk.dictionary else 0
-    original = chunk.metadata
-    metadata = ColumnMetaData(
-        type=original.type,
-        encodings=original.encodings,
-        path_in_schema=original.path_in_schema,
-        codec=original.codec,
-        num_values=chunk.num_values,
-        total_uncompressed_size=max(original.total_uncompressed_size, size),
-        total_compressed_size=size,
-        data_page_offset=offset + dictionary,
-        dictionary_page_offset=offset if dictionary else None,
-    )
-    return ColumnChunk(file_offset=0, meta_data=metadata)
-
-
-def _placeholder(num_rows: int) -> ColumnChunk:
-    """Returns metadata for a chunk that is not read.
-
-    It has ``num_rows`` values, as pyarrow reads a root until its first chunk has no more values.
-    """
-    metadata = ColumnMetaData(
-        type=0,
-        encodings=[],
-        path_in_schema=[],
-        codec=0,
-        num_values=num_rows,
+def _start_of(metadata: ColumnMetaData) -> bytes:
+    """Returns the start of an encoded ``ColumnChunk``: all fields before the number of values."""
+    start = ColumnMetaData(
+        type=metadata.type,
+        encodings=metadata.encodings,
+        path_in_schema=metadata.path_in_schema,
+        codec=metadata.codec,
+        num_values=0,
         total_uncompressed_size=0,
         total_compressed_size=0,
-        data_page_offset=len(MAGIC),
+        data_page_offset=0,
     )
-    return ColumnChunk(file_offset=0, meta_data=metadata)
+    return _CHUNK_START + encode(start).removesuffix(_ZEROS) + _NEXT_I64
+
+
+def _encoded_chunk(
+    start: bytes,
+    num_values: int,
+    uncompressed: int,
+    size: int,
+    offset: int,
+    dictionary_size: int = 0,
+) -> tuple[bytes | int, ...]:
+    """Returns the parts of an encoded ``ColumnChunk`` whose ``size`` bytes are at ``offset``."""
+    places: tuple[bytes | int, ...] = (_LATER_I64, offset + dictionary_size)
+    if dictionary_size:
+        places = (*places, _LATER_I64, offset)
+    values = start, num_values, _NEXT_I64, uncompressed, _NEXT_I64, size
+    return *values, *places, b"\0\0"
+
+
+_UNREAD = _CHUNK_START + b"\x15\0\x19\x05\x19\x08\x15\0" + _NEXT_I64
+"""Start of a chunk that is not read: type 0, codec 0, and empty lists.
+
+pyarrow reads a root until its first chunk has no more values, so it has as many as there are rows.
+"""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -50,5 +49,5 @@ def _with_pages(group: RowGroupBytes, page_rows: Sequence[int], pages: slice) ->
     if len(rows) == len(page_rows):
         return group
     (chunk,) = group.chunks
-    part = replace(chunk, pages=chunk.pages[pages], num_values=sum(rows))
+    part = chunk._replace(pages=chunk.pages[pages], num_values=sum(rows))
     return RowGroupBytes(part.num_values, [part])

@@ -264,6 +264,11 @@ def zigzag(value: int) -> bytes:
     return varint(value << 1 if value >= 0 else (-value << 1) - 1)
 
 
+def joined(parts: Iterable[bytes | int]) -> bytes:
+    """Returns ``parts`` joined. Integers are encoded by ``zigzag``."""
+    return b"".join([zigzag(part) if isinstance(part, int) else part for part in parts])
+
+
 def _walk(data: bytes, at: int, depth: int) -> Iterable[tuple[int, int, int, int]]:
     """Yields ``(number, kind, start, stop)`` of each field's value, then ``(0, 0, end, end)``."""
     number = 0
