@@ -28,7 +28,7 @@ class ForkLock:
         self._lock.acquire()
 
     def __exit__(self, *exception: object) -> None:
-        self.release()
+        self._lock.release()
 
     def acquire_now(self) -> bool:
         """Acquires the lock if it is free. Returns True if it was acquired."""

@@ -113,10 +113,9 @@ class CachedRangeSource:
         return self._inner.size
 
     def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
-        for range_ in ranges:
-            check_range(range_, self.size)
         data, start = self._data, self._start
-        are_cached = [self.holds(range_, data) for range_ in ranges]
+        stop = start + data.nbytes
+        are_cached = [start <= first <= first + length <= stop for first, length in ranges]
         missing = [r for r, is_cached in zip(ranges, are_cached, strict=True) if not is_cached]
         fetched = iter(self._inner.read(missing) if missing else ())
         return [
@@ -124,11 +123,10 @@ class CachedRangeSource:
             for (offset, length), is_cached in zip(ranges, are_cached, strict=True)
         ]
 
-    def holds(self, range_: ByteRange, data: memoryview | None = None) -> bool:
-        """True if the range is in memory, or in ``data``, which starts at the same offset."""
-        cached = self._data if data is None else data
+    def holds(self, range_: ByteRange) -> bool:
+        """True if the range is in memory."""
         offset, length = range_
-        return self._start <= offset and offset + length <= self._start + cached.nbytes
+        return self._start <= offset and offset + length <= self._start + self._data.nbytes
 
     @property
     def held_bytes(self) -> int:
@@ -177,6 +175,8 @@ class PrefetchSource:
             self._cached.update(data)
 
     def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
+        if not self._cached and not self._expected:
+            return self._inner.read(ranges)
         with self._lock:
             lengths = dict(self._cached.keys())
             cached = [self._take(range_, lengths) for range_ in ranges]
