@@ -44,7 +44,10 @@ class ColumnChunks:
         self._check()
 
     def column_chunk(self, row_group: int, leaf: int) -> ColumnChunk:
-        """Returns the footer's entry of a chunk, as ``OpenedFile.column_chunk`` does."""
+        """Returns the footer's entry of one chunk.
+
+        Raises ``FormatError`` if it cannot be decoded, or contradicts the row group.
+        """
         known = self._column_chunks.get((row_group, leaf))
         if known is not None:
             return known
@@ -58,14 +61,18 @@ class ColumnChunks:
         return column
 
     def chunk(self, row_group: int, leaf: int) -> ColumnMetaData:
-        """Returns the metadata of a chunk, as ``OpenedFile.chunk`` does."""
+        """Returns the metadata of one chunk.
+
+        Raises ``FormatError`` as ``column_chunk`` does, or if the data is in another file, and
+        ``UnsupportedError`` if the column is encrypted.
+        """
         known = self._chunks.get((row_group, leaf))
         if known is None:
             known = self._chunks[row_group, leaf] = self._chunk(row_group, leaf)
         return known
 
     def of_leaf(self, leaf: int) -> list[ColumnMetaData]:
-        """Returns the metadata of a leaf's chunks in all row groups."""
+        """Returns the metadata of a leaf's chunks in all row groups, as ``chunk`` does."""
         known, groups = self._chunks, range(len(self._footer.row_group_starts) - 1)
         return [known.get((group, leaf)) or self.chunk(group, leaf) for group in groups]
 
@@ -83,7 +90,10 @@ class ColumnChunks:
         return sum([known[leaf] for leaf in leaves])
 
     def outlines(self, row_group: int, leaves: Sequence[int]) -> Sequence[Outline | ColumnMetaData]:
-        """Returns the places and sizes of chunks, as ``OpenedFile.outlines`` does."""
+        """Returns the places and sizes of chunks of a row group.
+
+        Faster than ``chunk`` for many chunks, and raises the same errors.
+        """
         count = len(self._footer.schema.leaves)
         are_many = count * len(self._footer.metadata.row_groups) >= _MIN_CHUNKS_FOR_OUTLINES
         if are_many and len(leaves) * _LEAVES_PER_OUTLINE >= count and not self.repaired_chunks:

@@ -60,7 +60,7 @@ class FileFooter:
     def row_group_starts(self) -> Int64Array:
         """First row of each row group, then the number of rows. Shape ``(groups + 1,)``."""
         counts = [group.num_rows for group in self.metadata.row_groups]
-        return np.concatenate(([0], np.cumsum(counts, dtype=np.int64))).astype(np.int64)
+        return np.cumsum([0, *counts], dtype=np.int64)
 
     @property
     def num_rows(self) -> int:

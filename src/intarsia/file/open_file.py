@@ -34,7 +34,7 @@ from intarsia.io.source import CachedRangeSource, PrefetchSource, Source
 from intarsia.io.storage import FileReplaced
 from intarsia.parquet.footer import TAIL_BYTES, read_footer
 from intarsia.parquet.footer_cache import FooterLayout
-from intarsia.parquet.metadata import ColumnChunk, ColumnMetaData, FileMetaData, Outline
+from intarsia.parquet.metadata import ColumnMetaData, FileMetaData
 from intarsia.parquet.page_index import ColumnIndex
 from intarsia.parquet.schema import Root, Schema
 from intarsia.parquet.statistics import Bounds
@@ -86,11 +86,26 @@ class OpenedFile:
             self.file_footer = FileFooter.of(footer, name, options)
             self.metadata: FileMetaData = footer.metadata
             self.schema: Schema = self.file_footer.schema
-            self._chunks = ColumnChunks(self.file_footer)
+            self.shape: FooterLayout = self.file_footer.shape
+            """The parts that this footer shares with those of other files."""
+            self._chunks = chunks = ColumnChunks(self.file_footer)
+            self.row_group_starts: Int64Array = self.file_footer.row_group_starts
+            """First row of each row group, then the number of rows. Shape ``(groups + 1,)``."""
+            self.num_rows = int(self.row_group_starts[-1])
+            """Rows of all row groups. The footer's own total is ignored: it is wrong in some."""
             is_checked = self.options.looks_for_damage
             self._checksums = self.verify_footer() if is_checked else None
         except FormatError as error:
             raise error.at(Where(name)) from error
+        self.num_rows_in = self.file_footer.num_rows_in
+        self.column_chunk, self.chunk, self.chunks = (
+            chunks.column_chunk,
+            chunks.chunk,
+            chunks.of_leaf,
+        )
+        self.outlines, self.decoded_bytes = chunks.outlines, chunks.decoded_bytes
+        self.repaired_chunks: Mapping[ChunkId, ColumnMetaData] = chunks.repaired_chunks
+        """Chunks whose footer entry is wrong, with their repaired metadata."""
         self.source = PrefetchSource(self._tail, self._tail.holds)
         self.column_bounds = ColumnBounds(self.file_footer, self._chunks)
         self._warnings = FileWarnings(name, in_data_set=health is not None)
@@ -130,28 +145,9 @@ class OpenedFile:
         return self.file_footer.offset
 
     @property
-    def shape(self) -> FooterLayout:
-        """The parts that this footer shares with those of other files."""
-        return self.file_footer.shape
-
-    @property
     def binding(self) -> str:
         """The hash that ties embedded indexes to this file."""
         return self.file_footer.binding
-
-    @property
-    def row_group_starts(self) -> Int64Array:
-        """First row of each row group, then the number of rows. Shape ``(groups + 1,)``."""
-        return self.file_footer.row_group_starts
-
-    @property
-    def num_rows(self) -> int:
-        """Rows of all row groups. The footer's own total is not used: some writers get it wrong."""
-        return self.file_footer.num_rows
-
-    def num_rows_in(self, row_group: int) -> int:
-        """Returns the number of rows of one row group."""
-        return self.file_footer.num_rows_in(row_group)
 
     @property
     def templates(self) -> SchemaTemplates:
@@ -182,41 +178,6 @@ class OpenedFile:
         return read_pyarrow_metadata(self.footer)
 
     # --- chunks ---------------------------------------------------------------------------------
-
-    def column_chunk(self, row_group: int, leaf: int) -> ColumnChunk:
-        """Returns the footer's entry of one chunk.
-
-        Raises ``FormatError`` if it cannot be decoded, or contradicts the row group.
-        """
-        return self._chunks.column_chunk(row_group, leaf)
-
-    def chunk(self, row_group: int, leaf: int) -> ColumnMetaData:
-        """Returns the metadata of one chunk.
-
-        Raises ``FormatError`` as ``column_chunk`` does, or if the data is in another file, and
-        ``UnsupportedError`` if the column is encrypted.
-        """
-        return self._chunks.chunk(row_group, leaf)
-
-    def outlines(self, row_group: int, leaves: Sequence[int]) -> Sequence[Outline | ColumnMetaData]:
-        """Returns the places and sizes of chunks of a row group.
-
-        Faster than ``chunk`` for many chunks, and raises the same errors.
-        """
-        return self._chunks.outlines(row_group, leaves)
-
-    def chunks(self, leaf: int) -> list[ColumnMetaData]:
-        """Returns the metadata of a leaf's chunks in all row groups, as ``chunk`` does."""
-        return self._chunks.of_leaf(leaf)
-
-    def decoded_bytes(self, leaves: Sequence[int]) -> int:
-        """Returns the estimated decoded bytes of ``leaves`` in all row groups."""
-        return self._chunks.decoded_bytes(leaves)
-
-    @property
-    def repaired_chunks(self) -> Mapping[ChunkId, ColumnMetaData]:
-        """Chunks whose footer entry is wrong, with their repaired metadata."""
-        return self._chunks.repaired_chunks
 
     @cached_property
     def layout(self) -> Layout:

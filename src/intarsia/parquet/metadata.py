@@ -274,17 +274,6 @@ class PageEncodingStats:
     count: int = field(3, I32, required=True)
 
 
-def _start(dictionary_offset: int | None, data_offset: int) -> int:
-    """Returns the offset of the chunk's first page.
-
-    A dictionary offset of 0 means that there is none. Some writers place the dictionary page after
-    the data pages; the first data page is then first.
-    """
-    return (
-        dictionary_offset if dictionary_offset and dictionary_offset < data_offset else data_offset
-    )
-
-
 @struct
 class ColumnMetaData:
     type: int = field(1, I32, required=True)
@@ -307,8 +296,12 @@ class ColumnMetaData:
 
     @property
     def start(self) -> int:
-        """Offset of the chunk's first page in bytes: its dictionary page, if any, or data page."""
-        return _start(self.dictionary_page_offset, self.data_page_offset)
+        """Offset of the chunk's first page in bytes: its dictionary page, if any, or data page.
+
+        A dictionary offset of 0 means that there is none. Some writers place the dictionary page
+        after the data pages; the first data page is then first.
+        """
+        return min(self.dictionary_page_offset or self.data_page_offset, self.data_page_offset)
 
 
 @struct
@@ -373,7 +366,7 @@ class Outline:
     @property
     def start(self) -> int:
         """The same as ``ColumnMetaData.start``."""
-        return _start(self.dictionary_page_offset, self.data_page_offset)
+        return min(self.dictionary_page_offset or self.data_page_offset, self.data_page_offset)
 
 
 @struct
