@@ -12,6 +12,7 @@ sets of rows are equal objects. Drawn over ten rows (``Y`` selected)::
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -156,6 +157,36 @@ class RowRanges:
             np.concatenate((rows[:1], rows[breaks + 1])),
             np.concatenate((rows[breaks], rows[-1:])) + 1,
         )
+
+    @classmethod
+    def by_part(cls, rows: Int64Array, edges: Int64Array) -> list[RowRanges]:
+        """Returns the rows of each part, from one edge to the next, counted from the first edge.
+
+        Faster than ``from_rows`` for each part.
+
+        Parameters
+        ----------
+        rows : array of int64, shape (n,)
+            Ascending, distinct row numbers from the first edge to before the last one.
+        edges : array of int64, shape (parts + 1,)
+            Ascending row numbers, at which the parts begin and end.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> ia.RowRanges.by_part(np.array([1, 2, 3, 7]), np.array([0, 3, 6, 9]))
+        [RowRanges([1, 3); 2 rows), RowRanges([0, 1); 1 rows), RowRanges([1, 2); 1 rows)]
+        """
+        bounds = np.searchsorted(rows, edges)
+        begins = np.diff(rows, prepend=-2) > 1
+        begins[bounds[bounds < len(rows)]] = True
+        starts, stops = rows[begins], rows[np.roll(begins, -1)] + 1
+        cuts = np.searchsorted(starts, edges).tolist()
+        none = cls.none()
+        return [
+            cls._from_sorted(starts[i:j] - edge, stops[i:j] - edge) if i < j else none
+            for edge, (i, j) in zip(edges.tolist(), itertools.pairwise(cuts), strict=False)
+        ]
 
     @classmethod
     def union(cls, parts: Iterable[RowRanges]) -> RowRanges:

@@ -105,6 +105,15 @@ def test_from_rows(numbers):
     assert RowRanges.from_rows(np.array(numbers, dtype=np.int64)) == RowRanges.from_mask(vector)
 
 
+@given(vectors, st.lists(st.integers(0, ROWS), max_size=6))
+def test_by_part(vector, cuts):
+    cuts = np.array([0, *sorted(cuts), ROWS])
+    rows = np.flatnonzero(vector)
+    parts = RowRanges.by_part(rows, cuts)
+    expected = [rows[(rows >= a) & (rows < b)] - a for a, b in itertools.pairwise(cuts)]
+    assert parts == [RowRanges.from_rows(part) for part in expected]
+
+
 @given(vectors, edges)
 def test_covers(vector, pairs):
     ranges = RowRanges.from_mask(vector)

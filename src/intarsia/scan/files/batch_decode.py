@@ -17,12 +17,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
-import numpy as np
 import pyarrow as pa
 
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_roots
 from intarsia.file.open_file import OpenedFile
-from intarsia.io.source import ByteRange, check_range
+from intarsia.io.source import ByteRange
 from intarsia.memory import has_limit
 from intarsia.parquet.metadata import ColumnMetaData
 from intarsia.parquet.schema import Root
@@ -35,19 +34,23 @@ T = TypeVar("T")
 
 
 def of_portions(
-    files: Sequence[OpenedFile], roots: Sequence[Root], act: Callable[[range, pa.Table], T]
+    files: Sequence[OpenedFile],
+    sizes: Sequence[int],
+    roots: Sequence[Root],
+    act: Callable[[range, pa.Table], T],
 ) -> Iterator[T]:
     """Yields ``act(positions, table)`` for portions of ``files``, in order.
 
     The files are of one schema group. A portion is about ``portion_bytes`` of files, in stored
-    types. Sizes are estimated from footers and corrected by the portions before. Yields nothing if
+    types. ``sizes`` are estimates from footers, corrected by the portions before. Yields nothing if
     pyarrow cannot decode the columns together. Threads decode portions after the first; for tiny
     files, threads decode columns instead. Raises the errors of ``decode_roots``.
     """
     template = files[0].templates.together(roots)
     if template is None:
         return
-    portions = _Portions(files, roots)
+    leaves = [leaf for root in roots for leaf in root.leaves]
+    portions = _Portions(sizes)
     ahead = (
         pa.cpu_count()
         if may_use_threads() and portions.mean_size >= COSTS.threaded_file_bytes
@@ -55,7 +58,7 @@ def of_portions(
     )
 
     def decode_portion(positions: range) -> T:
-        groups = [group for i in positions for group in _row_groups(files[i], roots)]
+        groups = [group for i in positions for group in _row_groups(files[i], leaves)]
         verifies_checksums = files[0].options.page_checksum_verification
         table = decode_roots(template, groups, verifies_checksums, not ahead and may_use_threads())
         portions.record_size(positions, table.nbytes)
@@ -69,8 +72,8 @@ def of_portions(
 class _Portions:
     """The division of files into portions, by their estimated decoded bytes."""
 
-    def __init__(self, files: Sequence[OpenedFile], roots: Sequence[Root]) -> None:
-        self._sizes = [decoded_size(file, roots) for file in files]
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self._sizes = sizes
         self._size_factor = 1.0
         """Maximum ratio so far of a portion's decoded bytes to the estimate."""
         self.mean_size = sum(self._sizes) / len(self._sizes)
@@ -105,41 +108,35 @@ def may_be_together(file: OpenedFile) -> bool:
     )
 
 
-def decoded_size(file: OpenedFile, roots: Sequence[Root]) -> int:
-    """Returns the estimated decoded bytes of ``roots``, from the footer."""
-    return file.decoded_bytes([leaf for root in roots for leaf in root.leaves])
-
-
-def _row_groups(file: OpenedFile, roots: Sequence[Root]) -> list[RowGroupBytes]:
+def _row_groups(file: OpenedFile, leaves: Sequence[int]) -> list[RowGroupBytes]:
     """Reads all row groups of a file, with all columns in one call."""
-    leaves = [leaf for root in roots for leaf in root.leaves]
-    counts = np.diff(file.row_group_starts).tolist()
+    starts = file.row_group_starts.tolist()
     chunks = [chunk for group in zip(*map(file.chunks, leaves), strict=True) for chunk in group]
-    pieces = _read(file, [(chunk.start, chunk.total_compressed_size) for chunk in chunks])
-    file.groups_read.update(range(len(counts)))
-    file.profile.whole_chunks(len(counts), leaves)
-    chunk_data = map(_chunk_bytes, chunks, pieces)
+    ranges = [(chunk.start, chunk.total_compressed_size) for chunk in chunks]
+    chunk_data = map(_chunk_bytes, chunks, ranges, _read(file, ranges))
+    file.groups_read.update(range(len(starts) - 1))
+    if file.profile.is_recording:
+        file.profile.whole_chunks(len(starts) - 1, leaves)
     return [
-        RowGroupBytes(count, list(itertools.islice(chunk_data, len(leaves)))) for count in counts
+        RowGroupBytes(stop - start, list(itertools.islice(chunk_data, len(leaves))))
+        for start, stop in itertools.pairwise(starts)
     ]
 
 
 def _read(file: OpenedFile, ranges: Sequence[ByteRange]) -> list[memoryview]:
     """Reads ``ranges`` of a file, by one read if all of them are near each other."""
-    source, file_size = file.source, file.file_footer.source_size
-    for range_ in ranges:
-        check_range(range_, file_size)
-    start = min((offset for offset, _ in ranges), default=0)
-    size = max((offset + length for offset, length in ranges), default=0) - start
-    if size > COSTS.single_read_bytes:
-        return source.read(ranges)
-    (whole,) = source.read([(start, size)])
+    start = min([offset for offset, _ in ranges], default=0)
+    size = max([offset + length for offset, length in ranges], default=0) - start
+    is_valid = min([length for _, length in ranges], default=0) >= 0
+    if size > COSTS.single_read_bytes or not is_valid:
+        return file.source.read(ranges)
+    (whole,) = file.source.read([(start, size)])
     return [whole[offset - start :][:length] for offset, length in ranges]
 
 
-def _chunk_bytes(chunk: ColumnMetaData, data: memoryview) -> ChunkBytes:
+def _chunk_bytes(chunk: ColumnMetaData, range_: ByteRange, data: memoryview) -> ChunkBytes:
     """Returns a whole chunk, with the dictionary page separate."""
-    first = min(max(chunk.data_page_offset - chunk.start, 0), data.nbytes)
+    first = min(max(chunk.data_page_offset - range_[0], 0), data.nbytes)
     return ChunkBytes(chunk, data[:first] if first else None, [data[first:]], chunk.num_values)
 
 

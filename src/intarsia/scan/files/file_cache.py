@@ -21,6 +21,7 @@ from intarsia.file.open_file import (
     OpenedFile,
     VersionedFile,
     as_current_version,
+    is_always_current,
     retry_while_replaced,
 )
 from intarsia.file.read_options import DEFAULTS, ReadOptions
@@ -158,21 +159,25 @@ class FileCache(SharedState):
     def lease(self, path: str) -> VersionedFile:
         """Returns a handle of the file at ``path`` that checks later whether it was replaced."""
         cached = self._find(path)
-        if cached is None or cached.file.sections.is_retry_due:
+        if cached is None or (cached.file.sections.failed_at and cached.file.sections.is_retry_due):
             return as_current_version(self._open(path))
         if self.is_local:
-            return as_current_version(cached.file if self._is_current(cached) else self._open(path))
+            file = cached.file if self._is_current(cached) else self._open(path)
+            return VersionedFile(file, is_always_current)
         check = begin(partial(self._is_current, cached))
         is_current = partial(self._confirmed, cached, check)
         cached.source.confirm(is_current)
         return VersionedFile(cached.file, is_current)
 
     def _find(self, path: str) -> _CachedFile | None:
-        with self._lock:
-            cached = self._files.get(path)
-            if cached is not None:
+        """Returns the cached file, which is then the one that was used last. Needs no lock."""
+        cached = self._files.get(path)
+        if cached is not None:
+            try:
                 self._files.move_to_end(path)
-            return cached
+            except KeyError:  # another thread removed it
+                return None
+        return cached
 
     def _changed(self, path: str, *, is_suspended: bool) -> None:
         """Updates the size estimate of a file whose handle was opened or closed."""
@@ -187,7 +192,7 @@ class FileCache(SharedState):
     def _shrink(self) -> None:
         """Removes the least recently used files while the cache is too large."""
         while self._num_bytes > share(self._limit, 8) and len(self._files) > 1:
-            self._forget(next(iter(self._files.values())))
+            self._num_bytes -= self._files.popitem(last=False)[1].num_bytes
 
     def _weigh(self, cached: _CachedFile) -> None:
         if self._files.get(cached.path) is cached:
@@ -244,7 +249,8 @@ class FileCache(SharedState):
         version = cached.version
         if version is None or version_of(cached.path, self._filesystem) != version:
             return False
-        return not self.is_local or cached.file.sidecar_is_current
+        sidecar = cached.file.sidecar_finder if self.is_local else None
+        return sidecar is None or sidecar.is_current
 
     def _confirmed(self, cached: _CachedFile, check: Future[bool]) -> bool:
         """Returns the check's result, and removes the file from the cache if it was replaced."""

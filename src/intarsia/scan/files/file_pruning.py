@@ -136,7 +136,7 @@ def _candidates(
             get, matching, known = _first(lease, again), verdict.matching, verdict.by_footer
             part = Part(get, file.constants, matching=matching, by_footer=known)
             yield CandidateFile(file, part)
-        elif lease is None or not lease.is_current():
+        elif lease is None or not (cache.is_local or lease.is_current()):
             yield CandidateFile(file, Part(again, file.constants))
 
 
@@ -180,9 +180,10 @@ def _verdicts(group: FileGroup, request: Request, by_footer: bool) -> list[_Verd
             for number in small_files_of(group, decoded, request.filter)[0]:
                 group.files[number].profile.together()
         for number, (rows, _) in matching.items():
-            might_match[number] = bool(rows)
-            group.files[number].profile.together()
-            group.files[number].profile.step(SMALL_FILE_FILTER, rows)
+            might_match[number] = rows.starts.size > 0
+            if group.file.profile.is_recording:
+                group.files[number].profile.together()
+                group.files[number].profile.step(SMALL_FILE_FILTER, rows)
         unsure[list(matching)] = False
         if not by_footer and unsure.sum() >= COSTS.least_files:
             large = group.rows_of_files(unsure)

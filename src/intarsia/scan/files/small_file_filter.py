@@ -17,12 +17,7 @@ from intarsia.plan.cost_model import COSTS
 from intarsia.plan.file_group import FileGroup
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.row_ranges import RowRanges
-from intarsia.scan.files.batch_decode import (
-    as_in_data_set,
-    decoded_size,
-    may_be_together,
-    of_portions,
-)
+from intarsia.scan.files.batch_decode import as_in_data_set, may_be_together, of_portions
 from intarsia.scan.request import PSEUDO_COLUMNS, Filter
 
 _ROW_COLUMN = "__intarsia_row"
@@ -39,26 +34,22 @@ def matching_rows(
     small, roots = small_files_of(group, numbers, filter_)
     if not small:
         return {}
-    small_files, folders = [group.files[i] for i in small], [group.constants[i] for i in small]
+    numbers = list(small)
+    files, folders = [group.files[i] for i in numbers], [group.constants[i] for i in numbers]
     fields = [group.schema.field(name) for name in filter_.columns or ()]
 
     def matching_in(positions: range, table: pa.Table) -> dict[int, RowRanges]:
-        counts = [small_files[i].num_rows for i in positions]
+        counts = [files[i].num_rows for i in positions]
         columns = as_in_data_set(table, fields, [folders[i] for i in positions], counts)
         row = unused(_ROW_COLUMN, columns)
         columns[row] = pa.chunked_array([np.arange(sum(counts))])
         passed = evaluate(filter_.condition.expression, pa.table(columns))
-        matching = passed.column(row).to_numpy()
-        starts = np.cumsum([0, *counts])
-        edges = np.searchsorted(matching, starts)
-        return {
-            small[i]: RowRanges.from_rows(matching[first:last] - start)
-            for i, start, first, last in zip(positions, starts, edges, edges[1:], strict=False)
-        }
+        rows = RowRanges.by_part(passed.column(row).to_numpy(), np.cumsum([0, *counts]))
+        return dict(zip([numbers[i] for i in positions], rows, strict=True))
 
     rows_by_file: dict[int, RowRanges] = {}
     try:
-        for portion in of_portions(small_files, roots, matching_in):
+        for portion in of_portions(files, [*small.values()], roots, matching_in):
             rows_by_file |= portion
     except READ_ERRORS:
         pass  # reading the files one by one reports the error
@@ -67,11 +58,25 @@ def matching_rows(
 
 def small_files_of(
     group: FileGroup, numbers: Sequence[int], filter_: Filter
-) -> tuple[list[int], list[Root]]:
-    """Returns the files that ``matching_rows`` decodes, by number, and the filter's columns."""
+) -> tuple[dict[int, int], list[Root]]:
+    """Returns the files that ``matching_rows`` decodes, and the filter's columns.
+
+    The files are given by number, with the estimated decoded bytes of these columns.
+    """
     roots = _roots(group.file, group.constants[0], filter_) or []
-    small = [i for i in numbers if _is_small(group.files[i], roots)] if roots else []
-    return small if len(small) >= COSTS.least_files else [], roots
+    leaves, small = [root.leaves[0] for root in roots], {}
+    for number in numbers if roots else ():
+        file = group.files[number]
+        if file.num_rows > COSTS.small_file_rows:
+            continue
+        chunks = [chunk for leaf in leaves for chunk in file.chunks(leaf)]
+        has_blooms = any(chunk.bloom_filter_offset is not None for chunk in chunks)
+        size = sum([chunk.total_compressed_size for chunk in chunks])
+        if size <= COSTS.small_file_bytes and not has_blooms:
+            decoded = file.decoded_bytes(leaves)
+            if decoded <= COSTS.portion_bytes:
+                small[number] = decoded
+    return small if len(small) >= COSTS.least_files else {}, roots
 
 
 def _roots(file: OpenedFile, constants: Constants, filter_: Filter) -> list[Root] | None:
@@ -83,13 +88,3 @@ def _roots(file: OpenedFile, constants: Constants, filter_: Filter) -> list[Root
     are_flat = all(len(r.leaves) == 1 and file.schema.leaves[r.leaves[0]].is_flat for r in roots)
     is_whole = len(roots) == len(names) and not set(names) & set(PSEUDO_COLUMNS.names)
     return roots if roots and are_flat and is_whole else None
-
-
-def _is_small(file: OpenedFile, roots: Sequence[Root]) -> bool:
-    if file.num_rows > COSTS.small_file_rows:
-        return False
-    chunks = [chunk for root in roots for chunk in file.chunks(root.leaves[0])]
-    if any(chunk.bloom_filter_offset is not None for chunk in chunks):
-        return False
-    size = sum([chunk.total_compressed_size for chunk in chunks])
-    return size <= COSTS.small_file_bytes and decoded_size(file, roots) <= COSTS.portion_bytes

@@ -6,6 +6,7 @@ files are not read.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -23,12 +24,7 @@ from intarsia.plan.file_group import FileGroup
 from intarsia.process_state import ForkLock
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.row_ranges import RowRanges
-from intarsia.scan.files.batch_decode import (
-    as_in_data_set,
-    decoded_size,
-    may_be_together,
-    of_portions,
-)
+from intarsia.scan.files.batch_decode import as_in_data_set, may_be_together, of_portions
 from intarsia.scan.request import PSEUDO_COLUMNS, Request
 from intarsia.scan.schema_adapter import roots_of
 
@@ -49,18 +45,18 @@ def readers(group: FileGroup, rows: Mapping[int, RowRanges], request: Request) -
     """
     files = group.files
     roots = _roots(group.file, group.constants[0], request)
-    small = [
-        number
-        for number, matching in rows.items()
-        if matching and roots and _is_small(files[number], roots)
-    ]
+    leaves = [leaf for root in roots for leaf in root.leaves]
+    small: dict[int, int] = {}
+    for number, matching in rows.items() if roots else ():
+        if matching.starts.size:
+            with contextlib.suppress(IntarsiaError):  # reading the file reports the error
+                size = files[number].decoded_bytes(leaves)
+                if size <= COSTS.portion_bytes:
+                    small[number] = size
     if len(small) < 2:
         return {}
-    batch = _BatchReader(
-        [_File(files[number], group.constants[number], rows[number]) for number in small],
-        roots,
-        request,
-    )
+    members = [_File(files[number], group.constants[number], rows[number]) for number in small]
+    batch = _BatchReader(members, [*small.values()], roots, request)
     return {number: partial(batch.table, i) for i, number in enumerate(small)}
 
 
@@ -75,20 +71,15 @@ def _roots(file: OpenedFile, constants: Constants, request: Request) -> list[Roo
     return [] if any(has_dictionary(file.arrow_type(root)) for root in roots) else roots
 
 
-def _is_small(file: OpenedFile, roots: Sequence[Root]) -> bool:
-    try:
-        return decoded_size(file, roots) <= COSTS.portion_bytes
-    except IntarsiaError:
-        return False  # reading the file reports the error
-
-
 class _BatchReader:
     """Reader of files in portions. A portion is decoded when the caller reads one of its files."""
 
-    def __init__(self, files: Sequence[_File], roots: Sequence[Root], request: Request) -> None:
+    def __init__(
+        self, files: Sequence[_File], sizes: Sequence[int], roots: Sequence[Root], request: Request
+    ) -> None:
         self._files, self._request = files, request
         self._lock = ForkLock()
-        self._portions = of_portions([member.file for member in files], roots, self._read)
+        self._portions = of_portions([member.file for member in files], sizes, roots, self._read)
         self._tables: dict[int, pa.Table] = {}
 
     def table(self, position: int) -> pa.Table | None:
