@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from intarsia.file.embedded_indexes import Embedded
 from intarsia.file.open_file import OpenedFile
+from intarsia.parquet.metadata import ColumnMetaData
 from intarsia.parquet.schema import Leaf
 from intarsia.parquet.statistics import Bounds
 from intarsia.plan.stored_columns import leaf_of, values_agree
@@ -59,6 +61,9 @@ class FileGroup:
         self._leaves: dict[Predicate, Leaf | None] = {}
         self._agreeing: dict[Term, bool] = {}
         self._bounds: dict[int, Bounds] = {}
+        self._chunks: dict[int, list[list[ColumnMetaData]]] = {}
+        self.size_factors: dict[tuple[int, ...], float] = {}
+        """Ratios of decoded bytes of leaves to their estimates: see ``batch_decode``."""
 
     @cached_property
     def row_group_starts(self) -> Int64Array:
@@ -149,9 +154,15 @@ class FileGroup:
         if self.is_single:
             return self.file.row_group_bounds(leaf)
         if leaf not in self._bounds:
-            chunks = [chunk for file in self.files for chunk in file.chunks(leaf)]
+            chunks = [*itertools.chain.from_iterable(self.chunks(leaf))]
             self._bounds[leaf] = self.file.bounds_of(leaf, chunks)
         return self._bounds[leaf]
+
+    def chunks(self, leaf: int) -> list[list[ColumnMetaData]]:
+        """Returns the metadata of a column's chunks by file, as ``OpenedFile.chunks`` does."""
+        if leaf not in self._chunks:
+            self._chunks[leaf] = [file.chunks(leaf) for file in self.files]
+        return self._chunks[leaf]
 
     def row_groups_of(self, rows: RowRanges) -> list[int]:
         """Returns the row groups that hold any of ``rows``."""

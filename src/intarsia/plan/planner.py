@@ -271,13 +271,11 @@ class _Planner:
         self._steps.append(Step(source, left.num_rows, len(group.row_groups_of(left))))
         if group.is_single:
             group.file.profile.step(source, left)
-            return
-        is_excluded = group.files_of(before) & ~group.files_of(left)
-        none = RowRanges.none()
-        for number in np.flatnonzero(is_excluded).tolist():
-            profile = group.files[number].profile
-            if profile.is_recording:
-                profile.step(source, none)
+        elif group.file.profile.is_recording:
+            is_excluded = group.files_of(before) & ~group.files_of(left)
+            none = RowRanges.none()
+            for number in np.flatnonzero(is_excluded).tolist():
+                group.files[number].profile.step(source, none)
 
 
 def _is_range(test: Predicate) -> bool:

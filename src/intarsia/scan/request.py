@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -177,6 +177,11 @@ class Request:
     def all_columns(self) -> tuple[str, ...]:
         """Output columns, then columns that only the filter reads."""
         return tuple(dict.fromkeys((*self.columns, *self.filter_columns)))
+
+    @cached_property
+    def without_filter(self) -> Request:
+        """The same request for rows that are known to match."""
+        return replace(self, filter=None)
 
     @property
     def pruning(self) -> Pruning:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -193,8 +193,9 @@ class _Attempt:
         """Keeps the file handle open from the first to the last of several units."""
         if part.matching is not None:
             self._rows, self._read = self._within(part.matching.rows), part.matching.read
-            all_rows = replace(request, filter=None)
-            self._reader = UnitReader(self._file, all_rows, part.constants, scan_statistics)
+            self._reader = UnitReader(
+                self._file, request.without_filter, part.constants, scan_statistics
+            )
         elif part.planned is not None:
             self._rows = self._within(part.planned)
             filter_roots = roots_of(self._file, request.filter_columns, request.schema)
@@ -301,13 +302,15 @@ class _Attempt:
     def run(self, reader: UnitReader, unit: RowRanges) -> _UnitResult:
         """Reads the matching rows of ``unit``."""
         stop, activity = int(unit.stops[-1]), reader.file.profile.during(Activity.OTHER)
+        threads = nullcontext() if self._use_threads else one_thread()
         try:
-            pinned = reader.file.pin()
-            threads = nullcontext() if self._use_threads else one_thread()
-            with placed(Where(self._file.name)), threads, activity:
+            with threads, activity:
                 table = None if self._read is None else self._read()
-                table = reader.matching(unit) if table is None else table
-            del pinned
+                if table is None:
+                    with placed(Where(self._file.name)):
+                        pinned = reader.file.pin()
+                        table = reader.matching(unit)
+                        del pinned
             return _UnitResult(self, stop, table)
         except PageIndexMistrust:
             return _UnitResult(self, stop, None)
@@ -353,6 +356,8 @@ class _Unit:
         With a memory limit, returns the estimated decoded bytes.
         """
         file = self.reader.file
+        if self.attempt.is_in_batch:
+            return 0.0  # read within the batch, in the caller's thread
         if has_limit():
             return max(usual_bytes(), decoded_rows_bytes(file, self.rows, self.attempt.leaves))
         return file.source.size * self.rows.num_rows / file.num_rows

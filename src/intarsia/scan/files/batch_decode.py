@@ -13,9 +13,9 @@ even if it is tiny.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -33,68 +33,64 @@ from intarsia.threads import in_order, may_use_threads
 T = TypeVar("T")
 
 
+class SmallFile(NamedTuple):
+    """A file with the chunks that are decoded, by column, and an estimate of their decoded size."""
+
+    file: OpenedFile
+    chunks: Sequence[Sequence[ColumnMetaData]]
+    decoded_bytes: int
+
+
 def of_portions(
-    files: Sequence[OpenedFile],
-    sizes: Sequence[int],
+    files: Sequence[SmallFile],
     roots: Sequence[Root],
+    size_factors: dict[tuple[int, ...], float],
     act: Callable[[range, pa.Table], T],
 ) -> Iterator[T]:
     """Yields ``act(positions, table)`` for portions of ``files``, in order.
 
     The files are of one schema group. A portion is about ``portion_bytes`` of files, in stored
-    types. ``sizes`` are estimates from footers, corrected by the portions before. Yields nothing if
+    types. Estimated sizes are corrected by ``size_factors``, the maximum ratios so far of a
+    portion's decoded bytes to their estimate by the leaves, which are updated. Yields nothing if
     pyarrow cannot decode the columns together. Threads decode portions after the first; for tiny
     files, threads decode columns instead. Raises the errors of ``decode_roots``.
     """
-    template = files[0].templates.together(roots)
+    template = files[0].file.templates.together(roots)
     if template is None:
         return
-    leaves = [leaf for root in roots for leaf in root.leaves]
-    portions = _Portions(sizes)
-    ahead = (
-        pa.cpu_count()
-        if may_use_threads() and portions.mean_size >= COSTS.threaded_file_bytes
-        else 0
-    )
+    leaves = tuple([leaf for root in roots for leaf in root.leaves])
+    sizes = [file.decoded_bytes for file in files]
+    uses_threads = may_use_threads() and sum(sizes) >= COSTS.threaded_file_bytes * len(files)
+    ahead = pa.cpu_count() if uses_threads else 0
+    verifies_checksums = files[0].file.options.page_checksum_verification
 
     def decode_portion(positions: range) -> T:
         groups = [group for i in positions for group in _row_groups(files[i], leaves)]
-        verifies_checksums = files[0].options.page_checksum_verification
         table = decode_roots(template, groups, verifies_checksums, not ahead and may_use_threads())
-        portions.record_size(positions, table.nbytes)
+        factor = table.nbytes / max(sum([sizes[i] for i in positions]), 1)
+        size_factors[leaves] = max(size_factors.get(leaves, 1.0), factor)
         return act(positions, table.rename_columns([root.name for root in roots]))
 
-    portions_left = iter(portions)
+    portions_left = _portions(sizes, leaves, size_factors)
     yield decode_portion(next(portions_left))
     yield from in_order((partial(decode_portion, positions) for positions in portions_left), ahead)
 
 
-class _Portions:
-    """The division of files into portions, by their estimated decoded bytes."""
-
-    def __init__(self, sizes: Sequence[int]) -> None:
-        self._sizes = sizes
-        self._size_factor = 1.0
-        """Maximum ratio so far of a portion's decoded bytes to the estimate."""
-        self.mean_size = sum(self._sizes) / len(self._sizes)
-        """Estimated mean bytes of a file."""
-
-    def record_size(self, positions: range, size: int) -> None:
-        """Records the decoded bytes of a portion."""
-        estimated = sum(self._sizes[i] for i in positions)
-        self._size_factor = max(self._size_factor, size / max(estimated, 1))
-
-    def __iter__(self) -> Iterator[range]:
-        start, most_files = 0, COSTS.first_portion_files
-        while start < len(self._sizes):
-            stop, size = start + 1, self._sizes[start]
-            while stop < min(start + most_files, len(self._sizes)):
-                if (size + self._sizes[stop]) * self._size_factor > COSTS.portion_bytes:
-                    break
-                size += self._sizes[stop]
-                stop += 1
-            yield range(start, stop)
-            start, most_files = stop, 8 * most_files
+def _portions(
+    sizes: Sequence[int], leaves: tuple[int, ...], size_factors: Mapping[tuple[int, ...], float]
+) -> Iterator[range]:
+    """Yields the positions of each portion's files. Of unknown sizes, the first ones are small."""
+    start = 0
+    most_files = len(sizes) if leaves in size_factors else COSTS.first_portion_files
+    while start < len(sizes):
+        stop, size, factor = start + 1, sizes[start], size_factors.get(leaves, 1.0)
+        while stop < min(start + most_files, len(sizes)):
+            if (size + sizes[stop]) * factor > COSTS.portion_bytes:
+                break
+            size += sizes[stop]
+            stop += 1
+        yield range(start, stop)
+        start, most_files = stop, 8 * most_files
 
 
 def may_be_together(file: OpenedFile) -> bool:
@@ -108,10 +104,10 @@ def may_be_together(file: OpenedFile) -> bool:
     )
 
 
-def _row_groups(file: OpenedFile, leaves: Sequence[int]) -> list[RowGroupBytes]:
+def _row_groups(small: SmallFile, leaves: Sequence[int]) -> list[RowGroupBytes]:
     """Reads all row groups of a file, with all columns in one call."""
-    starts = file.row_group_starts.tolist()
-    chunks = [chunk for group in zip(*map(file.chunks, leaves), strict=True) for chunk in group]
+    file, starts = small.file, small.file.row_group_starts.tolist()
+    chunks = [chunk for group in zip(*small.chunks, strict=True) for chunk in group]
     ranges = [(chunk.start, chunk.total_compressed_size) for chunk in chunks]
     chunk_data = map(_chunk_bytes, chunks, ranges, _read(file, ranges))
     file.groups_read.update(range(len(starts) - 1))

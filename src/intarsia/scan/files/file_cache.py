@@ -30,6 +30,7 @@ from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.io.file_handle import Version, version_of
 from intarsia.io.storage import FileSource
 from intarsia.memory import share
+from intarsia.parquet.footer_cache import FooterLayout
 from intarsia.plan.file_account import Activity, EngineScan
 from intarsia.process_state import ForkLock, SharedState
 from intarsia.scan.parquet_file import open_source
@@ -91,6 +92,8 @@ class FileCache(SharedState):
         self.catalog: Catalog | None = None
         """The data set's catalog, if it has one."""
         self.is_local = isinstance(filesystem, pafs.LocalFileSystem)
+        self.size_factors: dict[FooterLayout, dict[tuple[int, ...], float]] = {}
+        """``FileGroup.size_factors`` of files that were decoded together."""
         self._files: OrderedDict[str, _CachedFile] = OrderedDict()
         self._lock = ForkLock()
         super().__init__()

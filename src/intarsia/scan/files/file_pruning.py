@@ -128,7 +128,7 @@ def _candidates(
     by_footer: bool,
 ) -> Iterator[CandidateFile]:
     opened = [(file, lease) for file, lease in batch if lease is not None]
-    verdicts = iter(_might_match(opened, request, by_footer))
+    verdicts = iter(_might_match(cache, opened, request, by_footer))
     for file, lease in batch:
         again = partial(cache.lease, file.path)
         verdict = _Verdict() if lease is None else next(verdicts)
@@ -147,13 +147,17 @@ def _first(lease: VersionedFile, again: Callable[[], VersionedFile]) -> Callable
 
 
 def _might_match(
-    opened: Sequence[tuple[File, VersionedFile]], request: Request, by_footer: bool
+    cache: FileCache,
+    opened: Sequence[tuple[File, VersionedFile]],
+    request: Request,
+    by_footer: bool,
 ) -> list[_Verdict]:
     """Returns a verdict on each file. Files of one footer layout are planned together."""
     verdicts = [_Verdict()] * len(opened)
     files = [lease.file for _, lease in opened]
     constants = [file.constants for file, _ in opened]
     for positions, group in file_groups(files, constants, request.schema):
+        group.size_factors = cache.size_factors.setdefault(group.file.shape, {})
         with contextlib.suppress(*READ_ERRORS):  # planning the files one by one reports the error
             for at, verdict in zip(positions, _verdicts(group, request, by_footer), strict=True):
                 verdicts[at] = verdict

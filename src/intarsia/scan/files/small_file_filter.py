@@ -5,6 +5,7 @@ This takes less time than probing an index of each file. Files without matching 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,7 +18,12 @@ from intarsia.plan.cost_model import COSTS
 from intarsia.plan.file_group import FileGroup
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.row_ranges import RowRanges
-from intarsia.scan.files.batch_decode import as_in_data_set, may_be_together, of_portions
+from intarsia.scan.files.batch_decode import (
+    SmallFile,
+    as_in_data_set,
+    may_be_together,
+    of_portions,
+)
 from intarsia.scan.request import PSEUDO_COLUMNS, Filter
 
 _ROW_COLUMN = "__intarsia_row"
@@ -34,12 +40,11 @@ def matching_rows(
     small, roots = small_files_of(group, numbers, filter_)
     if not small:
         return {}
-    numbers = list(small)
-    files, folders = [group.files[i] for i in numbers], [group.constants[i] for i in numbers]
+    numbers, folders = list(small), [group.constants[i] for i in small]
     fields = [group.schema.field(name) for name in filter_.columns or ()]
 
     def matching_in(positions: range, table: pa.Table) -> dict[int, RowRanges]:
-        counts = [files[i].num_rows for i in positions]
+        counts = [group.files[numbers[i]].num_rows for i in positions]
         columns = as_in_data_set(table, fields, [folders[i] for i in positions], counts)
         row = unused(_ROW_COLUMN, columns)
         columns[row] = pa.chunked_array([np.arange(sum(counts))])
@@ -49,7 +54,7 @@ def matching_rows(
 
     rows_by_file: dict[int, RowRanges] = {}
     try:
-        for portion in of_portions(files, [*small.values()], roots, matching_in):
+        for portion in of_portions([*small.values()], roots, group.size_factors, matching_in):
             rows_by_file |= portion
     except READ_ERRORS:
         pass  # reading the files one by one reports the error
@@ -58,24 +63,24 @@ def matching_rows(
 
 def small_files_of(
     group: FileGroup, numbers: Sequence[int], filter_: Filter
-) -> tuple[dict[int, int], list[Root]]:
-    """Returns the files that ``matching_rows`` decodes, and the filter's columns.
-
-    The files are given by number, with the estimated decoded bytes of these columns.
-    """
+) -> tuple[dict[int, SmallFile], list[Root]]:
+    """Returns the files that ``matching_rows`` decodes, by number, and the filter's columns."""
     roots = _roots(group.file, group.constants[0], filter_) or []
-    leaves, small = [root.leaves[0] for root in roots], {}
+    leaves = [root.leaves[0] for root in roots]
+    columns = [group.chunks(leaf) for leaf in leaves]
+    small: dict[int, SmallFile] = {}
     for number in numbers if roots else ():
         file = group.files[number]
         if file.num_rows > COSTS.small_file_rows:
             continue
-        chunks = [chunk for leaf in leaves for chunk in file.chunks(leaf)]
+        own = [column[number] for column in columns]
+        chunks = [*itertools.chain.from_iterable(own)]
         has_blooms = any(chunk.bloom_filter_offset is not None for chunk in chunks)
         size = sum([chunk.total_compressed_size for chunk in chunks])
         if size <= COSTS.small_file_bytes and not has_blooms:
             decoded = file.decoded_bytes(leaves)
             if decoded <= COSTS.portion_bytes:
-                small[number] = decoded
+                small[number] = SmallFile(file, own, decoded)
     return small if len(small) >= COSTS.least_files else {}, roots
 
 

@@ -7,7 +7,7 @@ files are not read.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -24,7 +24,12 @@ from intarsia.plan.file_group import FileGroup
 from intarsia.process_state import ForkLock
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.row_ranges import RowRanges
-from intarsia.scan.files.batch_decode import as_in_data_set, may_be_together, of_portions
+from intarsia.scan.files.batch_decode import (
+    SmallFile,
+    as_in_data_set,
+    may_be_together,
+    of_portions,
+)
 from intarsia.scan.request import PSEUDO_COLUMNS, Request
 from intarsia.scan.schema_adapter import roots_of
 
@@ -46,17 +51,19 @@ def readers(group: FileGroup, rows: Mapping[int, RowRanges], request: Request) -
     files = group.files
     roots = _roots(group.file, group.constants[0], request)
     leaves = [leaf for root in roots for leaf in root.leaves]
-    small: dict[int, int] = {}
+    small: dict[int, SmallFile] = {}
     for number, matching in rows.items() if roots else ():
         if matching.starts.size:
             with contextlib.suppress(IntarsiaError):  # reading the file reports the error
                 size = files[number].decoded_bytes(leaves)
                 if size <= COSTS.portion_bytes:
-                    small[number] = size
+                    chunks = [files[number].chunks(leaf) for leaf in leaves]
+                    small[number] = SmallFile(files[number], chunks, size)
     if len(small) < 2:
         return {}
     members = [_File(files[number], group.constants[number], rows[number]) for number in small]
-    batch = _BatchReader(members, [*small.values()], roots, request)
+    batch = _BatchReader(members, request)
+    batch.portions = of_portions([*small.values()], roots, group.size_factors, batch.read)
     return {number: partial(batch.table, i) for i, number in enumerate(small)}
 
 
@@ -74,12 +81,11 @@ def _roots(file: OpenedFile, constants: Constants, request: Request) -> list[Roo
 class _BatchReader:
     """Reader of files in portions. A portion is decoded when the caller reads one of its files."""
 
-    def __init__(
-        self, files: Sequence[_File], sizes: Sequence[int], roots: Sequence[Root], request: Request
-    ) -> None:
+    def __init__(self, files: Sequence[_File], request: Request) -> None:
         self._files, self._request = files, request
         self._lock = ForkLock()
-        self._portions = of_portions([member.file for member in files], sizes, roots, self._read)
+        self.portions: Iterator[dict[int, pa.Table]] = iter(())
+        """The results of ``read`` for portions of the files."""
         self._tables: dict[int, pa.Table] = {}
 
     def table(self, position: int) -> pa.Table | None:
@@ -87,12 +93,12 @@ class _BatchReader:
         with self._lock:
             while position not in self._tables:
                 try:
-                    self._tables.update(next(self._portions))
+                    self._tables.update(next(self.portions))
                 except (StopIteration, IntarsiaError, OSError, pa.ArrowException):
                     return None  # reading the file by itself reports the error
             return self._tables.pop(position)
 
-    def _read(self, positions: range, decoded: pa.Table) -> dict[int, pa.Table]:
+    def read(self, positions: range, decoded: pa.Table) -> dict[int, pa.Table]:
         """Takes the matching rows of the files at ``positions`` from all of their rows."""
         output, members = self._request.output, [self._files[i] for i in positions]
         starts = np.cumsum([0, *(member.file.num_rows for member in members)])
