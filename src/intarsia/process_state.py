@@ -8,10 +8,8 @@ releases every ``ForkLock`` and drops every ``SharedState``. Both are registered
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import weakref
-from functools import cached_property as _cached_property
 from typing import TYPE_CHECKING, Any
 
 
@@ -106,15 +104,15 @@ os.register_at_fork(
     before=importing.acquire, after_in_parent=importing.release, after_in_child=_after_fork
 )
 
-if TYPE_CHECKING or sys.version_info >= (3, 12):
-    cached_property = _cached_property
+if TYPE_CHECKING:
+    from functools import cached_property as cached_property
 else:
 
     class cached_property:  # noqa: N801 # as in functools
-        """``functools.cached_property`` without the lock of Python 3.11.
+        """``functools.cached_property`` of which all threads get the same value.
 
-        In Python 3.11 all instances of a class share that lock, and threads hold it while they read
-        files. Here two threads may both compute the value; the first result is stored.
+        Two threads may both compute it; the first result is stored. In Python 3.11 the library's
+        own makes threads wait for each other, in later versions they get different values.
         """
 
         def __init__(self, function: Any) -> None:

@@ -168,11 +168,11 @@ class ColumnChunks:
     # --- counts ---------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        metadata, leaves = self._footer.metadata, self._footer.schema.leaves
+        groups, leaves = self._footer.metadata.row_groups, self._footer.schema.leaves
         flat = next((leaf.index for leaf in leaves if leaf.is_flat), None)
-        if sum(group.num_rows for group in metadata.row_groups) >= 2**63:
+        if sum([group.num_rows for group in groups]) >= 2**63:
             raise FormatError("more rows than can be counted")
-        for i, group in enumerate(metadata.row_groups):
+        for i, group in enumerate(groups):
             if len(group.columns) != len(leaves):
                 raise FormatError(
                     f"{len(group.columns)} chunks for {len(leaves)} columns", Where(row_group=i)

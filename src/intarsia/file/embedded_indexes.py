@@ -116,7 +116,7 @@ class Sections:
         self.stale: dict[SidecarOption, tuple[IndexEntry, ...]] = {}
         """Stale indexes: those embedded under False, the others under ``sidecar_option``."""
         self._sidecar_error: PathError | None = None
-        self.failed_at: float | None = None
+        self._failed_at: float | None = None
 
     @cached_property
     def directory(self) -> Directory | None:
@@ -151,11 +151,11 @@ class Sections:
     @property
     def is_retry_due(self) -> bool:
         """True if storage failed to deliver an index, and it is time to open the file again."""
-        return self.failed_at is not None and time.monotonic() - self.failed_at > _RETRY_SECONDS
+        return self._failed_at is not None and time.monotonic() - self._failed_at > _RETRY_SECONDS
 
     def _note_failure(self, error: Exception | str) -> None:
-        if isinstance(error, PathError) and self.failed_at is None:
-            self.failed_at = time.monotonic()
+        if isinstance(error, PathError) and self._failed_at is None:
+            self._failed_at = time.monotonic()
 
     def check_sidecar(self) -> None:
         """Raises ``PathError`` if storage fails to deliver the file's sidecar.

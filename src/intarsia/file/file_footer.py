@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,7 +61,7 @@ class FileFooter:
     def row_group_starts(self) -> Int64Array:
         """First row of each row group, then the number of rows. Shape ``(groups + 1,)``."""
         counts = [group.num_rows for group in self.metadata.row_groups]
-        return np.cumsum([0, *counts], dtype=np.int64)
+        return np.array([0, *itertools.accumulate(counts)], dtype=np.int64)
 
     @property
     def num_rows(self) -> int:

@@ -76,7 +76,7 @@ class OpenedFile:
         self.pin: Callable[[], object] = _no_handle
         """Returns an object that keeps the file's handle open, as ``FileSource.pin`` does."""
         self.sidecar_finder = sidecar_finder
-        self.damage = Damage(name, health)
+        self._health = health
         self.profile = profile
         self.request_bytes = request_bytes
         self.options = options
@@ -107,22 +107,9 @@ class OpenedFile:
         self.repaired_chunks: Mapping[ChunkId, ColumnMetaData] = chunks.repaired_chunks
         """Chunks whose footer entry is wrong, with their repaired metadata."""
         self.source = PrefetchSource(self._tail, self._tail.holds)
-        self.column_bounds = ColumnBounds(self.file_footer, self._chunks)
         self._warnings = FileWarnings(name, in_data_set=health is not None)
         self.ignored: dict[str, None] = self._warnings.ignored
         """The warnings so far, in order: damaged or stale indexes, and lost rows."""
-        self.page_indexes = PageIndexes(
-            self.file_footer,
-            self.source,
-            self._chunks,
-            self.column_bounds,
-            self._warnings,
-            self._checksums,
-        )
-        self.sections = Sections(
-            self.file_footer, self.source, self._chunks, self._warnings, sidecar_finder, health
-        )
-        """The embedded indexes, and those of the sidecar."""
         self.pages_read = 0
         """Data pages decoded so far; a chunk without an offset index counts as one."""
         self.groups_read: set[int] = set()
@@ -131,6 +118,47 @@ class OpenedFile:
         """Chunks whose footer entry could not be repaired. Emptied when another one's is."""
         self.without_dictionary_indices: set[tuple[int, int]] = set()
         """Row groups and leaves whose strings cannot be read as dictionary indices."""
+
+    # --- parts that many queries do not need ------------------------------------------------------
+
+    @cached_property
+    def damage(self) -> Damage:
+        """The damaged places that were found so far."""
+        return Damage(self.name, self._health)
+
+    @cached_property
+    def column_bounds(self) -> ColumnBounds:
+        """The bounds of columns that statistics and page indexes state."""
+        return ColumnBounds(self.file_footer, self._chunks)
+
+    @cached_property
+    def page_indexes(self) -> PageIndexes:
+        """The page indexes that were read so far."""
+        return PageIndexes(
+            self.file_footer,
+            self.source,
+            self._chunks,
+            self.column_bounds,
+            self._warnings,
+            self._checksums,
+        )
+
+    @cached_property
+    def sections(self) -> Sections:
+        """The embedded indexes, and those of the sidecar."""
+        return Sections(
+            self.file_footer,
+            self.source,
+            self._chunks,
+            self._warnings,
+            self.sidecar_finder,
+            self._health,
+        )
+
+    @property
+    def is_retry_due(self) -> bool:
+        """True if storage failed to deliver an index, and it is time to open the file again."""
+        return "sections" in self.__dict__ and self.sections.is_retry_due
 
     # --- the footer -----------------------------------------------------------------------------
 
@@ -274,7 +302,7 @@ class OpenedFile:
     def held_bytes(self) -> int:
         """Estimated bytes of memory of the footer, the indexes, the tail and the sidecar."""
         raw = len(self.footer)
-        decoded = raw + self.page_indexes.num_bytes
+        decoded = raw + (self.page_indexes.num_bytes if "page_indexes" in self.__dict__ else 0)
         decoded += raw if "pyarrow_metadata" in self.__dict__ else 0
         own = _OBJECT_BYTES + _OBJECTS_PER_BYTE * decoded
         sidecar_bytes = 0 if self.sidecar_finder is None else self.sidecar_finder.held_bytes

@@ -145,11 +145,12 @@ class PrefetchSource:
     are ``at_hand`` do not trigger the fetch, as they cost no request.
     """
 
+    _lock = ForkLock()  # of all sources: it is never held while bytes are read
+
     def __init__(
         self, inner: Source, at_hand: Callable[[ByteRange], bool] = lambda _: False
     ) -> None:
         self._inner, self._at_hand = inner, at_hand
-        self._lock = ForkLock()
         self._expected: list[ByteRange] = []
         self._cached: dict[ByteRange, memoryview] = {}
 

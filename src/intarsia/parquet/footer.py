@@ -107,7 +107,7 @@ def _check_magic(magic: bytes, size: int) -> None:
 
 
 def _check_counts(metadata: FileMetaData, offset: int) -> None:
-    if any(group.num_rows < 0 for group in metadata.row_groups):
+    if min([group.num_rows for group in metadata.row_groups], default=0) < 0:
         raise FormatError("a negative number of rows", Where(offset=offset))
 
 

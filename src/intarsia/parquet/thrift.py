@@ -17,7 +17,7 @@ import dataclasses
 import functools
 import re
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar, dataclass_transform, overload
 
@@ -84,6 +84,9 @@ class Structs(Sequence[T]):
 
     def __len__(self) -> int:
         return self._size
+
+    def __iter__(self) -> Iterator[T]:
+        return map(self.__getitem__, range(self._size))
 
     @overload
     def __getitem__(self, at: int) -> T: ...

@@ -162,7 +162,7 @@ class FileCache(SharedState):
     def lease(self, path: str) -> VersionedFile:
         """Returns a handle of the file at ``path`` that checks later whether it was replaced."""
         cached = self._find(path)
-        if cached is None or (cached.file.sections.failed_at and cached.file.sections.is_retry_due):
+        if cached is None or cached.file.is_retry_due:
             return as_current_version(self._open(path))
         if self.is_local:
             file = cached.file if self._is_current(cached) else self._open(path)
