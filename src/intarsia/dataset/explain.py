@@ -151,7 +151,7 @@ def explanation_of(
         read = reads.get(file.path, account.read)
         if read is not None and account.reader == ENGINE:
             read = replace(read, figures=_with_engine(read.figures, account.plan.figures))
-        accounts.append(replace(account, read=read))
+        accounts.append(account if read is account.read else replace(account, read=read))
     source.cache.health.tell()
     other_reads = [(0, 0)]
     if query_run is not None and cache.engine_scans:

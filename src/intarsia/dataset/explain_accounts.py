@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -49,6 +50,8 @@ from intarsia.scan.read_estimate import plan_reads
 from intarsia.scan.request import Request
 from intarsia.scan.schema_adapter import roots_to_read
 
+_ONE_FILE = Amount(1, 1)
+
 
 def account_of(
     source: ScanSource,
@@ -74,14 +77,16 @@ def account_of(
     _, opened_file, profile = opened[-1]
     steps = _steps(opened_file, profile)
     rows = profile.steps[-1][1] if profile.steps else RowRanges.all(opened_file.num_rows)
+    if not rows and not profile.is_together:
+        plan = _whole_plan(opened_file, file, (), rows, steps)
+        return FileAccount(plan, remarks=tuple(opened_file.ignored), reader=SKIPPED)
     roots = roots_to_read(opened_file, request, file.constants)
-    if not rows or profile.is_together:
+    if profile.is_together:
         if run is not None:  # columns of the output are read only where rows match
             leaves = {leaf for _, leaf in profile.chunks}
             roots = [root for root in roots if not leaves.isdisjoint(root.leaves)]
-        plan = _whole_plan(opened_file, file, roots if profile.is_together else (), rows, steps)
-        reader = ROW_GROUPS if profile.is_together else SKIPPED
-        return FileAccount(plan, remarks=tuple(opened_file.ignored), reader=reader)
+        plan = _whole_plan(opened_file, file, roots, rows, steps)
+        return FileAccount(plan, remarks=tuple(opened_file.ignored), reader=ROW_GROUPS)
     candidates, gap = Candidates(rows, steps), gap_bytes(source.filesystem)
     try:
         plan = plan_reads(opened_file, roots, candidates, file.constants, gap)
@@ -105,9 +110,13 @@ def _whole_plan(
 
     A chunk counts as one page.
     """
-    groups = range(len(opened.metadata.row_groups))
+    groups = range(len(opened.row_group_starts) - 1)
     leaves = [leaf for root in roots for leaf in root.leaves]
-    sizes = [[c.total_compressed_size for c in opened.outlines(g, leaves)] for g in groups]
+    sizes = (
+        []
+        if not leaves
+        else [[c.total_compressed_size for c in opened.outlines(g, leaves)] for g in groups]
+    )
     columns = tuple(
         ColumnPlan(
             opened.schema.leaves[leaf].name,
@@ -123,7 +132,9 @@ def _whole_plan(
         row_groups=Amount(len(groups) if is_read else 0, len(groups)),
         pages=sum((column.pages for column in columns), Amount()),
         rows=Amount(rows.num_rows, opened.num_rows),
-        bytes=Amount(sum(column.bytes.selected for column in columns), opened.source.size),
+        bytes=Amount(
+            sum(column.bytes.selected for column in columns), opened.file_footer.source_size
+        ),
         requests=Amount(int(is_read)),
     )
     constants = dict(file.constants)
@@ -181,9 +192,19 @@ def _account_of_engine_scan(
 
 def _steps(file: OpenedFile, profile: Profile) -> tuple[Step, ...]:
     """Returns the steps that a profile recorded."""
-    return tuple(
-        Step(name, rows.num_rows, len(groups_of(file, rows))) for name, rows in profile.steps
-    ) or _first_steps(file)
+    steps = [
+        Step(name, rows.num_rows, len(groups_of(file, rows)))
+        if rows.starts.size
+        else _nothing(name)
+        for name, rows in profile.steps
+    ]
+    return tuple(steps) or _first_steps(file)
+
+
+@functools.cache
+def _nothing(source: str) -> Step:
+    """Returns the step that leaves no row. Most files of a large data set have one."""
+    return Step(source, 0, 0)
 
 
 def _first_steps(file: OpenedFile) -> tuple[Step, ...]:
@@ -209,12 +230,12 @@ def _read_of(opened: Sequence[ProfiledFile]) -> FileRead:
     ]
     _, file, profile = opened[-1]
     figures = Figures(
-        files=Amount(1, 1),
-        row_groups=Amount(len(file.groups_read), len(file.metadata.row_groups)),
-        pages=Amount(_num_pages(file, profile)),
+        files=_ONE_FILE,
+        row_groups=Amount(len(file.groups_read), len(file.row_group_starts) - 1),
+        pages=Amount(_num_pages(file, profile)) if profile.chunks else Amount(),
         rows=Amount(profile.num_matches, file.num_rows),
-        bytes=Amount(sum(count.bytes for count in counts), file.source.size),
-        requests=Amount(sum(count.requests for count in counts)),
+        bytes=Amount(sum([count.bytes for count in counts]), file.file_footer.source_size),
+        requests=Amount(sum([count.requests for count in counts])),
     )
     return FileRead(figures, profile.seconds(), profile.conditions(), tuple(file.ignored))
 

@@ -20,6 +20,7 @@ from intarsia.process_state import ForkLock
 from intarsia.row_ranges import RowRanges
 
 _UNTIMED = nullcontext()
+_NO_SECONDS = dict.fromkeys(Activity, 0.0)
 
 
 class _Thread(threading.local):
@@ -85,7 +86,7 @@ class Profile(NoProfile):
     is_recording = True
 
     def __init__(self) -> None:
-        self._seconds = dict.fromkeys(Activity, 0.0)
+        self._seconds = _NO_SECONDS.copy()
         self._filtered: dict[str, Amount] = {}
         self.steps: list[tuple[str, RowRanges]] = []
         """The steps of the last plan, with the candidate rows that each of them left."""
