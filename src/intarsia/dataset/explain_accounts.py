@@ -34,7 +34,7 @@ from intarsia.plan.file_account import (
 from intarsia.plan.file_group import FileGroup
 from intarsia.plan.file_regions import FileMap
 from intarsia.plan.index_selection import may_pay
-from intarsia.plan.plan import Amount, ColumnPlan, Figures, FilePlan, Step
+from intarsia.plan.plan import Amount, ColumnPlan, Figures, FilePlan, Step, amount
 from intarsia.plan.planner import Candidates
 from intarsia.plan.pruner import PAGE_INDEX, ROW_GROUP_STATISTICS, index_source
 from intarsia.plan.stored_columns import leaf_of
@@ -49,8 +49,6 @@ from intarsia.scan.predicate_order import stages
 from intarsia.scan.read_estimate import plan_reads
 from intarsia.scan.request import Request
 from intarsia.scan.schema_adapter import roots_to_read
-
-_ONE_FILE = Amount(1, 1)
 
 
 def account_of(
@@ -128,14 +126,14 @@ def _whole_plan(
     )
     is_read = bool(roots)
     figures = Figures(
-        files=Amount(int(is_read), 1),
-        row_groups=Amount(len(groups) if is_read else 0, len(groups)),
-        pages=sum((column.pages for column in columns), Amount()),
-        rows=Amount(rows.num_rows, opened.num_rows),
+        files=amount(int(is_read), 1),
+        row_groups=amount(len(groups) if is_read else 0, len(groups)),
+        pages=sum((column.pages for column in columns), amount()),
+        rows=amount(rows.num_rows if rows.starts.size else 0, opened.num_rows),
         bytes=Amount(
             sum(column.bytes.selected for column in columns), opened.file_footer.source_size
         ),
-        requests=Amount(int(is_read)),
+        requests=amount(int(is_read)),
     )
     constants = dict(file.constants)
     return FilePlan(file.path, "", rows, constants, (), steps, figures, columns)
@@ -230,12 +228,12 @@ def _read_of(opened: Sequence[ProfiledFile]) -> FileRead:
     ]
     _, file, profile = opened[-1]
     figures = Figures(
-        files=_ONE_FILE,
-        row_groups=Amount(len(file.groups_read), len(file.row_group_starts) - 1),
-        pages=Amount(_num_pages(file, profile)) if profile.chunks else Amount(),
-        rows=Amount(profile.num_matches, file.num_rows),
+        files=amount(1, 1),
+        row_groups=amount(len(file.groups_read), len(file.row_group_starts) - 1),
+        pages=amount(_num_pages(file, profile) if profile.chunks else 0),
+        rows=amount(profile.num_matches, file.num_rows),
         bytes=Amount(sum([count.bytes for count in counts]), file.file_footer.source_size),
-        requests=Amount(sum([count.requests for count in counts])),
+        requests=amount(sum([count.requests for count in counts])),
     )
     return FileRead(figures, profile.seconds(), profile.conditions(), tuple(file.ignored))
 

@@ -81,12 +81,14 @@ class FileDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is n
 
         The schema is ``schema``, by default that of ``base``.
         """
+        is_same_schema = schema is None
         schema = without_pointer(base.schema if schema is None else schema)
         fragments = list(base._get_fragments(None))
         others = base.format, base.filesystem, base.partition_expression
         if isinstance(base, FileDataset):  # its fragments are checked already
-            cache = base.scan_source.cache
-            source = ScanSource.of(fragments, schema, base.filesystem, cache)
+            source = base.scan_source
+            if not is_same_schema:
+                source = ScanSource.of(fragments, schema, base.filesystem, source.cache)
             made = cls.__new__(cls)
             made._initialize(fragments, schema, *others, source=source)
             made._footers = base._footers

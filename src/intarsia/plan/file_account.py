@@ -32,6 +32,8 @@ class Activity(Enum):
     """Evaluating conditions, and removing rows that fail."""
     OTHER = "other"
 
+    __hash__ = object.__hash__  # members are compared by identity; that of Enum is slow
+
 
 @dataclass(frozen=True, slots=True)
 class EngineScan:
