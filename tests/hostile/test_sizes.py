@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
-from crafted import MAGIC, document_of, footer_of, sound, with_directory
+from crafted import MAGIC, data_page, document_of, footer_of, sound, with_directory
 from sizes import SIZES
 
 import intarsia as ia
@@ -35,6 +35,7 @@ from intarsia.limits import (
 from intarsia.parquet.compact_protocol import Decoder
 from intarsia.parquet.footer import framed, with_key_values
 from intarsia.parquet.footer_cache import FOOTER_KEY
+from intarsia.recovery.row_group_rebuild import Rebuilder
 from intarsia.recovery.torn_pages import TornPages
 from intarsia.scan.parquet_file import open_file
 
@@ -330,6 +331,34 @@ def test_pages_of_a_torn_file_are_tried_many_at_a_time(tmp_path, counted):
     assert ia.recover(path, out, schema_from=schema).rows == 5_000
     assert pq.read_table(out)["a"].to_pylist() == [*range(5_000)]
     assert len(tried) <= 50
+
+
+@pytest.mark.parametrize(("first", "recovered"), [(0, 250), (1_000_000, 500)])
+def test_columns_of_a_torn_files_tiny_pages_are_told_apart_in_linear_time(
+    tmp_path, counted, first, recovered
+):
+    """``s250`` takes the bytes of an integer, so the end of the second row group is uncertain."""
+    path, out = tmp_path / "t.parquet", tmp_path / "out.parquet"
+    table = pa.table({"a": np.arange(500), "s": [f"s{n}" for n in range(first, first + 500)]})
+    options = {"use_dictionary": False, "write_batch_size": 1, "max_rows_per_page": 1}
+    pq.write_table(table, path, row_group_size=250, write_page_checksum=True, **options)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: footer_of(whole).offset])
+    visited = counted(Rebuilder, "_is_of")
+    assert ia.recover(path, out, schema_from=table.schema).rows == recovered
+    assert pq.read_table(out).equals(table.slice(0, recovered))
+    assert len(visited) < 5 * 1_000
+
+
+def test_columns_that_nothing_tells_apart_are_refused_in_linear_time(tmp_path, counted):
+    path = tmp_path / "t.parquet"
+    pages = [data_page(n.to_bytes(8, "little"), 1) for n in range(4_000)]
+    path.write_bytes(MAGIC + b"".join(pages) + b"PAR1")  # a new tile: the row group is finished
+    fields = [pa.field(name, pa.int64(), nullable=False) for name in "ab"]
+    steps = counted(Rebuilder, "_step")
+    with pytest.raises(ia.FormatError, match="columns cannot be told apart"):
+        ia.recover(path, tmp_path / "out.parquet", schema_from=pa.schema(fields))
+    assert len(steps) < 20 * 4_000
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])

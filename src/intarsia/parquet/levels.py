@@ -119,7 +119,7 @@ def decode_hybrid(data: memoryview, max_level: int, count: int) -> Levels:
             if length and at - start == 1 + length < data.nbytes - start:
                 packed, at = _join_equal_runs(data, start, 1 + length)
             part = _unpack(packed, width, "little")[: count - num_decoded]
-        elif header <= _MAX_SHORT_RUN_HEADER and value_bytes == 1:
+        elif header <= _MAX_SHORT_RUN_HEADER and value_bytes == 1 and header >> 1 < count:
             part, at = _short_runs(data, start, count - num_decoded, window)
             window = _MAX_RUNS_AT_ONCE if at - start == 2 * window else _MIN_RUNS_AT_ONCE
         else:

@@ -93,7 +93,7 @@ def walk_pages(source: Source, chunk: ColumnMetaData, read_ahead: int = 0) -> It
     """
     at = chunk.start
     stop = min(at + chunk.total_compressed_size, source.size)
-    buffer = _ReadAhead(source, stop, max(read_ahead, _WALK_READ_BYTES))
+    buffer = ReadAhead(source, stop, max(read_ahead, _WALK_READ_BYTES))
     num_values_seen = number = 0
     while at < stop and num_values_seen < chunk.num_values:
         where = Where(page=number, offset=at)
@@ -115,7 +115,7 @@ def walk_pages(source: Source, chunk: ColumnMetaData, read_ahead: int = 0) -> It
         number += 1
 
 
-def _page_at(buffer: _ReadAhead, number: int, at: int, stop: int) -> PageAt:
+def _page_at(buffer: ReadAhead, number: int, at: int, stop: int) -> PageAt:
     length = _WALK_READ_BYTES
     while True:
         length = min(length, stop - at)
@@ -129,8 +129,8 @@ def _page_at(buffer: _ReadAhead, number: int, at: int, stop: int) -> PageAt:
         return PageAt(number, at, header, header_size)
 
 
-class _ReadAhead:
-    """Serves short, ascending ranges from longer reads, which never go beyond ``stop``."""
+class ReadAhead:
+    """Serves short, ascending ranges from reads of ``length`` bytes, which end at ``stop``."""
 
     def __init__(self, source: Source, stop: int, length: int) -> None:
         self._source, self._stop, self._length = source, stop, length

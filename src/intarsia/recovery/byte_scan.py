@@ -36,7 +36,7 @@ from intarsia.parquet.metadata import (
     PageHeader,
     PageType,
 )
-from intarsia.parquet.page_header import read_page_header
+from intarsia.parquet.page_header import ReadAhead, read_page_header
 from intarsia.parquet.thrift import decode
 from intarsia.parquet.truncated_footer import PartialFooter, read_partial_footer
 from intarsia.row_ranges import Int64Array
@@ -147,7 +147,7 @@ class _Walker:
         self.count = 0
         self.starts: set[int] = set()
         self.tiles = Tiles(_pages(array("q")))
-        self._cached_at, self._cached = 0, memoryview(b"")
+        self._ahead = ReadAhead(source, self.size, 16 * _WINDOW_BYTES)
 
     def walk(self) -> Tiles:
         at = len(MAGIC)
@@ -167,12 +167,7 @@ class _Walker:
 
     def window(self, at: int, length: int) -> memoryview:
         """Returns ``length`` bytes from ``at`` on, or fewer if the file ends before."""
-        length = min(length, self.size - at)
-        skip = at - self._cached_at
-        if skip < 0 or skip + length > self._cached.nbytes:
-            ahead = min(max(length, 16 * _WINDOW_BYTES), self.size - at)
-            (self._cached,), self._cached_at, skip = self.source.read([(at, ahead)]), at, 0
-        return self._cached[skip : skip + length]
+        return self._ahead.read(at, min(length, self.size - at))
 
     def _tile(self, at: int) -> int | None:
         """Returns the end of the tile at ``at``, or None if there is no whole one."""

@@ -10,7 +10,8 @@ it, so no row is ever put together from pieces of several rows.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -46,8 +47,9 @@ _TYPES: Mapping[int, frozenset[Type]] = {
 """The physical types that may have an encoding."""
 _LOOKAHEAD_ROW_GROUPS = 4
 """A reading is dropped if the pages behind it cannot be read as up to this many row groups."""
-_MAX_VISITED_PAGES = 200_000
-"""Limit of the search for one row group. If more pages need a visit, it is not certain."""
+_MAX_STEPS, _MAX_STEPS_PER_PAGE = 200_000, 32
+"""Limit of the search: pages added to a run, and lookups in runs. Columns that differ take 3 a
+page."""
 _MAX_PAGES_AHEAD = 1024
 """Pages that are decoded at once, at most."""
 
@@ -66,6 +68,20 @@ class _Reading:
     @property
     def stop(self) -> int:
         return self.stops[-1]
+
+
+@dataclass(slots=True)
+class _Run:
+    """Pages from ``start`` on that one chunk can hold, as far as they were needed."""
+
+    start: int
+    rows: list[int] = field(default_factory=list)
+    """Rows up to the end of each page."""
+    is_complete: bool = False
+
+    @property
+    def stop(self) -> int:
+        return self.start + len(self.rows)
 
 
 @dataclass(slots=True)
@@ -105,10 +121,14 @@ class Rebuilder:
         self._kinds = [kinds.setdefault(self._kind_of(leaf), len(kinds)) for leaf in self._leaves]
         """A number for each column. Columns that decode the same pages share it."""
         self._of_kinds = dict(zip(self._kinds, self._leaves, strict=True))
-        self._is_decodable: dict[tuple[int, int, int], bool] = {}
-        self._visited_pages = 0
-        self._pages_ahead = 1
-        """Pages to decode at once next time."""
+        self._is_decodable = {kind: np.full(self._stop, -1, np.int8) for kind in self._of_kinds}
+        """For each page: 1 if it can be decoded as the kind's, 0 if not, −1 if not known yet."""
+        self._runs: dict[int, list[_Run]] = {kind: [] for kind in self._of_kinds}
+        """By the page at which they start."""
+        self._known_readings: dict[int, tuple[list[_Reading], bool]] = {}
+        self._steps_left = _MAX_STEPS + _MAX_STEPS_PER_PAGE * (self._stop - self._first)
+        self._pages_ahead = dict.fromkeys(self._of_kinds, 1)
+        """Pages to decode at once next time, by kind."""
 
     def _kind_of(self, leaf: Leaf) -> object:
         elements = [self._torn.schema.elements[i] for i in leaf.elements]
@@ -119,7 +139,6 @@ class Rebuilder:
         """Returns the certain row groups from the first page on, up to the first uncertain one."""
         rebuilt = Rebuilt(next_page=self._first)
         while rebuilt.next_page < self._stop:
-            self._visited_pages = 0
             try:
                 reading, reason = self._certain(rebuilt.next_page)
             except _Uncertain as problem:
@@ -140,24 +159,22 @@ class Rebuilder:
             if readings:
                 return None, "columns cannot be told apart: the row group may be unfinished"
             return None, "the row group was not finished"
-        possible = [one for one in readings if self._leads_on(one.stop, _LOOKAHEAD_ROW_GROUPS)]
-        if len(possible) == 1:
-            return possible[0], ""
-        if possible:
-            return None, f"columns cannot be told apart: there are {len(possible)} ways to"
-        return None, "the pages do not form a row group of these columns"
+        possible = (one for one in readings if self._leads_on(one.stop, _LOOKAHEAD_ROW_GROUPS))
+        first, second = next(possible, None), next(possible, None)
+        if second is not None:
+            return None, "columns cannot be told apart: there are several ways to"
+        return first, "" if first else "the pages do not form a row group of these columns"
 
     def _only_column(self, at: int) -> tuple[_Reading | None, str]:
         """Returns all pages up to the next dictionary or break, as one row group.
 
         With one column, any division into row groups leaves rows complete.
         """
-        leaf, stop, rows = self._leaves[0], at, 0
-        for page in self._run_of(at):
-            if not self._is_of(leaf, page, at):
-                return None, "a page that cannot be decoded as the column's"
-            rows += self._rows(leaf, page) or 0
-            stop = page + 1
+        leaf = self._leaves[0]
+        run = self._whole_run(leaf, at)
+        stop, rows = run.stop, run.rows[-1] if run.rows else 0
+        if not self._is_boundary(stop):
+            return None, "a page that cannot be decoded as the column's"
         if stop == at or not rows:
             return None, "a dictionary without data"
         if stop == self._stop and not self._is_chunk_end and self._may_go_on(leaf, stop - 1):
@@ -169,28 +186,25 @@ class Rebuilder:
 
         The second value is True if it may also be an unfinished row group.
         """
+        known = self._known_readings.get(at)
+        if known is not None:
+            return known
         readings: dict[int, _Reading] = {}
         may_be_unfinished = False
-        rows, leaf = 0, self._leaves[0]
-        for page in self._run_of(at):
-            counted = self._rows(leaf, page) if self._is_of(leaf, page, at) else None
-            if counted is None:
-                break
-            rows += counted
-            if not self._torn.pages.is_data[page] or not rows:
+        leaf, page = self._leaves[0], at
+        run = self._run(leaf, at)
+        while page < run.stop or self._grow(leaf, run):
+            rows = run.rows[page - run.start] - self._rows_before(run, at)
+            page += 1
+            if not self._torn.pages.is_data[page - 1] or not rows:
                 continue
-            stops, is_cut = self._others(page + 1, rows)
+            stops, is_cut = self._others(page, rows)
             may_be_unfinished |= is_cut
             if stops is not None:
-                readings[stops[-1]] = _Reading(rows, (page + 1, *stops))
-        else:
-            may_be_unfinished |= not self._is_end and self._reaches_end(at)
-        return list(readings.values()), may_be_unfinished
-
-    def _reaches_end(self, at: int) -> bool:
-        """True if no dictionary or break follows page ``at``."""
-        *_, last = self._run_of(at)
-        return last + 1 == self._stop
+                readings[stops[-1]] = _Reading(rows, (page, *stops))
+        may_be_unfinished |= not self._is_end and run.stop == self._stop
+        self._known_readings[at] = list(readings.values()), may_be_unfinished
+        return self._known_readings[at]
 
     def _others(self, at: int, rows: int) -> tuple[tuple[int, ...] | None, bool]:
         """Returns where the chunks of the other columns end if each has ``rows`` rows, else None.
@@ -216,47 +230,71 @@ class Rebuilder:
             return None, not self._is_end
         if at in self._breaks:
             return None, False
-        seen, page = 0, at
-        for page in self._run_of(at):
-            if seen == rows and not self._continues(leaf, page, at):
-                return page, False
-            counted = self._rows(leaf, page) if self._is_of(leaf, page, at) else None
-            if counted is None:
-                return None, False
-            seen += counted
-            if seen > rows:
-                return None, False
-        if seen == rows:
-            return page + 1, False
-        return None, page + 1 == self._stop and not self._is_chunk_end
+        self._step()
+        run = self._run(leaf, at)
+        rows += self._rows_before(run, at)
+        while (not run.rows or run.rows[-1] <= rows) and self._grow(leaf, run):
+            pass
+        stop = run.start + bisect_right(run.rows, rows)
+        if stop > at and run.rows[stop - 1 - run.start] == rows:
+            return (None if stop < run.stop and self._continues(leaf, stop) else stop), False
+        return None, stop == self._stop and not self._is_chunk_end
 
-    def _run_of(self, at: int) -> Iterator[int]:
-        """Yields page ``at``, and the pages after it that can be of the same chunk."""
-        for page in range(at, self._stop):
-            if page > at and (page in self._ends or self._torn.pages.is_dictionary[page]):
-                return
-            self._visited_pages += 1
-            if self._visited_pages > _MAX_VISITED_PAGES:
-                raise _Uncertain("there are too many ways to tell columns apart")
-            damage = self._torn.damage(page, page + 1)
-            if damage:
-                raise _Uncertain(damage)
-            yield page
+    def _run(self, leaf: Leaf, at: int) -> _Run:
+        """Returns a run of ``leaf`` that holds the pages of a chunk that begins at page ``at``.
 
-    def _continues(self, leaf: Leaf, page: int, start: int) -> bool:
-        """True if a page continues the row before it, or holds no row at all."""
-        pages = self._torn.pages
-        if not pages.is_data[page]:
-            return not pages.is_dictionary[page]
-        if not self._is_of(leaf, page, start):
+        Runs that start at a dictionary have pages that need it, so they serve no other chunk.
+        """
+        runs = self._runs[self._kinds[leaf.index]]
+        place = bisect_right(runs, at, key=lambda run: run.start)
+        if place:
+            run = runs[place - 1]
+            if run.start == at or (at < run.stop and not self._torn.pages.is_dictionary[run.start]):
+                return run
+        runs.insert(place, _Run(at))
+        return runs[place]
+
+    def _rows_before(self, run: _Run, at: int) -> int:
+        """Returns the rows that a run has before page ``at``."""
+        return run.rows[at - run.start - 1] if at > run.start else 0
+
+    def _grow(self, leaf: Leaf, run: _Run) -> bool:
+        """Adds the next page to a run. Returns False if no chunk of ``leaf`` can hold it too."""
+        page = run.stop
+        if run.is_complete or (page > run.start and self._is_boundary(page)):
             return False
+        self._step()
+        damage = self._torn.damage(page, page + 1)
+        if damage:
+            raise _Uncertain(damage)
+        counted = self._rows(leaf, page) if self._is_of(leaf, page, run.start) else None
+        if counted is None:
+            run.is_complete = True
+            return False
+        run.rows.append(counted + (run.rows[-1] if run.rows else 0))
+        return True
+
+    def _whole_run(self, leaf: Leaf, at: int) -> _Run:
+        run = self._run(leaf, at)
+        while self._grow(leaf, run):
+            pass
+        return run
+
+    def _is_boundary(self, page: int) -> bool:
+        """True if no chunk holds both ``page`` and the page before it."""
+        is_end = page == self._stop or page in self._ends
+        return is_end or bool(self._torn.pages.is_dictionary[page])
+
+    def _step(self) -> None:
+        self._steps_left -= 1
+        if self._steps_left < 0:
+            raise _Uncertain("there are too many ways to tell columns apart")
+
+    def _continues(self, leaf: Leaf, page: int) -> bool:
+        """True if a page that holds rows of ``leaf`` begins with the rest of the row before it."""
         if not leaf.max_repetition_level:
-            return bool(pages.values[page] == 0)
-        try:
-            rows = self._torn.rows(page, leaf, self._codecs[leaf.index])
-        except FormatError:
             return False
-        return not rows.begins_a_row or bool(pages.values[page] == 0)
+        return not self._torn.rows(page, leaf, self._codecs[leaf.index]).begins_a_row
 
     def _may_go_on(self, leaf: Leaf, page: int) -> bool:
         """True if the last row of a page may continue in the next page. V2 pages never do."""
@@ -305,10 +343,10 @@ class Rebuilder:
         pages = self._torn.pages
         encoding = int(pages.encoding[page])
         first = [start] if needs_dictionary(encoding) else []
-        kind, begin = self._kinds[leaf.index], start if first else -1
-        known = self._is_decodable.get((kind, page, begin))
-        if known is not None:
-            return known
+        kind = self._kinds[leaf.index]
+        verdicts = self._is_decodable[kind]
+        if verdicts[page] >= 0:
+            return bool(verdicts[page])
 
         def are_decodable(numbers: range) -> bool:
             chosen = [*first, *numbers]
@@ -316,29 +354,25 @@ class Rebuilder:
 
         # While pages can be decoded, twice as many are tried at once. Not for repeated columns,
         # where a row may continue in the next page.
-        stop = min(page + (1 if leaf.max_repetition_level else self._pages_ahead), self._stop)
+        stop = min(page + (1 if leaf.max_repetition_level else self._pages_ahead[kind]), self._stop)
         alike = pages.is_data[page:stop] & (pages.encoding[page:stop] == encoding)
         alike[1:] &= np.cumsum(pages.whole[page:stop])[1:] <= RUN_BYTES
         run = range(page, stop if alike.all() else page + int(np.argmin(alike)))
         if len(run) > 1 and not are_decodable(run):
             run = range(page, page + 1)
         known = are_decodable(run) if len(run) == 1 else True
-        self._pages_ahead = min(2 * len(run), _MAX_PAGES_AHEAD) if known else 1
-        self._is_decodable.update(dict.fromkeys(((kind, number, begin) for number in run), known))
+        self._pages_ahead[kind] = min(2 * len(run), _MAX_PAGES_AHEAD) if known else 1
+        verdicts[run.start : run.stop] = known
         return known
 
     def _rows_begun(self, at: int) -> int:
         """Returns the rows in the pages from ``at`` on that are certainly of the first column."""
-        leaf, rows = self._leaves[0], 0
-        self._visited_pages = 0
         if not self._torn.pages.is_dictionary[at]:
             return 0
+        run = self._run(self._leaves[0], at)
         with contextlib.suppress(_Uncertain):
-            for page in self._run_of(at):
-                if not self._is_of(leaf, page, at):
-                    break
-                rows += self._rows(leaf, page) or 0
-        return rows
+            self._whole_run(self._leaves[0], at)
+        return run.rows[-1] if run.rows else 0
 
     def _group(self, at: int, reading: _Reading) -> SavedGroup:
         torn, start = self._torn, at

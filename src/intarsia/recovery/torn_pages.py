@@ -25,7 +25,7 @@ from intarsia.parquet.metadata import (
     PageType,
     Type,
 )
-from intarsia.parquet.page_header import read_page_header
+from intarsia.parquet.page_header import ReadAhead, read_page_header
 from intarsia.parquet.schema import Leaf, Schema
 from intarsia.recovery.byte_scan import Checksum, Pages
 
@@ -39,6 +39,10 @@ _WIDTHS = {
     Type.DOUBLE: 64,
 }
 """Bits of a value in PLAIN encoding."""
+_READ_AHEAD_BYTES = 64 * 1024
+"""Bytes that are read at once of pages shorter than that."""
+_MAX_STRINGS = 64
+"""Strings of a page whose lengths are added up one by one. The rest is not."""
 _BATCH_ROWS = 16 * 1024
 """Rows that are decoded at a time. Values are only counted, so small batches save memory."""
 
@@ -59,16 +63,22 @@ class TornPages:
     ) -> None:
         self.source, self.pages, self.schema = source, pages, schema
         self._templates = templates
+        self._ahead = ReadAhead(source, source.size, _READ_AHEAD_BYTES)
         self._rows: dict[tuple[int, int, int], PageRows] = {}
         self._wrong: list[int] = np.flatnonzero(pages.checksum == Checksum.WRONG).tolist()
         """Numbers of pages that do not match their checksums."""
 
     def read(self, page: int) -> tuple[PageHeader, memoryview]:
         """Returns a page's header and its body as stored."""
-        at, length = int(self.pages.offset[page]), int(self.pages.header_size[page])
-        data = self.source.read([(at, length + int(self.pages.stored[page]))])[0]
-        header, size = read_page_header(data)
+        header, size = read_page_header(data := self._bytes_of(page))
         return header, data[size:]
+
+    def _bytes_of(self, page: int) -> memoryview:
+        at = int(self.pages.offset[page])
+        length = int(self.pages.stop[page]) - at
+        if self.pages.is_dictionary[page]:  # read again along with pages far behind it
+            return self.source.read([(at, length)])[0]
+        return self._ahead.read(at, length)
 
     def rows(self, page: int, leaf: Leaf, codec: int) -> PageRows:
         """Returns the rows of a data page of ``leaf``.
@@ -105,27 +115,42 @@ class TornPages:
         """Returns the number of pages among ``[first, stop)`` without a checksum."""
         return int(np.count_nonzero(self.pages.checksum[first:stop] == Checksum.NONE))
 
-    def decode(self, leaf: Leaf, metadata: ColumnMetaData, numbers: Sequence[int]) -> int:
+    def decode(
+        self,
+        leaf: Leaf,
+        metadata: ColumnMetaData,
+        numbers: Sequence[int],
+        *,
+        to_last_byte: bool = False,
+    ) -> int:
         """Decodes these pages and returns the number of values stored in them.
 
         A dictionary that they need comes first in ``numbers``. Raises ``FormatError`` if they
-        cannot be decoded, or hold another number of values than their levels say. Raises
+        cannot be decoded, or hold another number of values than their levels say. With
+        ``to_last_byte``, PLAIN values have to end where their page ends. Raises
         ``UnsupportedError`` if pyarrow does not support them.
         """
         dictionary: list[memoryview] = []
         parts: list[memoryview] = []
         size = rows = values = present = decoded = 0
         for number in numbers:
-            header, body = self.read(number)
+            header, size_of_header = read_page_header(part := self._bytes_of(number))
+            body = part[size_of_header:]
             check_size(header, metadata.codec)
             AllocationBudget().take(
                 2 * (body.nbytes + header.uncompressed_page_size), f"page {number:,}"
             )
-            part = self.source.read([self._place(number)])[0]
+            is_plain = to_last_byte and self.pages.encoding[number] == Encoding.PLAIN
             if header.type not in (PageType.DATA_PAGE, PageType.DATA_PAGE_V2):
+                entries = header.dictionary_page_header
+                if to_last_byte and entries is not None:
+                    _check_plain(leaf, metadata.codec, header, body, entries.num_values)
                 (parts or dictionary).append(part)
                 continue
             levels = page_levels(header, body, leaf, metadata.codec)
+            if is_plain:
+                num_present = levels.num_present(leaf.max_definition_level)
+                _check_plain(leaf, metadata.codec, header, body, num_present)
             if not levels.num_values:  # pyarrow takes such a page for the end of the chunk
                 continue
             if parts and size + part.nbytes > run_bytes() and levels.begins_a_row:
@@ -158,11 +183,7 @@ class TornPages:
     def is_decodable(self, leaf: Leaf, metadata: ColumnMetaData, numbers: Sequence[int]) -> bool:
         """True if pyarrow can decode these pages, to their last byte."""
         try:
-            for number in numbers:
-                is_plain = self.pages.encoding[number] == Encoding.PLAIN
-                if is_plain or self.pages.is_dictionary[number]:
-                    _check_plain(leaf, metadata.codec, *self.read(number))
-            self.decode(leaf, metadata, numbers)
+            self.decode(leaf, metadata, numbers, to_last_byte=True)
         except FormatError:
             return False
         return True
@@ -185,50 +206,62 @@ class TornPages:
             return str(error)
         return ""
 
-    def _place(self, page: int) -> tuple[int, int]:
-        at = int(self.pages.offset[page])
-        return at, int(self.pages.stop[page]) - at
-
 
 def needs_dictionary(encoding: int) -> bool:
     """True if values of this encoding are indices into a dictionary."""
     return encoding in DICTIONARY_ENCODINGS
 
 
-def _check_plain(leaf: Leaf, codec: int, header: PageHeader, body: memoryview) -> None:
-    """Raises ``FormatError`` unless PLAIN values of fixed width take exactly the page's bytes.
+def _check_plain(
+    leaf: Leaf, codec: int, header: PageHeader, body: memoryview, num_present: int
+) -> None:
+    """Raises ``FormatError`` unless PLAIN values take exactly the page's bytes.
 
-    pyarrow accepts extra bytes, so it would decode a page of strings as a page of numbers.
+    pyarrow accepts extra bytes, so it would decode a page of strings as a page of numbers. Pages of
+    more than ``_MAX_STRINGS`` strings may have extra bytes.
     """
     kind = leaf.element.type
     width = (leaf.element.type_length or 0) * 8
     if kind != Type.FIXED_LEN_BYTE_ARRAY:
         width = next((bits for known, bits in _WIDTHS.items() if known == kind), 0)
-    if not width:
-        return
-    if header.dictionary_page_header is not None:
-        present = header.dictionary_page_header.num_values
+    if kind == Type.BYTE_ARRAY and num_present <= _MAX_STRINGS:
+        levels, values = _level_bytes(leaf, codec, header, body, with_values=True)
+        used = 0
+        for _ in range(num_present):
+            used += 4 + int.from_bytes(values[used : used + 4], "little")
+    elif width:
+        levels, _ = _level_bytes(leaf, codec, header, body)
+        used = -(-num_present * width // 8)
     else:
-        levels = page_levels(header, body, leaf, codec)
-        present = levels.num_present(leaf.max_definition_level)
-    bits = header.uncompressed_page_size * 8 - _level_bytes(leaf, codec, header, body) * 8
-    if -(-present * width // 8) * 8 != bits:
-        raise FormatError(f"{present:,} values of {width} bits in {bits // 8:,} bytes")
+        return
+    if used != header.uncompressed_page_size - levels:
+        raise FormatError(f"{num_present:,} values take {used:,} bytes, which the page has not")
 
 
-def _level_bytes(leaf: Leaf, codec: int, header: PageHeader, body: memoryview) -> int:
-    v1, v2 = header.data_page_header, header.data_page_header_v2
+def _level_bytes(
+    leaf: Leaf, codec: int, header: PageHeader, body: memoryview, with_values: bool = False
+) -> tuple[int, memoryview]:
+    """Returns the bytes that levels take in a page, and ``with_values`` the bytes behind them."""
+    v1, v2, size = (
+        header.data_page_header,
+        header.data_page_header_v2,
+        header.uncompressed_page_size,
+    )
     if v2 is not None:
-        return v2.repetition_levels_byte_length + v2.definition_levels_byte_length
+        levels = v2.repetition_levels_byte_length + v2.definition_levels_byte_length
+        if not with_values:
+            return levels, body[:0]
+        codec = CompressionCodec.UNCOMPRESSED if v2.is_compressed is False else codec
+        return levels, decompress(codec, body[levels:], size - levels)
     highest = leaf.max_repetition_level, leaf.max_definition_level
-    if v1 is None or not any(highest):
-        return 0
-    check_size(header, codec)
-    data, at = decompress(codec, body, header.uncompressed_page_size), 0
-    encodings = v1.repetition_level_encoding, v1.definition_level_encoding
-    for encoding, level in zip(encodings, highest, strict=True):
-        if level and encoding == Encoding.BIT_PACKED:
-            at += bit_packed_bytes(level, v1.num_values)
-        elif level:
-            at += 4 + int.from_bytes(data[at : at + 4], "little")
-    return at
+    if not with_values and (v1 is None or not any(highest)):
+        return 0, body[:0]
+    data, at = decompress(codec, body, size), 0
+    if v1 is not None:
+        encodings = v1.repetition_level_encoding, v1.definition_level_encoding
+        for encoding, level in zip(encodings, highest, strict=True):
+            if level and encoding == Encoding.BIT_PACKED:
+                at += bit_packed_bytes(level, v1.num_values)
+            elif level:
+                at += 4 + int.from_bytes(data[at : at + 4], "little")
+    return at, data[at:]
