@@ -41,6 +41,9 @@ from typing import Any, Self, TypeVar, cast
 from intarsia.control_characters import shown_in_text
 from intarsia.redaction import redacted, redacted_with
 
+_redacted_path = functools.lru_cache(64)(redacted)
+"""Each page that is read has a ``Where``."""
+
 
 @dataclass(frozen=True, slots=True)
 class Where:
@@ -57,7 +60,7 @@ class Where:
 
     def __post_init__(self) -> None:
         if self.file is not None:
-            object.__setattr__(self, "file", redacted(self.file))
+            object.__setattr__(self, "file", _redacted_path(self.file))
 
     def __str__(self) -> str:
         named = (

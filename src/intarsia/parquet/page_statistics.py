@@ -228,7 +228,7 @@ def boundary_order(order: ValueOrder, lows: Sequence[bytes], highs: Sequence[byt
     Source: ``boundary_order`` of ``ColumnIndex`` in ``parquet.thrift``.
     """
     for claim in (BoundaryOrder.ASCENDING, BoundaryOrder.DESCENDING):
-        if is_in_order(order, lows, highs, claim):
+        if len(lows) < 2 or is_in_order(order, lows, highs, claim):
             return claim
     return BoundaryOrder.UNORDERED
 

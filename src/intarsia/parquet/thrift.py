@@ -394,6 +394,10 @@ def _are_structs(value: Any) -> bool:
     return isinstance(value, list | tuple) and bool(value) and dataclasses.is_dataclass(value[0])
 
 
+_COMPACT_INTEGERS: Mapping[int, int] = {TType.I32: 5, TType.I64: 6}
+"""Types of fields in the compact protocol, by the types of ``thrift_spec``."""
+
+
 def amended_bytes(cls: Any, data: bytes, changes: Mapping[str, Any]) -> bytes:
     """Returns an encoded struct of ``cls``, changed as by ``amended``.
 
@@ -411,6 +415,9 @@ def amended_bytes(cls: Any, data: bytes, changes: Mapping[str, Any]) -> bytes:
             new_fields.append(Span(number, STRUCT, amended_bytes(nested_cls, old_bytes, change)))
         elif change is None:
             fields = [span for span in fields if span.number != number]
+        elif type(change) is int and cls.thrift_spec[number][1] in _COMPACT_INTEGERS:
+            kind = _COMPACT_INTEGERS[cls.thrift_spec[number][1]]
+            new_fields.append(Span(number, kind, zigzag(change)))
         elif dataclasses.is_dataclass(change):
             new_fields.append(Span(number, STRUCT, encode(change)))
         elif number in cls.thrift_lists or _are_structs(change):
