@@ -30,6 +30,7 @@ from intarsia.sql.date_functions import part_of
 from intarsia.sql.durations import is_interval
 from intarsia.sql.list_functions import Membership, searched_type
 from intarsia.sql.literals import TYPED_TEXTS, is_constant
+from intarsia.sql.long_lists import long_list_of, members_of, members_of_type
 from intarsia.sql.scope import has_only
 from intarsia.sql.string_functions import TextSearch, matches_like, regex_problem
 from intarsia.sql.where_clause import Translator, is_plainly_wanted
@@ -140,10 +141,13 @@ class _Exact(Translator):
         return super()._between(node)
 
     def _in(self, node: exp.In) -> pc.Expression:
-        has_null = any(isinstance(_unparenthesized(one), exp.Null) for one in node.expressions)
-        if has_null and not is_plainly_wanted(node):
-            raise _rejection(node)  # ``IN [1, NULL]`` parses the same, but is FALSE, never NULL
-        self._check_constants(node.this, node.expressions, ordered=False)
+        kind, is_mapped = self._kind(node.this), isinstance(node.this, _CASE_FUNCTIONS)
+        if is_mapped or members_of_type(long_list_of(node), kind) is None:
+            members = members_of(node)
+            has_null = any(isinstance(_unparenthesized(one), exp.Null) for one in members)
+            if has_null and not is_plainly_wanted(node):
+                raise _rejection(node)  # ``IN [1, NULL]`` parses the same, but is FALSE, never NULL
+            self._check_constants(node.this, members, ordered=False)
         return super()._in(node)
 
     def _same(self, node: exp.Expr) -> pc.Expression:

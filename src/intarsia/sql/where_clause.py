@@ -11,7 +11,7 @@ import contextlib
 import functools
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -31,7 +31,13 @@ from intarsia.sql.constant_folding import Now, fold_constants, utc_now
 from intarsia.sql.intervals import partial_interval
 from intarsia.sql.list_functions import Membership, call_of, membership_of, searched_type
 from intarsia.sql.literals import is_constant
-from intarsia.sql.long_lists import members_of_type, without_long_lists
+from intarsia.sql.long_lists import (
+    Shortened,
+    long_list_of,
+    members_of,
+    members_of_type,
+    without_long_lists,
+)
 from intarsia.sql.reserved_names import misread_columns
 from intarsia.sql.string_functions import (
     SEARCHES,
@@ -99,21 +105,18 @@ def parse_where(
     compared with, and any text that is not understood.
     """
     check_characters(text)
-    shortened, lists = without_long_lists(text)
-    if lists:
+    shortened = without_long_lists(text)
+    if shortened.lists:
         with contextlib.suppress(PredicateError):  # the whole text has the error that users see
-            return _parsed(shortened, schema, now, knows_fractions, lists)
-    return _parsed(text, schema, now, knows_fractions, {})
+            return _parsed(shortened, schema, now, knows_fractions)
+    return _parsed(Shortened(text, {}, {}), schema, now, knows_fractions)
 
 
 def _parsed(
-    text: str,
-    schema: pa.Schema,
-    now: Now | None,
-    knows_fractions: bool,
-    lists: Mapping[str, pa.Array],
+    shortened: Shortened, schema: pa.Schema, now: Now | None, knows_fractions: bool
 ) -> pc.Expression:
-    """Returns the Expression of a condition, in which strings stand for ``lists``."""
+    """Returns the Expression of a condition."""
+    text = shortened.text
     try:
         tree = sqlglot.parse_one(text, dialect="duckdb", into=exp.Condition)
     except SQL_ERRORS as error:
@@ -137,9 +140,10 @@ def _parsed(
         raise PredicateError(
             f'{text!r}: a column is called {name}; write "{name}" for it, and () after functions'
         )
+    if not shortened.attach(tree):
+        raise PredicateError("a list is no member of IN")
     try:
         translator = Translator(schema, knows_fractions=knows_fractions)
-        translator.lists = lists
         return translator.condition(translator.with_fields(fold_constants(tree, now)))
     except PredicateError:
         raise
@@ -174,9 +178,6 @@ def _keyword_hint(text: str, schema: pa.Schema) -> str:
 
 class Translator(Values):
     """Translates one condition."""
-
-    lists: Mapping[str, pa.Array] = {}
-    """The members of long lists, by the string that stands for them."""
 
     def with_fields(self, tree: exp.Expr) -> exp.Expr:
         """Returns ``tree`` with ``usr.id`` in place of ``usr['id']`` for structs.
@@ -302,20 +303,17 @@ class Translator(Values):
         return above & self._compare_with(exp.LTE, subject, high)
 
     def _in(self, node: exp.In) -> pc.Expression:
-        members = node.expressions
-        if not members:
+        if not node.expressions:
             raise PredicateError(
                 f"{text_of(node)!r}: only IN with a list of constants is understood"
             )
         kind = self._type_of(node.this)
         subject = self._value(node.this)
         unknown = pc.scalar(pa.scalar(None, pa.bool_()))
-        if self.lists and members[0].name in self.lists:
-            values = members_of_type(self.lists[members[0].name], kind)
-            if values is None:
-                raise PredicateError("each member has to be compared")
+        values = members_of_type(long_list_of(node), kind)
+        if values is not None:
             return pc.if_else(subject.is_valid(), subject.isin(values), unknown)
-        scalars = self._constants_for(node.this, members)
+        scalars = self._constants_for(node.this, members_of(node))
         known = [scalar for scalar in scalars if scalar.is_valid]
         # In SQL, NULL IN (…) is NULL. A NULL in the list turns FALSE into NULL.
         condition = is_member(subject, [one for one in known if not next_integer(one, kind)], kind)

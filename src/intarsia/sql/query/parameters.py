@@ -12,6 +12,7 @@ import sqlglot
 from sqlglot import TokenType, exp
 
 from intarsia.sql.literals import constant_of
+from intarsia.sql.long_lists import node_of_values
 
 Parameters = Sequence[object] | Mapping[str, object]
 """The values by position, or by name."""
@@ -46,12 +47,17 @@ def by_name(parameters: Parameters) -> Mapping[str, object]:
 def substitute_parameters(tree: exp.Expr, parameters: Parameters) -> None:
     """Replaces parameters in conditions of ``tree`` by constants of their values."""
     values = {name.lower(): value for name, value in by_name(parameters).items()}
+    lists: dict[int, exp.In] = {}
     for place in list(tree.find_all(exp.Placeholder)):
-        value = values.get(place.name.lower(), _UNKNOWN)
-        if isinstance(place.parent, exp.In) and place.arg_key == "field":
-            _put_members(place.parent, value)
+        value, parent = values.get(place.name.lower(), _UNKNOWN), place.parent
+        if isinstance(parent, exp.In) and place.arg_key == "field":
+            _put_members(parent, value)
+        elif isinstance(parent, exp.In) and place.arg_key == "expressions":
+            lists[id(parent)] = parent
         elif _is_in_condition(place) and (constant := constant_of(value)):
             place.replace(constant)
+    for node in lists.values():  # at once: replacing one member takes sqlglot a pass over all
+        _replace_members(node, values)
 
 
 def _is_in_condition(place: exp.Placeholder) -> bool:
@@ -68,8 +74,24 @@ def _put_members(node: exp.In, value: object) -> None:
     A list with NULL stays a parameter: IN is then FALSE, never NULL.
     """
     members = list(value) if isinstance(value, list | tuple) else []
-    members_as_constants = [constant_of(member) for member in members if member is not None]
-    constants = [constant for constant in members_as_constants if constant is not None]
-    if members and len(constants) == len(members) and len(set(map(type, members))) == 1:
+    if not members or len(set(map(type, members))) > 1 or members[0] is None:
+        return
+    long_list = node_of_values(members)
+    found = map(constant_of, members) if long_list is None else [long_list]
+    constants = [constant for constant in found if constant is not None]
+    if long_list is not None or len(constants) == len(members):
         node.set("field", None)
         node.set("expressions", constants)
+
+
+def _replace_members(node: exp.In, values: Mapping[str, object]) -> None:
+    """Replaces the parameters among the members of IN."""
+    members = node.expressions
+    given = [
+        values.get(member.name.lower(), _UNKNOWN) if isinstance(member, exp.Placeholder) else member
+        for member in members
+    ]
+    long_list = node_of_values(given)
+    if long_list is None:
+        members = [constant_of(value) or old for value, old in zip(given, members, strict=True)]
+    node.set("expressions", members if long_list is None else [long_list])

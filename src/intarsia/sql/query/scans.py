@@ -8,6 +8,7 @@ a window, a LIMIT.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import operator
@@ -26,6 +27,7 @@ from intarsia.expr.sql_text import check_characters, text_of
 from intarsia.sql.constant_folding import Now, fold_constants
 from intarsia.sql.engine_condition import exact_condition
 from intarsia.sql.intervals import clear_intervals, partial_interval
+from intarsia.sql.long_lists import Shortened, without_long_lists
 from intarsia.sql.query.join_keys import keys_in
 from intarsia.sql.query.limit_pushdown import UNKNOWN_LIMIT, Need, need_of
 from intarsia.sql.query.parameters import Parameters, numbered, substitute_parameters
@@ -169,20 +171,18 @@ def scans_of(
     fold = as_duckdb_folds if dialect == "duckdb" else str.lower
     if len(set(map(fold, schemas))) < len(schemas):
         raise PredicateError(f"names of tables are not told apart by case: {', '.join(schemas)}")
-    tree = _parse(query, dialect)
-    if tree is not None and parameters:
-        query = numbered(query, dialect)
-        tree = _parse(query, dialect)
+    shortened, text, tree = _parsed(query, dialect, numbers=bool(parameters))
+    query = shortened.restored(text)
     if tree is None:
         return Query(query, (), tuple(schemas), is_one=False)
-    if dialect == "duckdb" and differ_beyond_ascii(tree, schemas, query):
+    if dialect == "duckdb" and differ_beyond_ascii(tree, schemas, text):
         return Query(query, (), tuple(schemas), is_one=_only_reads(tree))
-    if partial_interval(query, dialect) is not None:
+    if partial_interval(text, dialect) is not None:
         clear_intervals(tree)
     substitute_parameters(tree, parameters)
-    tables = occurrences(tree, table_names, query)
+    tables = occurrences(tree, table_names, text)
     fields = {id(table): schemas[table_names[table.name.lower()]] for table in tables}
-    if misread_columns(tree, fields.values(), query, dialect):
+    if misread_columns(tree, fields.values(), text, dialect):
         return Query(query, (), tuple(schemas), is_one=_only_reads(tree))
     scopes = Scopes(tree, fields, table_names)
     try:
@@ -190,9 +190,9 @@ def scans_of(
     except RecursionError:
         conditions_by_table = {}
     lone, escape = _lone_source(tree, scopes), _LIKE_ESCAPE.get(dialect, "")
-    prefix = unused_prefix(query)
+    prefix = unused_prefix(text)
     named = {id(table): f"{prefix}{number}" for number, table in enumerate(tables)}
-    text, scans = renamed(query, tables, named.values()), []
+    sql, scans = shortened.restored(renamed(text, tables, named.values())), []
     for table in tables:
         schema, conditions = fields[id(table)], conditions_by_table.get(id(table), ())
         exact = functools.cache(functools.partial(_exact_condition, schema, seen, escape))
@@ -207,14 +207,32 @@ def scans_of(
     remaining = {
         table.name.lower() for table in tree.find_all(exp.Table) if id(table) not in fields
     }
-    remaining |= {name.lower() for name in _TABLE_STATEMENT.findall(query)}
+    remaining |= {name.lower() for name in _TABLE_STATEMENT.findall(text)}
     others = tuple(name for lower, name in table_names.items() if lower in remaining)
-    return Query(text, tuple(scans), others, is_one=_only_reads(tree))
+    return Query(sql, tuple(scans), others, is_one=_only_reads(tree))
 
 
 def _explained_scan(scan: Scan) -> Scan:
     """Returns a scan for EXPLAIN: a query of only a number gets a plan instead."""
     return replace(scan, need=None) if scan.need is not None and scan.need.is_number else scan
+
+
+def _parsed(
+    query: str, dialect: str, *, numbers: bool
+) -> tuple[Shortened, str, exp.Query | None]:
+    """Returns the query without long lists, its text, and the tree of this text.
+
+    ``numbers`` gives each ``?`` a number in the text. The tree is None if ``_parse`` returns None.
+    """
+    whole = Shortened(query, {}, {})
+    for shortened in (without_long_lists(query) if dialect == "duckdb" else whole, whole):
+        text = shortened.text
+        with contextlib.suppress(*SQL_ERRORS):
+            text = numbered(text, dialect) if numbers else text
+        tree = _parse(text, dialect)
+        if tree is None or shortened.attach(tree):
+            break
+    return shortened, text, tree
 
 
 def _parse(query: str, dialect: str) -> exp.Query | None:
