@@ -17,6 +17,7 @@ from intarsia.expr.date_ranges import periods_as_ranges
 from intarsia.expr.evaluate import evaluate
 from intarsia.expr.filterable_types import filterable_schema
 from intarsia.expr.tree import ANDS, Call, Node, conjuncts, field_paths, read_expression
+from intarsia.expr.tuple_membership import with_tuple_membership
 from intarsia.process_state import cached_property
 from intarsia.pruning.builder import complement_of, pruning_of
 from intarsia.pruning.predicate_tree import And, Maybe, Or, Pruning, all_of
@@ -194,6 +195,12 @@ def expression_of(filter_: object, schema: pa.Schema) -> pc.Expression | None:
     Raises ``PredicateError`` if SQL or tuples are no valid condition, ``TypeError`` for any other
     type of filter.
     """
+    if filter_ is None:
+        return None
+    return with_tuple_membership(_as_expression(filter_, schema), schema)
+
+
+def _as_expression(filter_: object, schema: pa.Schema) -> pc.Expression:
     if isinstance(filter_, str):
         return parse_where(filter_, schema)
     if isinstance(filter_, list):
@@ -205,7 +212,7 @@ def expression_of(filter_: object, schema: pa.Schema) -> pc.Expression | None:
                 f"{filter_!r} is no list of conditions (column, operator, value), with operators "
                 f"=, !=, <, <=, >, >=, in and not in: {error}"
             ) from error
-    if filter_ is None or isinstance(filter_, pc.Expression):
+    if isinstance(filter_, pc.Expression):
         return filter_
     raise TypeError(
         f"a filter is an Expression, a SQL condition or a list of (column, operator, value), "

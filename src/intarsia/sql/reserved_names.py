@@ -17,6 +17,8 @@ from sqlglot import Token, TokenType, exp
 _CONSTRUCTORS = exp.Any, exp.Array, exp.Interval, exp.List, exp.Map, exp.Struct
 _TRUNCATIONS = exp.DateTrunc, exp.TimestampTrunc
 """sqlglot reads the argument ``unit`` of these as ``'unit'``."""
+_MISREAD = exp.DataType, exp.Func, *_CONSTRUCTORS
+"""Nodes that may have been a column."""
 _ASCII_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _NO_COLUMN_BEFORE = TokenType.L_PAREN, TokenType.STRING, TokenType.NUMBER
 """Tokens that follow the name of a function or type: ``interval('1 day')``, ``interval 1 day``."""
@@ -30,9 +32,12 @@ def misread_columns(
     ``tree`` is sqlglot's tree of ``text``.
     """
     columns = {name.lower() for schema in schemas for name in schema.names}
-    misread = {name for node in tree.walk() for name in columns.intersection(_names_of(node))}
-    units = columns & {call.text("unit").lower() for call in tree.find_all(*_TRUNCATIONS)}
-    calls = [call for call in tree.find_all(exp.Anonymous) if call.name.lower() == "identifier"]
+    nodes = [node for node in tree.walk() if isinstance(node, _MISREAD)]
+    misread = {name for node in nodes for name in columns.intersection(_names_of(node))}
+    truncations = (node for node in nodes if isinstance(node, _TRUNCATIONS))
+    units = columns & {call.text("unit").lower() for call in truncations}
+    anonymous = (node for node in nodes if isinstance(node, exp.Anonymous))
+    calls = [call for call in anonymous if call.name.lower() == "identifier"]
     taken = columns & {name.name.lower() for call in calls for name in call.find_all(exp.Literal)}
     if misread or units:
         tokens = sqlglot.tokenize(text, read=dialect)

@@ -62,6 +62,8 @@ class Values:
         self._schema, self._knows_fractions = schema, knows_fractions
         self._arithmetic_by_node: dict[int, tuple[exp.Expr, Typed]] = {}
         """Results of arithmetic by the nodes' ``id``. A stored node keeps its ``id``."""
+        self._fields: dict[tuple[str, ...], tuple[tuple[str, ...], pa.DataType]] = {}
+        """The path and the type of each field by its names in the text."""
 
     def _value(self, node: exp.Expr) -> pc.Expression:
         match node:
@@ -238,10 +240,18 @@ class Values:
 
         Raises ``PredicateError`` for an unknown or ambiguous field.
         """
-        path: list[str] = []
-        if not all(isinstance(part, exp.Identifier) for part in node.parts):  # type: ignore[attr-defined]  # Column and Dot
+        parts: list[exp.Expr] = node.parts  # type: ignore[attr-defined]  # Column and Dot
+        if not all(isinstance(part, exp.Identifier) for part in parts):
             raise PredicateError(f"{text_of(node)!r} is not a value this understands: {_VALUES}")
-        names = [part.name for part in node.parts]  # type: ignore[attr-defined]  # Column and Dot
+        names = tuple([part.name for part in parts])
+        if names not in self._fields:
+            self._fields[names] = self._field(node, names)
+        return self._fields[names]
+
+    def _field(
+        self, node: exp.Expr, names: tuple[str, ...]
+    ) -> tuple[tuple[str, ...], pa.DataType]:
+        path: list[str] = []
         children: list[pa.Field] = list(self._schema)
         kind = None
         for name in names:
