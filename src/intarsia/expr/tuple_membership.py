@@ -66,9 +66,7 @@ def _operands(nodes: _Nodes, functions: tuple[str, ...]) -> list[_Nodes]:
     return operands
 
 
-def _alternatives(
-    serialized: Serialized, nodes: _Nodes, schema: pa.Schema
-) -> pc.Expression | None:
+def _alternatives(serialized: Serialized, nodes: _Nodes, schema: pa.Schema) -> pc.Expression | None:
     """Returns an OR with searches in place of its long chains, or None if it has none."""
     if len(nodes) < 4 * MIN_TERMS or nodes[0][1] not in _ORS:
         return None
@@ -79,13 +77,16 @@ def _alternatives(
         columns = tuple(sorted(constants))
         terms_by_columns[columns].append(constants)
         nodes_by_columns[columns].append(term)
-    parts, is_changed = [], False
-    for columns, terms in terms_by_columns.items():
-        search = _search(serialized, columns, terms, schema)
-        is_changed = is_changed or search is not None
-        others = nodes_by_columns[columns] if search is None else []
-        parts += [search] if search is not None else map(serialized.part, others)
-    return functools.reduce(operator.or_, parts) if is_changed else None
+    searches = {
+        columns: _search(serialized, columns, terms, schema)
+        for columns, terms in terms_by_columns.items()
+    }
+    parts = [search for search in searches.values() if search is not None]
+    if not parts:
+        return None
+    for columns, terms in nodes_by_columns.items():
+        parts += map(serialized.part, terms) if searches[columns] is None else ()
+    return functools.reduce(operator.or_, parts)
 
 
 def _equalities(term: _Nodes) -> dict[str, int]:
@@ -93,10 +94,12 @@ def _equalities(term: _Nodes) -> dict[str, int]:
     constants: dict[str, int] = {}
     for equality in _operands(term, ANDS):
         match equality:
-            case (
-                [("call", "equal"), ("field_ref", name), ("literal", number), ("end", _)]
-                | [("call", "equal"), ("literal", number), ("field_ref", name), ("end", _)]
-            ) if name not in constants:
+            case [("call", "equal"), ("field_ref", name), ("literal", number), ("end", _)] | [
+                ("call", "equal"),
+                ("literal", number),
+                ("field_ref", name),
+                ("end", _),
+            ] if name not in constants:
                 constants[name] = int(number)
             case _:
                 return {}

@@ -248,9 +248,7 @@ class Values:
             self._fields[names] = self._field(node, names)
         return self._fields[names]
 
-    def _field(
-        self, node: exp.Expr, names: tuple[str, ...]
-    ) -> tuple[tuple[str, ...], pa.DataType]:
+    def _field(self, node: exp.Expr, names: tuple[str, ...]) -> tuple[tuple[str, ...], pa.DataType]:
         path: list[str] = []
         children: list[pa.Field] = list(self._schema)
         kind = None

@@ -217,9 +217,7 @@ def _explained_scan(scan: Scan) -> Scan:
     return replace(scan, need=None) if scan.need is not None and scan.need.is_number else scan
 
 
-def _parsed(
-    query: str, dialect: str, *, numbers: bool
-) -> tuple[Shortened, str, exp.Query | None]:
+def _parsed(query: str, dialect: str, *, numbers: bool) -> tuple[Shortened, str, exp.Query | None]:
     """Returns the query without long lists, its text, and the tree of this text.
 
     ``numbers`` gives each ``?`` a number in the text. The tree is None if ``_parse`` returns None.
