@@ -30,9 +30,9 @@ _Terms = list[dict[str, int]]
 def with_tuple_membership(expression: pc.Expression, schema: pa.Schema) -> pc.Expression:
     """Returns an Expression that is TRUE in the same rows of ``schema`` as ``expression``.
 
-    At least ``MIN_TERMS`` terms of an OR at the top, or within an AND at the top, become one
-    search if all compare the same columns with constants of the columns' types by ``=``. Where
-    ``expression`` is NULL, the result may be FALSE.
+    Changes each OR at the top, or within an AND at the top. ``MIN_TERMS`` terms or more become one
+    search if they compare the same columns with constants by ``=``. The result may be FALSE where
+    ``expression`` is NULL.
 
     >>> terms = [pc.field("a") == number for number in range(100)]
     >>> chain = functools.reduce(operator.or_, terms)

@@ -77,8 +77,8 @@ def _put_members(node: exp.In, value: object) -> None:
     if not members or len(set(map(type, members))) > 1 or members[0] is None:
         return
     long_list = node_of_values(members)
-    found = map(constant_of, members) if long_list is None else [long_list]
-    constants = [constant for constant in found if constant is not None]
+    nodes = map(constant_of, members) if long_list is None else [long_list]
+    constants = [constant for constant in nodes if constant is not None]
     if long_list is not None or len(constants) == len(members):
         node.set("field", None)
         node.set("expressions", constants)
