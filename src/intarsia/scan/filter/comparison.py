@@ -99,7 +99,7 @@ def _constants(options: Mapping[str, Any], kind: pa.DataType | None) -> pa.ListS
             values = values.cast(kind)
         except pa.ArrowInvalid:
             return None
-    return pa.scalar(values, pa.list_(kind))
+    return pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)[0]
 
 
 def _cast_constant(value: pa.Scalar, kind: pa.DataType | None) -> pa.Scalar | None:
