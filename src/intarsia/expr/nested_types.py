@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,16 +32,17 @@ def with_children(kind: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> 
     return kind
 
 
-def type_at(fields: Iterable[pa.Field], path: Sequence[str]) -> pa.DataType | None:
+def type_at(fields: pa.Schema | pa.StructType, path: Sequence[str]) -> pa.DataType | None:
     """Returns the type of a column, or of a struct's field, by its path.
 
     Returns None if the path names no field, or more than one.
     """
     name, *rest = path
-    types = [field.type for field in fields if field.name == name]
-    if len(types) != 1 or not rest:
-        return types[0] if len(types) == 1 else None
-    return type_at(types[0], rest) if pa.types.is_struct(types[0]) else None
+    positions = fields.get_all_field_indices(name)
+    kind = fields.field(positions[0]).type if len(positions) == 1 else None
+    if kind is None or not rest:
+        return kind
+    return type_at(kind, rest) if pa.types.is_struct(kind) else None
 
 
 def column_at(table: pa.Table, path: Sequence[str]) -> pa.ChunkedArray:

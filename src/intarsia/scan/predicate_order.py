@@ -111,5 +111,7 @@ def dictionary_paths(
 def _has_string_keys(file: OpenedFile, path: tuple[str, ...]) -> bool:
     """True if the file stores the keys of the map at ``path`` as strings."""
     root = file.schema.root(path[0])
-    stored = None if root is None else type_at([pa.field(root.name, file.arrow_type(root))], path)
+    stored = (
+        None if root is None else type_at(pa.schema([(root.name, file.arrow_type(root))]), path)
+    )
     return stored is not None and pa.types.is_map(stored) and dictionary_form(stored) is not None

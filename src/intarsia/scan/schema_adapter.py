@@ -167,7 +167,7 @@ def _single_string_leaf(
     if len(root.leaves) != 1:
         return None
     leaf = file.schema.leaves[root.leaves[0]]
-    types = (type_at([pa.field(root.name, own)], leaf.path) for own in (kind, stored))
+    types = (type_at(pa.schema([(root.name, own)]), leaf.path) for own in (kind, stored))
     return (
         leaf if all(own is not None and dictionary_type(own) is not None for own in types) else None
     )
