@@ -41,6 +41,7 @@ from intarsia.dataset.commit_log import (
 )
 from intarsia.errors import FormatError, PathError, warn
 from intarsia.file.sidecar_discovery import Sidecars
+from intarsia.io.retry import infos_of
 from intarsia.io.storage import PathLike
 
 TEMPORARY = "_temporary-"
@@ -206,7 +207,7 @@ def _write_log(
 
 def _check_moved(place: Place, files: Sequence[str]) -> None:
     """Raises ``PathError`` if another writer, who overwrites the data set, removed a file."""
-    infos = place.filesystem.get_file_info([place.path(file) for file in files])
+    infos = infos_of(place.filesystem, [place.path(file) for file in files])
     for file, info in zip(files, infos, strict=True):
         if info.type != pafs.FileType.File:
             raise PathError(
@@ -312,7 +313,7 @@ def commit_entries(place: Place) -> list[CommitEntry]:
 def root_of(path: PathLike, filesystem: Any = None) -> Place:
     """Returns the data set's folder for a path, which may be a file or a Hive folder in it."""
     place = Place.of(path, filesystem)
-    is_folder = place.filesystem.get_file_info(place.root).type == pafs.FileType.Directory
+    is_folder = place.kind() == pafs.FileType.Directory
     return replace(place, root=dataset_root(place.root, is_folder=is_folder))
 
 
@@ -339,7 +340,7 @@ def settle(place: Place) -> None:
 
 def is_there(place: Place, name: str) -> bool:
     """True if a file of that name exists."""
-    return bool(place.filesystem.get_file_info(place.path(name)).type == pafs.FileType.File)
+    return bool(infos_of(place.filesystem, place.path(name)).type == pafs.FileType.File)
 
 
 # --- streaming ----------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from intarsia.dataset.commit_log import ENTRY_PREFIX, PUBLISHING, CommitEntry, f
 from intarsia.errors import PathError, public, warn
 from intarsia.io.atomic_replace import TEMPORARY_SUFFIX, remove_leftovers
 from intarsia.io.glob import HIDDEN
+from intarsia.io.retry import infos_of
 from intarsia.io.storage import PathLike
 
 _HALF_WRITTEN = re.compile(r"\._(commit-.+|stream-.+|SUCCESS)\.[0-9a-f]{8}")
@@ -70,7 +71,7 @@ def recover_dataset(
     []
     """
     place = Place.of(path, filesystem)
-    kind = place.filesystem.get_file_info(place.root).type
+    kind = place.kind()
     if kind != pafs.FileType.Directory:
         problem = "a file, not a folder" if kind == pafs.FileType.File else "no such folder"
         raise PathError(f"{place.root}: there is {problem}")
@@ -122,7 +123,7 @@ def _interrupted(place: Place) -> list[str]:
     """Returns the folder, and those below it that hold commit logs or folders of jobs."""
     selector = pafs.FileSelector(place.root, recursive=True)
     folders = {place.root}
-    for info in place.filesystem.get_file_info(selector):
+    for info in infos_of(place.filesystem, selector):
         parts = info.path.removeprefix(f"{place.root}/").split("/")
         hidden = next((at for at, part in enumerate(parts) if part.startswith(HIDDEN)), None)
         if hidden is not None and _is_remains(parts[hidden]):
@@ -140,5 +141,5 @@ def _holds_rows(place: Place, folder: str) -> bool:
     if not is_kept(place, folder):
         return False
     selector = pafs.FileSelector(place.path(folder), recursive=True)
-    infos = place.filesystem.get_file_info(selector)
+    infos = infos_of(place.filesystem, selector)
     return any(info.type == pafs.FileType.File and info.base_name != KEEP for info in infos)

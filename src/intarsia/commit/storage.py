@@ -14,13 +14,15 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow.fs as pafs
 
 from intarsia.errors import PathError
-from intarsia.io.atomic_replace import locked
+from intarsia.io.atomic_replace import locked, make_folder, remove_file
+from intarsia.io.retry import infos_of, retried
 from intarsia.io.storage import NoDataError, PathLike, list_files, resolve
 from intarsia.io.table_format import Tables
 from intarsia.tables.data_files import tables_above
@@ -57,7 +59,8 @@ class Place:
 
     def kind(self) -> pafs.FileType:
         """Returns the type of what is at the folder's path: a folder, a file or nothing."""
-        return self.filesystem.get_file_info(self.root).type
+        kind: pafs.FileType = infos_of(self.filesystem, self.root).type
+        return kind
 
     def data_files(self, folder: str = "") -> list[str]:
         """Returns all files in ``folder`` that readers see, relative to the data set's folder.
@@ -87,11 +90,15 @@ class Place:
     def names(self, prefix: str) -> dict[str, pafs.FileInfo]:
         """Returns the folder's direct entries whose names begin with ``prefix``, by name."""
         selector = pafs.FileSelector(self.root, allow_not_found=True)
-        infos = self.filesystem.get_file_info(selector)
+        infos = infos_of(self.filesystem, selector)
         return {info.base_name: info for info in infos if info.base_name.startswith(prefix)}
 
     def make(self, folder: str) -> list[str]:
-        """Makes a folder and its missing parents; returns the new folders, deepest first."""
+        """Makes a folder and its missing parents; returns the new folders, deepest first.
+
+        Elsewhere than on local disks, new folders are not told from old ones.
+        """
+        make_folder(self.path(folder), self.filesystem)
         return []
 
     def remove_empty(self, folders: Sequence[str]) -> None:
@@ -111,16 +118,30 @@ class Place:
 
     def size(self, name: str) -> int:
         """Returns the length of a file in bytes."""
-        return int(self.filesystem.get_file_info(self.path(name)).size)
+        return int(infos_of(self.filesystem, self.path(name)).size)
 
     def move(self, name: str, to: str) -> None:
-        """Renames a file. Storage without rename copies it instead, on its own side."""
-        self.filesystem.move(self.path(name), self.path(to))
+        """Renames a file. Storage without rename copies it instead, on its own side.
+
+        A move that failed may have succeeded on the storage, so a second try looks first.
+        """
+        tries = 0
+
+        def request() -> None:
+            nonlocal tries
+            tries += 1
+            paths = [self.path(name), self.path(to)]
+            if tries > 1:
+                old, new = (info.type for info in infos_of(self.filesystem, paths))
+                if (old, new) == (pafs.FileType.NotFound, pafs.FileType.File):
+                    return
+            self.filesystem.move(*paths)
+
+        retried(self.filesystem, request, is_write=True)
 
     def remove(self, name: str) -> None:
         """Deletes a file, if it exists."""
-        with contextlib.suppress(FileNotFoundError):
-            self.filesystem.delete_file(self.path(name))
+        remove_file(self.path(name), self.filesystem)
 
     def remove_tree(self, folder: str) -> bool:
         """Deletes a folder and its contents; returns whether it no longer exists.
@@ -128,20 +149,28 @@ class Place:
         Tasks of a failed job may go on writing for a while.
         """
         with contextlib.suppress(FileNotFoundError):
-            self.filesystem.delete_dir(self.path(folder))
+            delete = partial(self.filesystem.delete_dir, self.path(folder))
+            retried(self.filesystem, delete, is_write=True)
         return True
 
     def write_text(self, name: str, text: str) -> None:
         """Writes a small file that appears as a whole, and replaces an older one."""
-        with self._upload(name) as out:
-            out.write(text.encode())
+
+        def request() -> None:
+            with self._upload(name) as out:
+                out.write(text.encode())
+
+        retried(self.filesystem, request, is_write=True)
 
     def read_text(self, name: str) -> str | None:
         """Returns the text of a small file, or None if there is no such file."""
-        try:
+
+        def request() -> str:
             with self.filesystem.open_input_file(self.path(name)) as file:
-                text: str = file.read().decode()
-                return text
+                return str(file.read(), "utf-8")
+
+        try:
+            return retried(self.filesystem, request)
         except FileNotFoundError:
             return None
 
