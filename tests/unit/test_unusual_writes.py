@@ -99,8 +99,11 @@ def test_a_writer_takes_tables_and_batches_and_says_how_frames_become_them(path)
         writer.write(table.to_batches()[0])
     assert pq.read_table(path).column("a").to_pylist() == [1, 2, 1, 2]
     frame = pytest.importorskip("polars").DataFrame({"a": [1]})
-    with pytest.raises(TypeError, match=r"not DataFrame; convert it with pyarrow.table\(…\)"):
-        ia.write_table(frame, path)
+    with (
+        ia.ParquetWriter(path, table.schema) as writer,
+        pytest.raises(TypeError, match=r"not DataFrame; convert it with pyarrow.table\(…\)"),
+    ):
+        writer.write_table(frame)
     with pytest.raises(TypeError, match=r"not dict$"):
         ia.write_table({"a": [1]}, path)
 

@@ -59,6 +59,7 @@ def replacing(
     keep_unfinished: bool = False,
     holds_rows: bool = False,
     like: str | None = None,
+    is_hidden: bool = False,
 ) -> Iterator[Callable[[], BinaryIO]]:
     """Writes a file that replaces ``path`` atomically, or not at all.
 
@@ -70,13 +71,14 @@ def replacing(
     With ``keep_unfinished`` a local temporary file stays after an error. ``remove_leftovers``
     removes the temporary files of killed processes, except files that hold rows found nowhere else
     (``holds_rows``). ``like`` is the path of the file that a new local file derives from. If no
-    file is at ``path`` yet, the new one gets the owner and permissions of ``like``.
+    file is at ``path`` yet, the new one gets the owner and permissions of ``like``. If
+    ``is_hidden``, readers ignore the folder, and a remote file is uploaded under its own name.
 
     Raises ``PathError`` if the file cannot be written.
     """
     local = local_path(path, filesystem)
     if local is None:
-        replacement = _replacing_remote(path, filesystem, check)
+        replacement = _replacing_remote(path, filesystem, check, is_hidden=is_hidden)
     else:
         model = None if like is None else local_path(like, filesystem)
         replacement = _replacing_local(local, check, keep_unfinished, holds_rows, model)
@@ -338,12 +340,12 @@ def write_into(out: BinaryIO, data: memoryview) -> None:
 
 @contextlib.contextmanager
 def _replacing_remote(
-    path: str, filesystem: pafs.FileSystem, check: Callable[[], None]
+    path: str, filesystem: pafs.FileSystem, check: Callable[[], None], *, is_hidden: bool
 ) -> Iterator[Callable[[], BinaryIO]]:
     """Replaces a remote file: uploads a temporary file from ``TMPDIR``, then moves it."""
     check_may_write(filesystem, path)
     parent, _, name = path.rpartition("/")
-    temporary = f"{parent}/{_temporary_name(name)}"
+    temporary = path if is_hidden else f"{parent}/{_temporary_name(name)}"
     with Workspace() as work:
         with on_disk():
             local = str(work.new_path())
@@ -352,7 +354,8 @@ def _replacing_remote(
         with contextlib.closing(FileSource(pafs.LocalFileSystem(), local)) as source:
             try:
                 upload(source, temporary, filesystem)
-                _move(source, temporary, path, filesystem, check)
+                if not is_hidden:
+                    _move(source, temporary, path, filesystem, check)
             except BaseException:
                 with deadline.active(None), contextlib.suppress(OSError):
                     remove_file(temporary, filesystem)

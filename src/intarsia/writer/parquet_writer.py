@@ -8,9 +8,11 @@ temporary file behind; ``recover`` makes a file of it.
 from __future__ import annotations
 
 import contextlib
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from types import TracebackType
 from typing import Any, BinaryIO
 
@@ -31,6 +33,7 @@ from intarsia.io.local_path import local_path
 from intarsia.io.retry import infos_of
 from intarsia.io.source import BufferSource
 from intarsia.io.storage import FileSource, PathLike, resolve
+from intarsia.memory import share
 from intarsia.parquet.footer import framed, read_footer, with_elements
 from intarsia.scan.parquet_file import open_file
 from intarsia.scan.request import without_rows
@@ -38,6 +41,8 @@ from intarsia.writer.arrow_writer import ArrowWriter
 from intarsia.writer.checkpoints import NEVER, OF_ONE_WRITER, CheckpointWriter
 from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS, default_page_rows
 from intarsia.writer.dictionary_choice import dictionary_settings, says_encodings
+from intarsia.writer.input_rows import input_rows
+from intarsia.writer.row_buffer import ROW_GROUP_BYTES, row_groups
 from intarsia.writer.sampled_dictionaries import SampledDictionaryWriter
 
 DEFAULTS: dict[str, Any] = {
@@ -55,16 +60,17 @@ DEFAULTS: dict[str, Any] = {
 
 @public
 def write_table(
-    table: pa.Table | pa.RecordBatch,
+    table: Any,
     where: PathLike,
     *,
     indexes: Sequence[IndexSpec | str] = (),
+    schema: pa.Schema | None = None,
     filesystem: Any = None,
     checkpoint_row_groups: int | None = None,
     keep_unfinished: bool = False,
     **options: Any,
 ) -> None:
-    """Writes a table or record batch as one Parquet file with indexes.
+    """Writes rows as one Parquet file with indexes.
 
     The file appears at once, whole. The defaults differ from pyarrow's: pages have indexes,
     checksums and at most 8,192 rows, 2,048 in a file with indexes, and zstd compresses them. A
@@ -73,12 +79,15 @@ def write_table(
 
     Parameters
     ----------
-    table : pyarrow.Table or pyarrow.RecordBatch
-        The rows.
+    table : table, batches, reader, data set, frame or relation
+        The rows, as for ``write_dataset``. One row group of a stream is in memory at a time: about
+        256 MB, or ``row_group_size`` rows.
     where : str or path-like
         The file, on the local disk or on remote storage. An existing file is replaced.
     indexes : sequence of index or str, optional
         Indexes such as ``Lookup("trace_id")`` or ``"trace_id:lookup"``, as for ``add_indexes``.
+    schema : pyarrow.Schema, optional
+        The schema to which rows are cast. An iterable of batches needs it.
     filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
         The file system of ``where``. By default it is taken from the URI; other paths are local.
     checkpoint_row_groups : int, optional
@@ -94,8 +103,10 @@ def write_table(
         If an index cannot be built.
     PathError
         If the file cannot be written.
+    TypeError
+        If ``table`` is no such object.
     ValueError
-        If there are rows without columns: no file can hold them.
+        If there are rows without columns: no file can hold them. If rows do not fit ``schema``.
 
     Examples
     --------
@@ -104,15 +115,18 @@ def write_table(
     >>> [entry.name for entry in ia.list_indexes("new.parquet")[0].indexes]
     ['trace_id:lookup']
     """
-    _check_columns(table)
-    table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
+    rows_schema, groups = input_rows(table, schema)
     row_group_size = options.pop("row_group_size", None)
-    first = table.slice(0, row_group_size or DEFAULT_ROW_GROUP_ROWS)
-    file = partial(empty_file, table.schema, str(where), dict(options))
+    group_rows = max(row_group_size or DEFAULT_ROW_GROUP_ROWS, 1)
+    if not isinstance(table, pa.Table | pa.RecordBatch):
+        most = sys.maxsize if row_group_size else share(ROW_GROUP_BYTES, 8)
+        groups = row_groups(groups, group_rows, most)
+    first = next(groups, without_rows(rows_schema))
+    file = partial(empty_file, rows_schema, str(where), dict(options))
     page_rows = options.get("max_rows_per_page") or default_page_rows(indexes)
-    options |= dictionary_settings(first, file, page_rows, options)
+    options |= dictionary_settings(first.slice(0, group_rows), file, page_rows, options)
     with open_writer(
-        table.schema,
+        rows_schema,
         where,
         indexes,
         filesystem=filesystem,
@@ -120,7 +134,8 @@ def write_table(
         keep_unfinished=keep_unfinished,
         **options,
     ) as writer:
-        writer.write_table(table, row_group_size)
+        for group in chain([first], groups):
+            writer.write_table(group, row_group_size)
 
 
 @public
@@ -283,14 +298,15 @@ def open_writer(
     annotations: Mapping[int, Mapping[str, Any]] | None = None,
     encodes_groups_at_once: bool = False,
     check: Callable[[], None] | None = None,
+    is_hidden: bool = False,
     **options: Any,
 ) -> Iterator[pq.ParquetWriter | SampledDictionaryWriter | CheckpointWriter]:
     """Yields a writer like ``pyarrow.parquet.ParquetWriter``.
 
     Its file appears at the end, with ``indexes``. ``annotations`` are fields of schema elements, by
     position, that pyarrow does not write. With ``encodes_groups_at_once``, threads encode the row
-    groups of a table at the same time. If the block fails, nothing is left behind unless
-    ``keep_unfinished`` is true.
+    groups of a table at the same time. ``is_hidden`` is as for ``replacing``. If the block fails,
+    nothing is left behind unless ``keep_unfinished`` is true.
 
     ``check`` says that the rows are those of the file at ``where``. It is called just before that
     file is replaced, and may raise ``PathError`` to keep it.
@@ -320,6 +336,7 @@ def open_writer(
         check=check or (lambda: None),
         keep_unfinished=keep_unfinished,
         holds_rows=check is None,
+        is_hidden=is_hidden,
     )
     with placed(Where(path)), target as create:
         out = create()

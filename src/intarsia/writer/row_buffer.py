@@ -10,6 +10,13 @@ ROW_GROUP_BYTES = 256 * 1024 * 1024
 """Bytes of Arrow memory at which a row group of buffered batches ends."""
 
 
+def row_groups(tables: Iterator[pa.Table], num_rows: int, num_bytes: int) -> Iterator[pa.Table]:
+    """Yields the rows of ``tables`` in tables of ``num_rows`` rows, or of ``num_bytes`` if less."""
+    rows = Rows(tables)
+    while (group := rows.take(num_rows, num_bytes)) is not None:
+        yield group
+
+
 class Rows:
     """A stream of rows that gives tables of a requested size."""
 

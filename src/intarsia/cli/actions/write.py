@@ -24,7 +24,7 @@ from intarsia.memory import share
 from intarsia.tables.data_files import TableFormatOption
 from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS, default_page_rows
 from intarsia.writer.parquet_writer import ParquetWriter
-from intarsia.writer.row_buffer import ROW_GROUP_BYTES, Rows
+from intarsia.writer.row_buffer import ROW_GROUP_BYTES, row_groups
 from intarsia.writer.type_annotations import placed
 
 _ANY_BYTES = 2**62
@@ -128,9 +128,8 @@ def write(
             tables = _counted(rows.tables, name, total, update)
             if order:
                 tables = in_order(tables, rows.schema, order, size)
-            buffered = Rows(tables)
             most = share(ROW_GROUP_BYTES, 8) if row_group_size is None else _ANY_BYTES
-            while (group := buffered.take(size, most)) is not None:
+            for group in row_groups(iter(tables), size, most):
                 writer.write_table(group, size)
         if indexes:
             with terminal.progress("indexing") as update:
