@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import os
+import re
 
 import fsspec
 import pyarrow as pa
@@ -53,13 +54,14 @@ def keyed(draw):
 
 
 def tree(folder):
-    """The rows of each file, by its path below a folder."""
+    """The rows of each data file, by its path below a folder. Commits leave ``_SUCCESS`` behind."""
     return {
         os.path.relpath(os.path.join(at, name), folder): pq.read_table(
             os.path.join(at, name), partitioning=None
         )
         for at, _, names in os.walk(folder)
         for name in names
+        if name != "_SUCCESS"
     }
 
 
@@ -194,11 +196,14 @@ def test_our_data_sets_are_rewritten(tmp_path):
     ia.write_dataset(data, tmp_path / "b", partitioning=["region"], partitioning_flavor="hive")
     actual = ia.dataset(tmp_path / "b").to_table(["id", "region"]).sort_by("id")
     assert actual.equals(TABLE.select(["id", "region"]).slice(0, 500))
-    with pytest.raises(PathError, match="rows are read from files of this folder"):
-        ia.write_dataset(
-            ia.dataset(tmp_path / "a"), tmp_path / "a", existing_data_behavior="delete_matching"
-        )
-    assert ia.dataset(tmp_path / "a").count_rows() == 3000
+    ia.write_dataset(data, tmp_path / "a", existing_data_behavior="overwrite")
+    assert (
+        ia.dataset(tmp_path / "a")
+        .to_table(["id"])
+        .sort_by("id")
+        .equals(TABLE.select(["id"]).slice(0, 500))
+    )
+    assert len(tree(tmp_path / "a")) == 1
 
 
 def groups_of(folder):
@@ -256,7 +261,7 @@ def test_existing_data_behavior_is_pyarrows(tmp_path):
     with pytest.raises(PathError, match="there are files in the folder"):
         ia.write_dataset(TABLE, lake, **by_day)
     with pytest.raises(ValueError, match="existing_data_behavior"):
-        ia.write_dataset(TABLE, lake, existing_data_behavior="append", **by_day)
+        ia.write_dataset(TABLE, lake, existing_data_behavior="add", **by_day)
     more = {
         "existing_data_behavior": "overwrite_or_ignore",
         "basename_template": "more-{i}.parquet",
@@ -339,7 +344,8 @@ def test_data_sets_are_written_to_other_storage(memory):
         indexes=["id:lookup"],
     )
     names = ["region=__HIVE_DEFAULT_PARTITION__", "region=eu%2Fnorth"]
-    assert memory.find("/lake") == [f"/lake/{name}/part-0.parquet" for name in names]
+    files = [f"/lake/{name}/part-0.parquet" for name in names]
+    assert memory.find("/lake") == ["/lake/_SUCCESS", *files]
     data = ia.dataset("/lake", filesystem=memory)
     assert data.to_table(["id", "region"]).sort_by("id").equals(TABLE.select(["id", "region"]))
     more = TABLE.slice(1).filter(pc.field("region").is_valid())
@@ -352,4 +358,6 @@ def test_data_sets_are_written_to_other_storage(memory):
         basename_template="b{i}",
         existing_data_behavior="delete_matching",
     )
-    assert memory.find("/lake") == [f"/lake/{names[0]}/part-0.parquet", f"/lake/{names[1]}/b0"]
+    success, kept, new = memory.find("/lake")
+    assert (success, kept) == ("/lake/_SUCCESS", files[0])
+    assert re.fullmatch(rf"/lake/{names[1]}/b0-[0-9a-f]{{16}}", new)

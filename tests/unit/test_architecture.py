@@ -40,7 +40,7 @@ LAYERS = (
     "dataset",
     "report verify writer",
     "advisor engines recovery commit",
-    "rewrite",
+    "rewrite writer/dataset",
     "engines/duckdb engines/polars",
     "spark/column_names spark/explain spark/session spark/task_error spark/types",
     "spark/read",

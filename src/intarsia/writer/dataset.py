@@ -1,10 +1,21 @@
-"""Writes rows to a folder of Parquet files, partitioned as ``pyarrow.dataset`` does."""
+"""Writes rows to a folder of Parquet files, partitioned as ``pyarrow.dataset`` does.
+
+::
+
+    <base_dir>/_temporary-<job>/day=1/part-0.parquet    written here; readers ignore the folder
+    <base_dir>/day=1/part-0.parquet                     moved there by one commit at the end
+
+The commit is that of Spark's writer (``commit.commit``).
+"""
 
 from __future__ import annotations
 
+import os
+import re
+import secrets
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import reduce
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial, reduce
 from operator import and_
 from typing import Any, Literal, get_args
 
@@ -12,30 +23,30 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
+from intarsia.commit.commit import TEMPORARY, has_data, publish, settle
+from intarsia.commit.job import Job, check_place, clear_job, make_job_folder, names_of
+from intarsia.commit.storage import Place
 from intarsia.errors import PathError, public, unknown_column
 from intarsia.expr.filterable_types import taken
-from intarsia.index.registry import IndexSpec
-from intarsia.io.atomic_replace import make_folder, remove_file
+from intarsia.index.registry import IndexSpec, parse_indexes
+from intarsia.io.atomic_replace import make_folder
 from intarsia.io.local_path import local_path
-from intarsia.io.retry import infos_of
-from intarsia.io.storage import PathLike, infos_under, resolve
-from intarsia.writer.parquet_writer import ParquetWriter
-from intarsia.writer.row_buffer import ROW_GROUP_BYTES, Rows
+from intarsia.io.storage import PathLike, resolve
+from intarsia.memory import share
+from intarsia.writer.defaults import PAGE_ROWS
+from intarsia.writer.input_rows import input_rows
+from intarsia.writer.parquet_writer import ParquetWriter, check_fit
+from intarsia.writer.row_buffer import ROW_GROUP_BYTES, row_groups
 
 MAX_PENDING_BYTES = ROW_GROUP_BYTES
 """Bytes of Arrow memory for rows that are not written yet. Above this, the folder with most of them
 gets a row group.
 """
-ExistingData = Literal["error", "overwrite_or_ignore", "delete_matching"]
+ExistingData = Literal["error", "append", "overwrite", "delete_matching", "overwrite_or_ignore"]
 _STEP_ROWS, _STEP_BYTES = 128 * 1024, 64 * 1024 * 1024
 """The most rows and bytes that are divided among folders at a time."""
-_READ_AHEAD = {"batch_readahead": 4, "fragment_readahead": 2}
-"""Batches and files that pyarrow reads ahead of a data set. Fewer than its default, to bound
-memory.
-"""
 
 
 @public
@@ -43,6 +54,7 @@ def write_dataset(
     data: Any,
     base_dir: PathLike,
     *,
+    partition_by: Sequence[str] = (),
     indexes: Sequence[IndexSpec | str] = (),
     basename_template: str | None = None,
     format: Any = None,  # noqa: A002 # pyarrow's name
@@ -65,22 +77,34 @@ def write_dataset(
 ) -> None:
     """Writes rows as a folder of Parquet files with page indexes and user-defined indexes.
 
-    Takes the arguments of ``pyarrow.dataset.write_dataset`` and names folders and files as it does.
-    Each file is written by ``intarsia.ParquetWriter`` and appears whole. Rows keep their order.
-    Rows that wait for their row group take about 256 MB of memory at most. Files that have appeared
-    before an error stay.
+    Takes the arguments of ``pyarrow.dataset.write_dataset`` and names folders as it does. Each file
+    is written by ``intarsia.ParquetWriter``. Rows keep their order. Rows that wait for their row
+    group take about 256 MB of memory at most.
+
+    All files appear at once when all are written, and old files disappear at the same moment. After
+    an error the folder is as it was. Intarsia's readers see the old rows or the new ones. Other
+    readers may see both for a moment. If the process is killed, the next write or
+    ``intarsia.recover(base_dir)`` finishes the change or undoes it.
 
     Parameters
     ----------
-    data : table, record batch, list of either, reader, Dataset, Scanner or iterable of batches
-        The rows. Objects with ``__arrow_c_stream__`` are accepted too. An iterable of batches needs
-        ``schema``.
+    data : table, batches, reader, data set, frame or relation
+        The rows: a pyarrow Table, RecordBatch, RecordBatchReader, Dataset or Scanner, a list of
+        tables or batches, a frame of pandas or Polars (also a LazyFrame), a DuckDB relation, or any
+        object with ``__arrow_c_stream__`` or ``__dataframe__``. An iterable of batches needs
+        ``schema``. The rows may come from ``base_dir`` itself.
     base_dir : str or path-like
         The folder, on the local disk or on remote storage.
+    partition_by : sequence of str, optional
+        The columns whose values become Hive folders, ``column=value``. Short for
+        ``partitioning=…, partitioning_flavor="hive"``.
     indexes : sequence of index or str, optional
         Indexes of each file, as for ``add_indexes``.
     basename_template : str, optional
-        Names of files, with ``{i}`` for a number. By default ``"part-{i}.parquet"``.
+        Names of files, with ``{i}`` for a number. By default ``"part-{i}.parquet"``. The number is
+        followed by ``-`` and 16 hexadecimal digits where old files may exist: always with
+        ``"append"``, ``"overwrite"`` and ``"delete_matching"``, and with ``"overwrite_or_ignore"``
+        if the name is in use.
     format : "parquet" or pyarrow.dataset.ParquetFileFormat, optional
         Only Parquet is supported.
     partitioning : pyarrow.dataset.Partitioning or list of str, optional
@@ -89,7 +113,7 @@ def write_dataset(
     partitioning_flavor : str, optional
         ``"hive"`` names folders ``column=value``. Needs ``partitioning`` as a list of columns.
     schema : pyarrow.Schema, optional
-        The schema of the rows, if ``data`` has none.
+        The schema to which rows are cast. An iterable of batches needs it.
     filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
         The file system of ``base_dir``. By default it is taken from the URI; other paths are local.
     file_options : None
@@ -108,33 +132,39 @@ def write_dataset(
     max_rows_per_group : int, default 1,048,576
         Rows of a row group.
     file_visitor : callable, optional
-        Called with a ``pyarrow.dataset.WrittenFile`` for each file.
-    existing_data_behavior : {"error", "overwrite_or_ignore", "delete_matching"}, default "error"
-        How existing files
-        are treated. ``"delete_matching"`` deletes old files in the
-        folders that were written to, once all new files are written.
+        Called with a ``pyarrow.dataset.WrittenFile`` for each file, once all have appeared.
+    existing_data_behavior : str, default "error"
+        How existing files are treated:
+
+        - ``"error"``: raises ``PathError`` if there are any.
+        - ``"append"``: they stay.
+        - ``"overwrite"``: all of them are removed.
+        - ``"delete_matching"``: those in the folders that get new rows are removed.
+        - ``"overwrite_or_ignore"``: those with the names of new files are removed.
     create_dir : bool, default True
-        Creates folders.
+        Creates folders. If false, a missing folder raises ``PathError``.
     **options
         Options of ``intarsia.ParquetWriter``, such as ``compression="zstd"``.
 
     Raises
     ------
     PathError
-        If ``base_dir`` holds files and ``existing_data_behavior`` is ``"error"``, or if a file
-        cannot be written.
+        If ``base_dir`` holds files and ``existing_data_behavior`` is ``"error"``, if it is a table
+        of another format, or if a file cannot be written.
     IndexSpecError
         If an index cannot be built.
     ValueError, TypeError
-        If another argument is wrong.
+        If another argument is wrong, or rows do not fit ``schema``.
 
     Examples
     --------
     >>> table = pa.table({"day": ["mon", "mon", "tue"], "user_id": [1, 2, 3]})
-    >>> ia.write_dataset(table, "users", partitioning=["day"], partitioning_flavor="hive",
-    ...                  indexes=["user_id:lookup"])
+    >>> ia.write_dataset(table, "users", partition_by=["day"], indexes=["user_id:lookup"])
     >>> [report.path.partition("users/")[2] for report in ia.list_indexes("users")]
     ['day=mon/part-0.parquet', 'day=tue/part-0.parquet']
+    >>> ia.write_dataset(table, "users", partition_by=["day"], existing_data_behavior="append")
+    >>> ia.dataset("users").count_rows()
+    6
     """
     template = basename_template or "part-{i}.parquet"
     if template.count("{i}") != 1 or "/" in template:
@@ -150,44 +180,155 @@ def write_dataset(
     rows_per_group = _limit("max_rows_per_group", max_rows_per_group, 1024 * 1024)
     if _limit("min_rows_per_group", min_rows_per_group, 0) > rows_per_group:
         raise ValueError("min_rows_per_group is more than max_rows_per_group")
-    schema, batches = _rows_of(data, schema)
+    rows_per_file = _limit("max_rows_per_file", max_rows_per_file, 0) or sys.maxsize
+    max_open = _limit("max_open_files", max_open_files, 256) or sys.maxsize
+    if partition_by and (partitioning is not None or partitioning_flavor is not None):
+        raise ValueError("partition_by and partitioning exclude each other")
+    if partition_by:
+        partitioning, partitioning_flavor = names_of(partition_by), "hive"
+    schema, tables = input_rows(data, schema)
     scheme = _partitioning_of(partitioning, partitioning_flavor, schema)
     keys = [name for name in scheme.schema.names if name in schema.names] if scheme else []
     stored_schema = pa.schema([f for f in schema if f.name not in keys], metadata=schema.metadata)
+    specs = parse_indexes(indexes)
+    check_fit(stored_schema, specs, str(base_dir))
     file_system, base = resolve(base_dir, filesystem)
-    base = base.rstrip("/")
-    _check_existing(data, base, file_system, existing_data_behavior)
+    local = local_path(base, file_system)
+    place = Place.of(base, file_system) if local is None else Place.of(local)
+    check_place(place)
+    if not create_dir and local is not None and not os.path.isdir(place.root):
+        raise PathError(f"{place.root}: there is no such folder, and create_dir is false")
+    if existing_data_behavior == "error":
+        _check_new(place)
+    settle(place)
+    job = _job_of(place, stored_schema, specs, options)
+    names = _FileNames(place, job.name, template, existing_data_behavior)
+    made_folders = make_job_folder(job)
+    try:
+        begin = partial(_begin, job, names, options)
+        writer = _Writer(begin, rows_per_file, max(rows_per_group, 1), max_open)
+        try:
+            for table in row_groups(tables, _STEP_ROWS, share(_STEP_BYTES, 16)):
+                row_bytes = table.nbytes / table.num_rows
+                for (folder, prefix), rows in _partitions(table, keys, scheme, partitions):
+                    writer.add(folder, prefix, rows, row_bytes)
+            writer.finish()
+            if not (names.written or keys):
+                begin("", "", 0).close()  # the data set has its schema
+        except BaseException as error:
+            writer.give_up(error)
+            raise
+        if not create_dir and local is not None:
+            _check_folders(place, names.written)
+        if existing_data_behavior == "error":  # another writer may have published
+            _check_new(place)
+        publish(
+            place,
+            job.name,
+            names.written,
+            names.replaced,
+            overwrites=names.overwritten_folders,
+        )
+    except BaseException as error:
+        clear_job(job, made_folders, error)
+        raise
+    place.remove_tree(TEMPORARY + job.name)
+    if file_visitor is not None:
+        for name in names.written:
+            metadata = pq.read_metadata(place.path(name), filesystem=place.filesystem)
+            metadata.set_file_path(name)
+            path = f"{base.rstrip('/')}/{name}"
+            file_visitor(pads.WrittenFile(path, metadata, place.size(name)))
 
-    def begin(path: str) -> ParquetWriter:
-        if create_dir and local_path(path, file_system) is not None:  # uploads create their folders
-            try:
-                make_folder(path.rpartition("/")[0], file_system)
-            except OSError as error:
-                raise PathError(f"{path}: cannot be written: {error}") from error
-        return ParquetWriter(
-            path, stored_schema, indexes=indexes, filesystem=file_system, **options
+
+def _check_new(place: Place) -> None:
+    """Raises ``PathError`` if the folder has files."""
+    if has_data(place):
+        raise PathError(
+            f"{place.root}: there are files in the folder; existing_data_behavior='append' keeps "
+            "them, 'overwrite' replaces them"
         )
 
-    def end(path: str) -> None:
-        if file_visitor is not None:
-            metadata = pq.read_metadata(path, filesystem=file_system)
-            metadata.set_file_path(path.removeprefix(f"{base}/"))
-            file_visitor(pads.WrittenFile(path, metadata, infos_of(file_system, path).size))
 
-    rows_per_file = _limit("max_rows_per_file", max_rows_per_file, 0) or sys.maxsize
-    files = _limit("max_open_files", max_open_files, 256) or sys.maxsize
-    writer = _Writer(begin, end, template, rows_per_file, max(rows_per_group, 1), files)
-    try:
-        for table in _steps(batches, schema):
-            row_bytes = table.nbytes / table.num_rows
-            for (folder, prefix), rows in _partitions(table, keys, scheme, partitions):
-                writer.add(f"{base}/{folder}".rstrip("/"), prefix, rows, row_bytes)
-        writer.finish()
-    except BaseException as error:
-        writer.give_up(error)
-        raise
-    if existing_data_behavior == "delete_matching":
-        writer.delete_others(file_system)
+def _job_of(
+    place: Place, schema: pa.Schema, indexes: Sequence[IndexSpec], options: dict[str, Any]
+) -> Job:
+    return Job(
+        place=place,
+        name=secrets.token_hex(8),
+        schema=schema,
+        indexes=tuple(indexes),
+        partition_by=(),
+        sorted_by=(),
+        stated_order=(),
+        rows_per_page=PAGE_ROWS,
+        target_bytes=None,
+        time_zone="UTC",
+        checkpoint_row_groups=options.get("checkpoint_row_groups"),
+        keep_unfinished=bool(options.get("keep_unfinished")),
+    )
+
+
+def _check_folders(place: Place, names: Sequence[str]) -> None:
+    """Raises ``PathError`` unless the folders of all files exist."""
+    for folder in {os.path.dirname(place.path(name)) for name in names}:
+        if not os.path.isdir(folder):
+            raise PathError(f"{folder}: there is no such folder, and create_dir is false")
+
+
+def _begin(
+    job: Job, names: _FileNames, options: dict[str, Any], folder: str, prefix: str, number: int
+) -> ParquetWriter:
+    """Begins a file in the job's folder. Raises ``PathError``."""
+    path = job.place.path(f"{TEMPORARY}{job.name}/{names.add(folder, prefix, number)}")
+    if job.place.is_shared_disk:  # uploads create their folders
+        try:
+            make_folder(os.path.dirname(path), job.place.filesystem)
+        except OSError as error:
+            raise PathError(f"{path}: cannot be written: {error}") from error
+    return ParquetWriter(
+        path,
+        job.schema,
+        indexes=job.indexes,
+        filesystem=job.place.filesystem,
+        is_hidden=True,
+        **options,
+    )
+
+
+class _FileNames:
+    """Names new files, relative to the data set's folder, and says which old ones they replace."""
+
+    def __init__(self, place: Place, job: str, template: str, behavior: ExistingData) -> None:
+        self._job, self._template, self._behavior = job, template, behavior
+        self._existing: dict[str, list[str]] = {}
+        """Old files by their names without the digits of a job."""
+        self.written: list[str] = []
+        self.replaced: list[str] = []
+        if behavior == "overwrite_or_ignore":
+            end = re.escape(template.partition("{i}")[2])
+            digits = re.compile(rf"(?<=[0-9])-[0-9a-f]{{16}}(?={end}\Z)")
+            for file in place.data_files():
+                self._existing.setdefault(digits.sub("", file), []).append(file)
+
+    def add(self, folder: str, prefix: str, number: int) -> str:
+        """Returns the name of the next new file."""
+        start = f"{folder}/{prefix}".lstrip("/")
+        name = start + self._template.replace("{i}", str(number))
+        old = self._existing.get(name, [])
+        if old or self._behavior in ("append", "overwrite", "delete_matching"):
+            # A file under an old name would replace rows before the commit.
+            name = start + self._template.replace("{i}", f"{number}-{self._job}")
+        self.replaced += old
+        self.written.append(name)
+        return name
+
+    @property
+    def overwritten_folders(self) -> list[str]:
+        """The folders of which all old files are replaced."""
+        if self._behavior == "delete_matching":
+            return sorted({name.rpartition("/")[0] for name in self.written})
+        return [""] if self._behavior == "overwrite" else []
 
 
 class _Part:
@@ -199,7 +340,6 @@ class _Part:
         self.rows, self.bytes = 0, 0.0
         self.files = 0
         """The number of files begun."""
-        self.path = ""
         self.writer: ParquetWriter | None = None
         self.rows_in_file = 0
 
@@ -209,20 +349,17 @@ class _Writer:
 
     def __init__(
         self,
-        begin: Callable[[str], ParquetWriter],
-        end: Callable[[str], None],
-        template: str,
+        begin: Callable[[str, str, int], ParquetWriter],
         rows_per_file: int,
         rows_per_group: int,
         max_open: int,
     ) -> None:
-        self._begin, self._end, self._template = begin, end, template
+        self._begin = begin
         self._rows_per_file, self._rows_per_group = rows_per_file, rows_per_group
         self._max_open = max_open
         self._parts: dict[tuple[str, str], _Part] = {}
         self._open: dict[_Part, None] = {}
         """Parts with an open file, the most recently written one last."""
-        self._written: set[str] = set()
         self._pending_bytes = 0.0
         """Bytes of all rows that are not written yet."""
 
@@ -235,7 +372,7 @@ class _Writer:
         self._pending_bytes += table.num_rows * row_bytes
         while part.rows >= self._next_group_rows(part):
             self._write(part)
-        while self._pending_bytes > MAX_PENDING_BYTES:
+        while self._pending_bytes > share(MAX_PENDING_BYTES, 8):
             self._write(max(self._parts.values(), key=lambda part: part.bytes))
 
     def finish(self) -> None:
@@ -250,16 +387,6 @@ class _Writer:
         for part in self._open:
             if part.writer is not None:
                 part.writer.__exit__(type(error), error, error.__traceback__)
-
-    def delete_others(self, filesystem: pafs.FileSystem) -> None:
-        """Deletes all files of the folders that were not written here. Raises ``PathError``."""
-        for folder in {part.folder for part in self._parts.values()}:
-            try:
-                for info in infos_under(filesystem, folder):
-                    if info.is_file and info.path not in self._written:
-                        remove_file(info.path, filesystem)
-            except OSError as error:
-                raise PathError(f"{folder}: old files cannot be removed: {error}") from error
 
     def _next_group_rows(self, part: _Part) -> int:
         """Returns the number of rows of the next row group."""
@@ -278,9 +405,7 @@ class _Writer:
         if part.writer is None:
             if len(self._open) >= self._max_open:
                 self._close(next(iter(self._open)))
-            name = self._template.replace("{i}", str(part.files))
-            part.path, part.rows_in_file = f"{part.folder}/{part.prefix}{name}", 0
-            part.writer = self._begin(part.path)
+            part.writer = self._begin(part.folder, part.prefix, part.files)
             part.files += 1
         self._open.pop(part, None)
         self._open[part] = None
@@ -294,8 +419,6 @@ class _Writer:
             part.writer.close()
             part.writer, part.rows_in_file = None, 0
             del self._open[part]
-            self._written.add(part.path)
-            self._end(part.path)
 
 
 def _limit(name: str, value: int | None, default: int) -> int:
@@ -307,43 +430,6 @@ def _limit(name: str, value: int | None, default: int) -> int:
     if value < 0:
         raise ValueError(f"{name} must be at least 0, not {value}")
     return value
-
-
-def _rows_of(data: Any, schema: pa.Schema | None) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
-    """Returns the schema of rows, and their batches. Raises ``TypeError`` for other objects."""
-    if isinstance(data, pads.Scanner | pads.Dataset) and schema is not None:
-        raise ValueError("schema is for batches and tables: a data set has its own schema")
-    if isinstance(data, pads.Scanner):
-        return data.projected_schema, data.to_batches()
-    if isinstance(data, pads.Dataset):
-        return data.schema, data.to_batches(**_READ_AHEAD)
-    if isinstance(data, pa.Table | pa.RecordBatch):
-        data = [data]
-    if isinstance(data, list | tuple) and data and schema is None:
-        schema = data[0].schema
-    if hasattr(data, "__arrow_c_stream__"):
-        reader = pa.RecordBatchReader.from_stream(data, schema)
-        return reader.schema, reader
-    if schema is None or not isinstance(data, Iterable):
-        raise TypeError(
-            f"data is a table, batches, a reader or a data set, not {type(data).__name__}; an "
-            "iterable of batches needs a schema"
-        )
-    return schema, data
-
-
-def _steps(batches: Iterable[pa.RecordBatch | pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yields tables of a size to be divided at once. Raises ``ValueError`` for other schemas."""
-
-    def tables() -> Iterator[pa.Table]:
-        for batch in batches:
-            if not batch.schema.equals(schema, check_metadata=False):
-                raise ValueError(f"rows of another schema: {batch.schema}, not {schema}")
-            yield pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
-
-    rows = Rows(tables())
-    while (table := rows.take(_STEP_ROWS, _STEP_BYTES)) is not None:
-        yield table
 
 
 def _partitioning_of(
@@ -403,23 +489,3 @@ def _partitions(
             )
             raise ValueError(f"{folder}/{prefix}: {message}")
         yield (folder, prefix), taken(rest, rows.values)
-
-
-def _check_existing(
-    data: Any, base: str, filesystem: pafs.FileSystem, behavior: ExistingData
-) -> None:
-    """Raises ``PathError`` if a folder must not have files, or if ``data`` is read from it."""
-    try:
-        everything = pafs.FileSelector(base, allow_not_found=True, recursive=True)
-        if behavior == "error" and any(info.is_file for info in infos_of(filesystem, everything)):
-            raise PathError(
-                f"{base}: there are files in the folder; with "
-                "existing_data_behavior='overwrite_or_ignore' they stay"
-            )
-    except PathError:
-        raise
-    except OSError as error:
-        raise PathError(f"{base}: cannot be listed: {error}") from error
-    is_there = isinstance(data, pads.FileSystemDataset) and filesystem.equals(data.filesystem)
-    if is_there and any(file.startswith(f"{base}/") for file in data.files):
-        raise PathError(f"{base}: rows are read from files of this folder; write to another one")
