@@ -259,18 +259,33 @@ def watch(countdown):
 
         return called
 
-    for name in ("replace", "rename", "unlink", "remove", "fsync", "chmod", "chown", "mkdir"):
+    for name in (
+        "replace",
+        "rename",
+        "unlink",
+        "remove",
+        "fsync",
+        "chmod",
+        "chown",
+        "mkdir",
+        "rmdir",
+    ):
         setattr(os, name, around(getattr(os, name)))
     opened = builtins.open
 
     def open_(path, mode="r", *args, opener=None, **kwargs):
         if not set(mode) & set("xwa"):
             return opened(path, mode, *args, opener=opener, **kwargs)
+        is_text = "b" not in mode
         countdown()
         raw = type("Torn", (TornFile,), {"countdown": staticmethod(countdown)})
         file = raw(os.fspath(path), mode.replace("b", ""), opener=opener)
         countdown()
-        return io.BufferedWriter(file)
+        return (
+            io.TextIOWrapper(file, "utf-8", write_through=True)
+            if is_text
+            else io.BufferedWriter(file)
+        )
 
     builtins.open = open_
 

@@ -84,7 +84,7 @@ def write_dataset(
     All files appear at once when all are written, and old files disappear at the same moment. After
     an error the folder is as it was. Intarsia's readers see the old rows or the new ones. Other
     readers may see both for a moment. If the process is killed, the next write or
-    ``intarsia.recover(base_dir)`` finishes the change or undoes it.
+    ``intarsia.recover_dataset`` finishes the change or undoes it.
 
     Parameters
     ----------
