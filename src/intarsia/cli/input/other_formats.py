@@ -23,6 +23,7 @@ import pyarrow.fs as pafs
 import pyarrow.ipc as paipc
 import pyarrow.json as pajson
 
+from intarsia.cli.input.json_types import converted, read_type, with_lists
 from intarsia.dataset.partitioning import folder_of, hive_types
 from intarsia.errors import FormatError, first_duplicate, unknown_column
 from intarsia.io.storage import resolve
@@ -145,7 +146,7 @@ def read(path: str, form: str, text: Text, table_format: TableFormatOption = "au
             else:
                 with _naming_file(file):
                     opened = _opened(on, file, form, text, first.schema)
-                _check_columns(file, opened.schema, files[0], first.schema)
+                check_same_columns(file, opened.schema, files[0], first.schema)
             said = pads.get_partition_keys(keys.parse(file.removeprefix(base or "")))
             for table in _tables(file, opened, first.schema):
                 yield _with_keys(table, own, said).replace_schema_metadata(schema.metadata)
@@ -208,11 +209,11 @@ def _is_arrow_file(on: pafs.FileSystem, path: str) -> bool:
 
 
 def _of_stream(stream: Any, path: str, form: str, text: Text, schema: pa.Schema | None) -> _File:
-    is_valid = form != "json"  # whose strings pyarrow does not check
     if form == "csv":
         reader = _csv(stream, path, text, schema)
     elif form == "json":
-        reader = _json(stream, text, schema)
+        stated = schema or pa.schema(list(text.types.items()))
+        return _of_json(stream, stated, infers=schema is None)
     else:
         if path == STDIN and stream.peek(len(_MAGIC)).startswith(_MAGIC):
             stream.read(len(_MAGIC))
@@ -220,7 +221,7 @@ def _of_stream(stream: Any, path: str, form: str, text: Text, schema: pa.Schema 
     for name in text.types:
         if name not in reader.schema.names:
             raise unknown_column(name, reader.schema.names)
-    return _File(reader.schema, _batches(reader, stream, is_valid=is_valid))
+    return _File(reader.schema, _batches(reader, stream, is_valid=True))
 
 
 def _batches(reader: Any, stream: Any, *, is_valid: bool) -> Iterator[pa.RecordBatch]:
@@ -252,14 +253,22 @@ def _csv(stream: Any, path: str, text: Text, schema: pa.Schema | None) -> Any:
     )
 
 
-def _json(stream: Any, text: Text, schema: pa.Schema | None) -> Any:
-    stated = schema or (pa.schema(list(text.types.items())) if text.types else None)
-    unexpected = "infer" if schema is None else "error"
-    return pajson.open_json(
-        stream,
+def _of_json(stream: Any, stated: pa.Schema, *, infers: bool) -> _File:
+    """Opens JSON lines with columns of ``stated``, and others if ``infers`` is true."""
+    read_as = pa.schema([field.with_type(read_type(field.type)) for field in stated])
+    reader = pajson.open_json(
+        with_lists(stream, stated),
         pajson.ReadOptions(block_size=_BLOCK_BYTES),
-        pajson.ParseOptions(explicit_schema=stated, unexpected_field_behavior=unexpected),
+        pajson.ParseOptions(
+            explicit_schema=read_as if len(read_as) else None,
+            unexpected_field_behavior="infer" if infers else "error",
+        ),
     )
+    kinds = {field.name: field.type for field in stated}
+    fields = [field.with_type(kinds.get(field.name, field.type)) for field in reader.schema]
+    schema = pa.schema(fields)
+    batches = _batches(reader, stream, is_valid=False)  # pyarrow does not check strings
+    return _File(schema, (converted(batch, schema) for batch in batches))
 
 
 def _check_names(schema: pa.Schema) -> None:
@@ -275,7 +284,8 @@ def _check_names(schema: pa.Schema) -> None:
         raise pa.ArrowInvalid(f"two columns are called {twice}")
 
 
-def _check_columns(path: str, schema: pa.Schema, first: str, expected: pa.Schema) -> None:
+def check_same_columns(path: str, schema: pa.Schema, first: str, expected: pa.Schema) -> None:
+    """Raises ``FormatError`` unless two schemas have the same columns, in any order."""
     known = frozenset(schema.names)
     lacking = [name for name in expected.names if name not in known]
     more = [name for name in schema.names if name not in expected.names]
