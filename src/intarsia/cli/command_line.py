@@ -34,6 +34,8 @@ IN_SHELL = {
     "table_format='ignore'": "--table-format ignore",
     "sidecar='another/folder'": "--sidecar-folder another/folder",
     "build_catalog makes": "intarsia catalog build makes",
+    "existing_data_behavior='append'": "--existing-data-behavior append",
+    "them, 'overwrite' replaces": "them, overwrite replaces",
     "recover() finishes": "intarsia recover FOLDER finishes",
     "recover() removes": "intarsia recover FOLDER removes",
     "as schema_from": "by --schema-from",

@@ -1,27 +1,41 @@
-"""``intarsia write``: rows of any file as one Parquet file with indexes."""
+"""``intarsia write``: rows of any file as a Parquet file, or a folder of files, with indexes."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import click
 import pyarrow as pa
 import sqlglot
+from pyarrow.dataset import WrittenFile
 from sqlglot import exp
 
-from intarsia.cli.column_names import column_names
+from intarsia.cli.column_names import column_names, split_names
 from intarsia.cli.input import other_formats
-from intarsia.cli.input.rows import RowQuery, check_is_other, check_order, in_order, rows_of
+from intarsia.cli.input.rows import (
+    RowQuery,
+    check_is_other,
+    check_order,
+    in_order,
+    is_same_place,
+    rows_of,
+    with_schema,
+)
 from intarsia.cli.output import terminal
 from intarsia.cli.output.json_document import json_text
-from intarsia.errors import PredicateError
+from intarsia.errors import PathError, PredicateError
 from intarsia.expr.casts import cast_type
+from intarsia.expr.filterable_types import filterable_type
+from intarsia.expr.nested_types import without_dictionary
 from intarsia.file.corrupt_data import OnCorrupt
 from intarsia.indexing.add import IndexReport, list_indexes
 from intarsia.memory import share
+from intarsia.scan.parquet_file import open_file
 from intarsia.tables.data_files import TableFormatOption
+from intarsia.writer.dataset import ExistingData, write_dataset
 from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS, default_page_rows
 from intarsia.writer.parquet_writer import ParquetWriter
 from intarsia.writer.row_buffer import ROW_GROUP_BYTES, row_groups
@@ -57,7 +71,10 @@ def _type(text: str) -> pa.DataType:
     try:
         return pa.type_for_alias(text)
     except ValueError:
-        return cast_type(exp.DataType.build(text, dialect="duckdb"))
+        kind = exp.DataType.build(text, dialect="duckdb")
+        if kind.is_type("map") and len(kind.expressions) == 2:
+            return pa.map_(*(_type(one.sql("duckdb")) for one in kind.expressions))
+        return cast_type(kind)
 
 
 def write(
@@ -69,6 +86,9 @@ def write(
     columns: str | None,
     limit: int | None,
     sort_by: str | None,
+    partition_by: str | None,
+    existing_data_behavior: ExistingData | None,
+    max_rows_per_file: int | None,
     compression: str,
     compression_level: int | None,
     row_group_size: int | None,
@@ -79,6 +99,7 @@ def write(
     no_header: bool,
     null: str | None,
     types: Mapping[str, pa.DataType],
+    schema_from: str | None,
     union_by_name: bool,
     partitioning: str | None,
     on_corrupt: OnCorrupt | None,
@@ -87,7 +108,7 @@ def write(
     table_format: TableFormatOption,
     as_json: bool,
 ) -> None:
-    """Writes the rows of a source to a Parquet file."""
+    """Writes the rows of a source to a Parquet file, or to a folder of files."""
     if out == other_formats.STDIN:
         raise click.UsageError("OUT is a file: Parquet is not written to standard output")
     form = other_formats.format_of(source, form, table_format)
@@ -102,34 +123,70 @@ def write(
         sidecar_folder,
         table_format,
     )
+    is_folder = bool(partition_by or existing_data_behavior or max_rows_per_file)
+    is_folder = is_folder or out.endswith("/")
+    keys = [] if partition_by is None else split_names(partition_by, "--partition-by")
+    if schema_from is not None:
+        if types:
+            raise click.UsageError("--schema-from and --type exclude each other")
+        if form in ("csv", "json"):
+            types = _types_of_file(schema_from, form)
     delimiter = "\t" if delimiter == r"\t" else delimiter
     text = other_formats.Text(delimiter, not no_header, null, types)
     _check_options(source, form, text, query)
     rows, total = rows_of(source, form, text, query)
-    check_is_other(source, form, rows.files, out)
+    if schema_from is not None:
+        rows = with_schema(rows, source, schema_from, keys)
+    is_replaced = existing_data_behavior in ("overwrite", "delete_matching")
+    if not (is_replaced and is_same_place(source, out)):
+        check_is_other(source, form, rows.files, out)
     order = None if sort_by is None else column_names(rows.schema, sort_by)
     check_order(rows.schema, order or ())
+    check_order(rows.schema, keys)
     size = row_group_size or DEFAULT_ROW_GROUP_ROWS
-    name = os.path.basename(out)
-    said = placed(rows.annotations, rows.schema, {})
-    with ParquetWriter(
-        out,
-        rows.schema,
-        indexes=indexes,
-        checkpoint_row_groups=checkpoint_row_groups,
-        keep_unfinished=keep_unfinished,
-        compression=compression,
-        compression_level=compression_level,
-        max_rows_per_page=max_rows_per_page or default_page_rows(indexes),
-        annotations=said.fields,
-        write_statistics=True if said.ordered is None else list(said.ordered),
-    ) as writer:
+    name = os.path.basename(out.rstrip("/"))
+    stored = pa.schema([field for field in rows.schema if field.name not in keys])
+    said = placed(rows.annotations, stored, {})
+    settings: dict[str, Any] = {
+        "indexes": indexes,
+        "checkpoint_row_groups": checkpoint_row_groups,
+        "keep_unfinished": keep_unfinished,
+        "compression": compression,
+        "compression_level": compression_level,
+        "max_rows_per_page": max_rows_per_page or default_page_rows(indexes),
+        "annotations": said.fields,
+        "write_statistics": True if said.ordered is None else list(said.ordered),
+    }
+
+    def tables(update: terminal.Update) -> Iterator[pa.Table]:
+        counted = _counted(rows.tables, name, total, update)
+        return in_order(counted, rows.schema, order, size) if order else counted
+
+    if is_folder:
+        files: list[WrittenFile] = []
         with terminal.progress("writing") as update:
-            tables = _counted(rows.tables, name, total, update)
-            if order:
-                tables = in_order(tables, rows.schema, order, size)
+            try:
+                write_dataset(
+                    tables(update),
+                    out,
+                    schema=rows.schema,
+                    partition_by=keys,
+                    existing_data_behavior=existing_data_behavior or "error",
+                    max_rows_per_file=max_rows_per_file,
+                    max_rows_per_group=row_group_size,
+                    file_visitor=files.append,
+                    **settings,
+                )
+            except ValueError as error:
+                if type(error) is not ValueError:
+                    raise
+                raise PathError(f"{out}: cannot be written: {error}") from error
+        _report_folder(out, files, as_json=as_json)
+        return
+    with ParquetWriter(out, rows.schema, **settings) as writer:
+        with terminal.progress("writing") as update:
             most = share(ROW_GROUP_BYTES, 8) if row_group_size is None else _ANY_BYTES
-            for group in row_groups(iter(tables), size, most):
+            for group in row_groups(tables(update), size, most):
                 writer.write_table(group, size)
         if indexes:
             with terminal.progress("indexing") as update:
@@ -139,6 +196,28 @@ def write(
     if as_json:
         click.echo(json_text(report.to_dict()))
     click.echo(_summary_of(report), err=True)
+
+
+def _types_of_file(path: str, form: str) -> dict[str, pa.DataType]:
+    """Returns the types in which text is read to become the columns of a Parquet file."""
+    types = {field.name: field.type for field in open_file(path).schema_arrow}
+    if form == "json":
+        return types
+    return {name: without_dictionary(filterable_type(kind)) for name, kind in types.items()}
+
+
+def _report_folder(out: str, files: Sequence[WrittenFile], *, as_json: bool) -> None:
+    """Prints the number of new files, their rows and bytes."""
+    rows = sum(file.metadata.num_rows for file in files)
+    num_bytes = sum(file.size for file in files)
+    if as_json:
+        document = {"path": out, "files": len(files), "rows": rows, "file_bytes": num_bytes}
+        click.echo(json_text(document))
+    click.echo(
+        f"{terminal.clean(out)}: {terminal.plural(rows, 'row')} in "
+        f"{terminal.plural(len(files), 'file')}, {num_bytes:,} bytes",
+        err=True,
+    )
 
 
 def _check_options(source: str, form: str, text: other_formats.Text, query: RowQuery) -> None:

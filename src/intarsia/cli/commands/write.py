@@ -24,6 +24,7 @@ from intarsia.cli.options import (
 )
 from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS, INDEXED_PAGE_ROWS, PAGE_ROWS
 
+EXISTING = ("error", "append", "overwrite", "delete_matching", "overwrite_or_ignore")
 _MOST_ROWS = 2**31 - 1
 
 
@@ -57,6 +58,22 @@ def _types(_: Any, __: Any, given: Sequence[str]) -> Any:
     "--sort-by",
     metavar="A,B,…",
     help="Sort rows by these columns, NULL last. All rows are in memory then.",
+)
+@click.option(
+    "--partition-by",
+    metavar="A,B,…",
+    help="Write files to folders named after the values of these columns. OUT is a folder.",
+)
+@click.option(
+    "--existing-data-behavior",
+    type=click.Choice(EXISTING),
+    help="What happens to files in the folder OUT; by default, they are an error.",
+)
+@click.option(
+    "--max-rows-per-file",
+    type=click.IntRange(1),
+    metavar="ROWS",
+    help="Rows of a file in the folder OUT.",
 )
 @click.option("--compression", type=click.Choice(CODECS), default="zstd", show_default=True)
 @click.option("--compression-level", type=int, metavar="N", help="As the codec counts them.")
@@ -95,7 +112,14 @@ def _types(_: Any, __: Any, given: Sequence[str]) -> Any:
     multiple=True,
     callback=_types,
     help="Of CSV and JSON: a column's type, as string, int64, double, decimal(9, 2), date32 or "
-    "timestamp[us, tz=UTC]; SQL's names do as well. May be given again.",
+    "timestamp[us, tz=UTC]; SQL's names do as well. Of JSON, also map(varchar, bigint). May be "
+    "given again.",
+)
+@click.option(
+    "--schema-from",
+    metavar="FILE",
+    help="A Parquet file whose columns and types the rows get. JSON objects become maps and "
+    "strings become dates, if its types say so.",
 )
 @union_by_name_option
 @partitioning_option
@@ -107,12 +131,13 @@ def _types(_: Any, __: Any, given: Sequence[str]) -> Any:
 @timeout_option
 @click.option("--json", "as_json", is_flag=True, help="The report as one JSON document.")
 def write(**options: Any) -> None:
-    """Write the rows of SOURCE to OUT, one Parquet file with page indexes.
+    """Write the rows of SOURCE to OUT, a Parquet file or a folder of files, with page indexes.
 
     \b
     intarsia write logs.csv logs.parquet --index "lookup(trace_id)" --index msg:ngram
     intarsia write lake/logs errors.parquet --where "status = 500" --columns ts,msg
     zcat logs.json.gz | intarsia write - logs.parquet --from json
+    intarsia write new-logs/ lake --partition-by day --existing-data-behavior append
 
     SOURCE is a file, folder, glob or URI of Parquet, CSV, JSON lines, Arrow IPC (Feather) or ORC.
     It may be - for CSV, JSON or Arrow on standard input. CSV and JSON may be compressed (.gz,
@@ -121,6 +146,10 @@ def write(**options: Any) -> None:
 
     Rows stay in their order, and one row group of them is in memory at a time. OUT appears whole or
     not at all. An existing OUT is replaced; it must not be a file of SOURCE.
+
+    OUT is a folder if it ends with /, or with one of --partition-by, --existing-data-behavior and
+    --max-rows-per-file. Its new files appear at once when all are written, and replaced files
+    disappear then. If the command is killed, intarsia recover OUT finishes or undoes the change.
     """
     from intarsia.cli.actions import write as body
 

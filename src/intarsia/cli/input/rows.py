@@ -32,6 +32,7 @@ from intarsia.scan.scan import limited
 from intarsia.sql.where_clause import parse_where
 from intarsia.tables.data_files import TableFormatOption
 from intarsia.threads import run_io_tasks
+from intarsia.writer.input_rows import input_rows
 from intarsia.writer.type_annotations import Annotations, agreed_where_possible, annotations_of
 
 _AHEAD = {"batch_readahead": 4, "fragment_readahead": 2}
@@ -138,6 +139,21 @@ def _of_others(rows: Incoming, query: RowQuery) -> Incoming:
     return rows._replace(schema=picked(without_rows(plain)).schema, tables=map(picked, rows.tables))
 
 
+def with_schema(rows: Incoming, source: str, schema_from: str, added: Sequence[str]) -> Incoming:
+    """Returns the rows of ``source`` in the columns and types of the Parquet file ``schema_from``.
+
+    Columns called ``added`` stay as they are, after these, if the file lacks them. Raises
+    ``FormatError`` if other columns differ.
+    """
+    file = open_file(schema_from)
+    own = file.schema_arrow
+    more = [field for field in rows.schema if field.name in added and field.name not in own.names]
+    schema = pa.schema([*own, *more], rows.schema.metadata)
+    other_formats.check_same_columns(source, rows.schema, schema_from, schema)
+    _, tables = input_rows(rows.tables, schema)
+    return rows._replace(schema=schema, tables=tables, annotations=annotations_of(file.schema))
+
+
 def check_order(schema: pa.Schema, names: Sequence[str]) -> None:
     """Raises ``PredicateError`` for a name that is not a column to be written."""
     for name in names:
@@ -183,6 +199,14 @@ def check_is_other(source: str, form: str, files: Sequence[str], out: str) -> No
         raise PathError(
             f"{out}: it would be one of the files of {source}, and its rows there twice"
         )
+
+
+def is_same_place(source: str, out: str) -> bool:
+    """True if both are one local folder, or one path of the same storage."""
+    if source == other_formats.STDIN:
+        return False
+    (on, path), (target_on, target) = resolve(source), resolve(out)
+    return bool(on.equals(target_on)) and os.path.realpath(path) == os.path.realpath(target)
 
 
 def _is_within(source: str, place: str) -> bool:
