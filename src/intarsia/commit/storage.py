@@ -96,7 +96,7 @@ class Place:
     def make(self, folder: str) -> list[str]:
         """Makes a folder and its missing parents; returns the new folders, deepest first.
 
-        Elsewhere than on local disks, new folders are not told from old ones.
+        On remote storage the result is empty: nothing says which folders are new.
         """
         make_folder(self.path(folder), self.filesystem)
         return []

@@ -89,9 +89,9 @@ def write_dataset(
     Parameters
     ----------
     data : table, batches, reader, data set, frame or relation
-        The rows: a pyarrow Table, RecordBatch, RecordBatchReader, Dataset or Scanner, a list of
-        tables or batches, a frame of pandas or Polars (also a LazyFrame), a DuckDB relation, or any
-        object with ``__arrow_c_stream__`` or ``__dataframe__``. An iterable of batches needs
+        The rows. Accepts pyarrow's tables, batches, readers, data sets and scanners, and lists of
+        tables or batches. Accepts frames of pandas and Polars, also lazy ones, DuckDB relations,
+        and objects with ``__arrow_c_stream__`` or ``__dataframe__``. An iterable of batches needs
         ``schema``. The rows may come from ``base_dir`` itself.
     base_dir : str or path-like
         The folder, on the local disk or on remote storage.

@@ -20,10 +20,8 @@ _FRAME_ROWS = 128 * 1024
 def input_rows(data: Any, schema: pa.Schema | None = None) -> tuple[pa.Schema, Iterator[pa.Table]]:
     """Returns the schema of rows, and an iterator of tables with the rows.
 
-    Takes a table, a record batch, an iterable of these, a reader, a Dataset, a Scanner, a frame of
-    pandas or Polars (also lazy), a DuckDB relation, and other objects with ``__arrow_c_stream__``
-    or ``__dataframe__``. A table comes whole, other rows batch by batch. If ``schema`` is given,
-    rows are cast to it; their columns may have another order.
+    ``data`` is as for ``write_dataset``. A table comes whole, other rows batch by batch. If
+    ``schema`` is given, rows are cast to it; their columns may have another order.
 
     Raises ``TypeError`` for other objects, and for an iterable without a schema. The iterator
     raises ``ValueError`` for rows of another schema, and for rows without columns.
