@@ -308,6 +308,7 @@ def test_unsupported_options_are_refused(tmp_path):
         ({"basename_template": "x.parquet"}, ValueError, "basename_template"),
         ({"basename_template": "a/{i}"}, ValueError, "basename_template"),
         ({"partitioning": ["no"]}, PredicateError, "no"),
+        ({"partition_by": TABLE.schema.names}, ValueError, "no column is left for the files"),
         ({"partitioning": "day"}, ValueError, "partitioning is a list"),
         ({"partitioning": pads.partitioning(flavor="hive")}, ValueError, "with a schema"),
         ({"partitioning": ["id"], "max_partitions": 7}, ValueError, "max_partitions"),

@@ -13,7 +13,9 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 import intarsia as ia
+from intarsia.commit import commit
 from intarsia.errors import PathError
+from intarsia.writer import dataset
 
 OLD = pa.table({"day": ["mon", "mon", "tue", None], "id": [0, 1, 2, 3]})
 NEW = pa.table({"day": ["tue", None, "a/b=c %", "ü"], "id": [10, 11, 12, 13]})
@@ -191,6 +193,26 @@ def test_places_that_take_no_data_set_are_refused(tmp_path, lake):
     assert not os.path.exists(tmp_path / "new")
 
 
+def test_unfinished_files_are_kept_on_request(lake):
+    def rows():
+        yield NEW
+        raise RuntimeError("no more rows")
+
+    with pytest.raises(RuntimeError) as caught:
+        ia.write_dataset(
+            rows(),
+            lake,
+            schema=NEW.schema,
+            existing_data_behavior="append",
+            keep_unfinished=True,
+        )
+    (note,) = caught.value.__notes__
+    assert "_temporary-" in note
+    assert ids(lake) == [0, 1, 2, 3]
+    ia.recover_dataset(lake, keep_unfinished=False)
+    assert not [name for name in names(lake) if "_temporary-" in name]
+
+
 @pytest.fixture
 def memory():
     yield fsspec.filesystem("memory")
@@ -210,5 +232,14 @@ def test_old_rows_stay_or_go_on_other_storage(memory, behavior, monkeypatch):
             ia.write_dataset(NEW, "/lake", existing_data_behavior=behavior, **options)
     assert memory.find("/lake") == before
     ia.write_dataset(NEW, "/lake", existing_data_behavior=behavior, **options)
+    assert ids("/lake", filesystem=memory) == ROWS_AFTER[behavior]
+    with monkeypatch.context() as patch:  # the process dies while files are published
+        patch.setattr(commit, "_roll_back", lambda *_: None)
+        patch.setattr(dataset, "clear_job", lambda *_: None)
+        patch.setattr(commit, "_mark_published", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            ia.write_dataset(OLD, "/lake", existing_data_behavior=behavior, **options)
+    assert ids("/lake", filesystem=memory) == ROWS_AFTER[behavior]
+    ia.recover_dataset("/lake", filesystem=memory)
     assert ids("/lake", filesystem=memory) == ROWS_AFTER[behavior]
     assert not [path for path in memory.find("/lake") if "_temporary" in path or "_commit" in path]

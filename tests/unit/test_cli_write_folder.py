@@ -112,7 +112,7 @@ def test_a_failed_write_leaves_the_folder_as_it_was(say, tmp_path):
 
 
 def test_too_many_partitions_are_an_error(say, tmp_path):
-    pq.write_table(pa.table({"id": range(2000)}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"id": range(2000), "x": range(2000)}), tmp_path / "a.parquet")
     said = say("write", tmp_path / "a.parquet", tmp_path / "out", "--partition-by", "id")
     assert said.code == 1
     assert "2,000 partitions within 2,000 rows" in said.err

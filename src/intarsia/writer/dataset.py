@@ -190,6 +190,8 @@ def write_dataset(
     scheme = _partitioning_of(partitioning, partitioning_flavor, schema)
     keys = [name for name in scheme.schema.names if name in schema.names] if scheme else []
     stored_schema = pa.schema([f for f in schema if f.name not in keys], metadata=schema.metadata)
+    if keys and not len(stored_schema):
+        raise ValueError(f"no column is left for the files: {', '.join(keys)} are names of folders")
     specs = parse_indexes(indexes)
     check_fit(stored_schema, specs, str(base_dir))
     file_system, base = resolve(base_dir, filesystem)
