@@ -14,6 +14,7 @@ Source: Arrow's C data interface, section "ArrowSchema"; ``Expression`` serializ
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -83,8 +84,11 @@ def batch_of(columns: list[pa.Array]) -> pa.RecordBatch:
 def serialized_of(expression: pc.Expression) -> Serialized | None:
     """Returns the pickle state of an Expression, or None if pyarrow cannot serialize it.
 
-    Raises ``PredicateError`` if calls nest deeper than ``MAX_EXPRESSION_DEPTH``.
+    Several steps of a query ask for the same Expression: each thread keeps the state of the last
+    short one. Raises ``PredicateError`` if calls nest deeper than ``MAX_EXPRESSION_DEPTH``.
     """
+    if _last.expression is expression:
+        return _last.serialized
     try:
         rebuild, (buffer,) = expression.__reduce__()
     except pa.ArrowNotImplementedError:
@@ -92,7 +96,20 @@ def serialized_of(expression: pc.Expression) -> Serialized | None:
     with pa.ipc.open_file(buffer) as reader:
         nodes = _metadata_items(reader.schema)
         _check_depth(nodes)
-        return Serialized(rebuild, nodes, reader.get_batch(0))
+        serialized = Serialized(rebuild, nodes, reader.get_batch(0))
+    if buffer.size <= _MAX_KEPT_BYTES:
+        _last.expression, _last.serialized = expression, serialized
+    return serialized
+
+
+class _LastSerialized(threading.local):
+    expression: pc.Expression | None = None
+    serialized: Serialized | None = None
+
+
+_last = _LastSerialized()
+_MAX_KEPT_BYTES = 16 * 1024
+"""Bytes of the longest state that is kept. Longer ones have lists of values."""
 
 
 def _check_depth(nodes: list[tuple[str, str]]) -> None:
