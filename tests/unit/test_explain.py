@@ -13,7 +13,14 @@ import intarsia as ia
 from intarsia.file import page_index_cache
 from intarsia.indexing import build
 from intarsia.plan.explanation import Explanation
-from intarsia.plan.file_account import Activity, FileAccount, FileRead, Filtered, Stage
+from intarsia.plan.file_account import (
+    Activity,
+    FileAccount,
+    FileRead,
+    Filtered,
+    QueryRun,
+    Stage,
+)
 from intarsia.plan.plan import Amount, ColumnPlan, Figures, FilePlan, Step
 from intarsia.row_ranges import RowRanges
 from intarsia.scan import predicate_order
@@ -56,7 +63,8 @@ def fixed(is_analyzed):
     )
     condition = "((id == 7) and (at > 3))"
     reason = "pages that can match have 8.0% of the bytes an engine decodes"
-    return Explanation(files, condition, ("id", "at"), is_analyzed, "pages", reason)
+    run = QueryRun(4, 0.01) if is_analyzed else None
+    return Explanation(files, condition, ("id", "at"), "pages", reason, run=run)
 
 
 PLANNED = """\

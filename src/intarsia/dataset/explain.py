@@ -20,12 +20,12 @@ from intarsia.plan.file_account import ENGINE, PAGES, EngineReads, FileAccount, 
 from intarsia.plan.plan import Amount, Figures, FilePlan, Plan
 from intarsia.plan.planner import plan_rows
 from intarsia.pruning.partition_pruning import Constants
-from intarsia.scan.files.file_cache import FileCache
 from intarsia.scan.files.file_pruning import (
     CandidateFile,
     File,
     in_folders,
     prune_files,
+    prune_unopened,
     run_file_tasks,
 )
 from intarsia.scan.read_estimate import plan_reads
@@ -51,17 +51,15 @@ def plan_files(source: ScanSource, request: Request) -> Plan:
 
         return read_one_version(partial(cache.lease, file.path), plan)
 
-    candidates = list(in_folders(source.files, request.pruning))
-    left = _left(cache, candidates, request)
+    left = list(prune_unopened(cache, source.files, request))
     plan = Plan.of(run_file_tasks(cache, (partial(planned, file) for file in left)))
-    if len(left) == len(candidates):
-        cache.health.tell()
-        return plan
-    assert cache.catalog is not None
-    open_paths = {file.path for file in left}
-    cut = cache.catalog.figures(file for file in candidates if file.path not in open_paths)
+    if cache.catalog is not None:
+        open_paths = {file.path for file in left}
+        in_catalog = in_folders(source.files, request.pruning)
+        cut = [file for file in in_catalog if file.path not in open_paths]
+        plan = replace(plan, figures=plan.figures + cache.catalog.figures(cut)) if cut else plan
     cache.health.tell()
-    return replace(plan, figures=plan.figures + cut)
+    return plan
 
 
 def plan_files_left(source: ScanSource, request: Request) -> Plan:
@@ -89,13 +87,6 @@ def plan_files_left(source: ScanSource, request: Request) -> Plan:
     plan = Plan.of(plan for plan in plans if plan is not None)
     cache.health.tell()
     return plan
-
-
-def _left(cache: FileCache, files: list[File], request: Request) -> list[File]:
-    """Returns the files that the catalog cannot rule out; all files without a catalog."""
-    if cache.catalog is None or request.filter is None:
-        return files
-    return cache.catalog.files_left(files, request)
 
 
 def explain_query(
@@ -164,7 +155,6 @@ def explanation_of(
         tuple(accounts),
         filter_text,
         request.all_columns,
-        query_run is not None,
         unindexed=unindexed_columns(cache, accounts, request),
         run=query_run,
         other_reads=(sum(n for n, _ in other_reads), sum(size for _, size in other_reads)),

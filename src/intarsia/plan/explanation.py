@@ -64,8 +64,6 @@ class Explanation:
     """The filter as text."""
     columns: tuple[str, ...]
     """The output columns."""
-    is_analyzed: bool = False
-    """True if the query was run."""
     reader: str = "pages"
     """The reader if an engine such as DuckDB runs the query: ``"engine"`` is the engine's own,
     ``"pages"`` is Intarsia's.
@@ -81,6 +79,11 @@ class Explanation:
 
     def __repr__(self) -> str:
         return str(self)
+
+    @property
+    def is_analyzed(self) -> bool:
+        """True if the query was run."""
+        return self.run is not None
 
     @property
     def plan(self) -> Plan:
@@ -101,13 +104,12 @@ class Explanation:
 
         ``rows`` matched; ``bytes`` and ``requests`` include footers and indexes.
         """
-        if not self.is_analyzed:
+        if self.run is None:
             return None
         requests, num_bytes = self.other_reads
         total = Figures.sum(read.figures for read in self._reads)
         total += Figures(bytes=Amount(num_bytes), requests=Amount(requests))
-        if self.run is not None:
-            total = dataclasses.replace(total, rows=Amount(self.run.num_rows))
+        total = dataclasses.replace(total, rows=Amount(self.run.num_rows))
         return Figures(
             *(
                 Amount(getattr(total, field.name).selected, getattr(self.planned, field.name).total)
@@ -125,9 +127,7 @@ class Explanation:
     @property
     def seconds(self) -> float | None:
         """Elapsed seconds of the query; None unless it was run."""
-        if self.run is not None:
-            return self.run.seconds
-        return None if self.activities is None else sum(self.activities.values())
+        return None if self.run is None else self.run.seconds
 
     @property
     def groups(self) -> tuple[ReaderGroup, ...]:

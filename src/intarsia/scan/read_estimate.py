@@ -25,7 +25,7 @@ def plan_reads(
     """Returns the plan of one file to read ``roots`` at the candidate rows.
 
     Ranges up to ``gap`` bytes apart share a request. ``count_pages`` loads the offset indexes of
-    all chunks to count their pages.
+    all chunks to count their pages. No pages are counted if there are no candidate rows.
     """
     rows = candidates.rows
     reads = [
@@ -36,7 +36,7 @@ def plan_reads(
     ]
     ranges = [range_ for read in reads for range_ in read.selection.byte_ranges]
     groups = groups_of(file, rows)
-    columns = _columns(file, roots, reads, count_pages)
+    columns = _columns(file, roots, reads, count_pages) if rows else ()
     figures = Figures(
         files=Amount(int(bool(rows)), 1),
         row_groups=Amount(len(groups), len(file.metadata.row_groups)),

@@ -86,9 +86,12 @@ def prune_files(
 
 
 def prune_unopened(cache: FileCache, files: Sequence[File], request: Request) -> Iterator[File]:
-    """Returns the ``files`` that might match by partition values and the catalog."""
+    """Returns the ``files`` that might match by partition values and the catalog.
+
+    The catalog is not used for few files: opening them takes less time.
+    """
     candidates = in_folders(files, request.pruning)
-    if cache.catalog is None or request.filter is None:
+    if cache.catalog is None or request.filter is None or len(files) < COSTS.least_files:
         return candidates
     return iter(cache.catalog.files_left(candidates, request))
 
