@@ -111,3 +111,37 @@ def test_the_plan_covers_the_files_not_yet_read(tmp_path, monkeypatch, indexes):
             known = whole[file.path]
             assert (file.rows, file.reads, file.binding) == (known.rows, known.reads, known.binding)
             assert [c.bytes for c in file.columns] == [c.bytes for c in known.columns]
+
+
+@pytest.mark.parametrize("files", [3, 4])
+def test_plans_and_scans_use_the_catalog_of_the_same_folders(files, tmp_path):
+    for number in range(files):
+        table = pa.table({"n": range(number * 10, number * 10 + 10)})
+        ia.write_table(table, tmp_path / f"{number}.parquet")
+    ia.build_catalog(tmp_path)
+    opened = []
+    for query in (ia.Dataset.plan, ia.Dataset.to_table):
+        data = ia.dataset(tmp_path, reader="pages").profiled()
+        result = query(data, filter=pc.field("n") == 25)
+        opened.append(sorted(data.scan_source.cache.profiled))
+        if query is ia.Dataset.plan:
+            assert result.figures.rows == Amount(10, files * 10)
+            assert result.figures.files == Amount(1, files)
+    assert opened[0] == opened[1]
+    assert len(opened[0]) == (files if files < 4 else 1)
+
+
+def test_no_pages_are_counted_of_files_without_candidate_rows(lake, monkeypatch):
+    loaded = []
+    load = PageIndexes.load
+
+    def watched(self, offsets, columns):
+        offsets, columns = list(offsets), list(columns)
+        loaded.extend(offsets)
+        return load(self, offsets, columns)
+
+    monkeypatch.setattr(PageIndexes, "load", watched)
+    plan = ia.dataset(lake).plan(["n"], pc.field("n") == -1)
+    assert plan.figures.pages == Amount(0, 0)
+    assert plan.figures.rows == Amount(0, 30_000)
+    assert not loaded
