@@ -79,7 +79,7 @@ def of_portions(
 def _portions(
     sizes: Sequence[int], leaves: tuple[int, ...], size_factors: Mapping[tuple[int, ...], float]
 ) -> Iterator[range]:
-    """Yields the positions of each portion's files. Of unknown sizes, the first ones are small."""
+    """Yields the positions of each portion's files. The first are small if sizes are unknown."""
     start = 0
     most_files = len(sizes) if leaves in size_factors else COSTS.first_portion_files
     while start < len(sizes):
