@@ -511,6 +511,16 @@ def odd_chunk():
     return decode(ColumnChunk, strangers_everywhere(ColumnChunk, encode(full(ColumnChunk))))[0]
 
 
+@pytest.mark.parametrize("value", [0, 1, -1, 63, -64, 64, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63)])
+def test_amended_integers_have_the_bytes_of_thrift(value):
+    before = ColumnChunk(file_offset=7, file_path="f")
+    expected = dataclasses.replace(before, offset_index_offset=value)
+    assert encode(amended(before, offset_index_offset=value)) == encode(expected)
+    if abs(value) < 2**31:
+        expected = dataclasses.replace(before, offset_index_length=value)
+        assert encode(amended(before, offset_index_length=value)) == encode(expected)
+
+
 def test_amending_a_field_keeps_unknown_fields_at_every_depth():
     before = odd_chunk()
     after = amended(before, file_offset=12345)
