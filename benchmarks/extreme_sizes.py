@@ -1,9 +1,9 @@
 """Measures calls on files that hold very many of one thing: columns, row groups, pages, strings.
 
-``python benchmarks/sizes.py [--scale F] [FILE ...] [--calls CALL ...]`` prints a line for each file
-and call: seconds of processor time, the peak of memory in MiB above the start of the call, and the
-answer. Each call runs in a process of its own, on a copy of the file. ``--scale 0.1`` makes files
-of a tenth of the things.
+``python benchmarks/extreme_sizes.py [--scale F] [FILE ...] [--calls CALL ...]`` prints a line for
+each file and call: seconds of processor time, the peak of memory in MiB above the start of the
+call, and the answer. Each call runs in a process of its own, on a copy of the file. ``--scale 0.1``
+makes files of a tenth of the things.
 """
 
 import argparse
