@@ -215,4 +215,4 @@ def test_files_that_lack_a_partition_column_are_refused(documented, iceberg):
 def test_indexes_are_added_to_the_files_of_a_list(documented, delta, iceberg):
     for actual in (documented.delta_dataset(delta), documented.iceberg_dataset(iceberg)):
         reports = ia.add_indexes(actual.files, ["k:lookup"])
-        assert all(report.added == ("k:lookup",) for report in reports)
+        assert all(report.added[0] == "k:lookup" for report in reports)

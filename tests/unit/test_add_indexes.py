@@ -95,12 +95,12 @@ def test_a_file_that_cannot_have_an_index_goes_without(tmp_path, file):
     with pytest.warns(ia.IntarsiaWarning, match=message) as caught:
         first, second = ia.add_indexes(tmp_path, [ia.Lookup("k")])
     assert caught[0].filename == __file__
-    assert (first.path, first.added, first.unfit) == (str(file), ("k:lookup",), ())
+    assert (first.path, first.added, first.unfit) == (str(file), ("k:lookup", "page_index"), ())
     assert (second.path, second.added, second.unfit) == (str(other), (), ("k:lookup",))
     assert other.read_bytes() == before
     with pytest.warns(ia.IntarsiaWarning, match=message):
         reports = ia.add_indexes(tmp_path, ["n:lookup", "k:lookup"], replace=False)
-    assert [report.added for report in reports] == [("n:lookup",), ("n:lookup",)]
+    assert [report.added[0] for report in reports] == ["n:lookup", "n:lookup"]
 
 
 def test_page_indexes_that_are_there_are_not_added(tmp_path):
@@ -345,3 +345,53 @@ def test_indexes_go_into_a_file_of_extensions_within_structs(tmp_path):
     ia.write_table(table, path, indexes=[ia.Lookup("k")])
     assert ia.ParquetFile(path).read(filter=pc.field("k") == 2).num_rows == 1
     assert pq.read_table(path).equals(table)
+
+
+@pytest.mark.parametrize(
+    ("indexes", "options", "has_pages"),
+    [
+        (["k:lookup"], {}, True),
+        (["k:lookup"], {"page_index": False}, False),
+        (["k:bloom"], {}, False),
+        (["k:lookup", "page_index"], {"page_index": False}, True),
+        (["k:lookup"], {"sidecar": True}, False),
+    ],
+)
+def test_a_file_without_a_page_index_gets_one_along_with_an_index_that_finds_rows(
+    file, indexes, options, has_pages
+):
+    before = file.read_bytes()
+    (report,) = ia.add_indexes(file, indexes, **options)
+    assert ("page_index" in report.added) is has_pages
+    column = pq.read_metadata(file).row_group(0).column(1)
+    assert (column.has_offset_index, column.has_column_index) == (has_pages, has_pages)
+    assert ia.dataset(file).to_table(filter=pc.field("k") == "k7")["n"].to_pylist() == [7]
+    (again,) = ia.add_indexes(file, indexes, replace=False, **options)
+    assert again.added == ()
+    ia.drop_indexes(file, all=True, sidecar=options.get("sidecar", False))
+    assert file.read_bytes() == before
+
+
+def test_a_file_indexed_without_pages_gets_its_page_index_later(file):
+    ia.add_indexes(file, ["k:lookup"], page_index=False)
+    (report,) = ia.add_indexes(file, ["k:lookup"], replace=False)
+    assert (report.added, report.kept) == (("page_index",), ("k:lookup",))
+
+
+def test_a_page_index_of_the_writer_is_kept_as_it_is(tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(TABLE, path, write_page_index=True)
+    (report,) = ia.add_indexes(path, ["k:lookup"])
+    assert report.added == ("k:lookup",)
+
+
+def test_a_column_that_cannot_be_decoded_costs_the_page_index_only(file):
+    column = pq.read_metadata(file).row_group(0).column(1)
+    data = bytearray(file.read_bytes())
+    start = column.dictionary_page_offset
+    data[start : start + column.total_compressed_size] = bytes(column.total_compressed_size)
+    file.write_bytes(data)
+    with pytest.warns(ia.IntarsiaWarning, match="no page index"):
+        (report,) = ia.add_indexes(file, ["k:lookup"])
+    assert report.added == ("k:lookup",)
+    assert ia.dataset(file).to_table(["k"], filter="k = 'k7'")["k"].to_pylist() == ["k7"]

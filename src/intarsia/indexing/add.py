@@ -17,7 +17,16 @@ from functools import partial
 from typing import Any
 
 from intarsia.deadline import time_limited
-from intarsia.errors import FormatError, IndexSpecError, Where, placed, public, quiet, warn
+from intarsia.errors import (
+    FormatError,
+    IndexSpecError,
+    OutOfMemoryError,
+    Where,
+    placed,
+    public,
+    quiet,
+    warn,
+)
 from intarsia.file.health import missing_in
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.sidecar_discovery import Sidecars, places_of
@@ -28,7 +37,7 @@ from intarsia.index.parquet_indexes import Bloom, PageIndex, Standard
 from intarsia.index.registry import IndexSpec, make, parse_indexes
 from intarsia.indexing.build import Builder, GroupProgress, names_of
 from intarsia.indexing.file_layout import compose
-from intarsia.indexing.missing_indexes import Choice, choose
+from intarsia.indexing.missing_indexes import Choice, choose, lacks_page_index
 from intarsia.indexing.rewrite import check_changeable, rewrite, warn_of_names
 from intarsia.indexing.sidecar_writer import only_embedded, write_sidecar
 from intarsia.io.atomic_replace import check_unchanged, remove_leftovers_of
@@ -134,6 +143,7 @@ def add_indexes(
     filesystem: Any = None,
     sidecar: bool | PathLike = False,
     replace: bool = True,
+    page_index: bool = True,
     progress: Progress | None = None,
     table_format: TableFormatOption = "auto",
     timeout: float | None = None,
@@ -151,9 +161,10 @@ def add_indexes(
     file's values, the files before it keep their new indexes.
 
     Page indexes and bloom filters are Parquet's own ("Page Index" and "Bloom Filter" in the
-    specification): other readers use them as well. A chunk that has a page index keeps it. A chunk
-    gets none if one of its pages begins within a row. It gets no bounds if its values have no order
-    or include a NaN.
+    specification): other readers use them as well. A file without a page index gets one along with
+    an index that finds rows, as readers need it to read single pages. A chunk that has a page index
+    keeps it. A chunk gets none if one of its pages begins within a row. It gets no bounds if its
+    values have no order or include a NaN.
 
     Parameters
     ----------
@@ -174,6 +185,9 @@ def add_indexes(
         True builds an index anew if the file has one of that name, and frees the space of the old
         one. False leaves an index that has the same parameters, is whole and is not stale. A bloom
         filter counts with any parameters. Files that have all indexes are then not touched.
+    page_index : bool, default True
+        True also adds the page index of all columns to files that have none. False adds it only if
+        ``indexes`` ask for it. Sidecars cannot hold it. With bloom filters alone it is not added.
     progress : callable, optional
         Called with a file's path, the row groups that are done, and the row groups of all files.
     table_format : {"auto", "ignore"}, default "auto"
@@ -241,14 +255,27 @@ def add_indexes(
         with quiet(), _naming(file):
             opened = open_file(file, file_system, sidecar=places)
             choice = choose(opened, indexes, anew=replace, in_sidecar=places is not None)
-            names = names_of(opened, choice.due)
-            has_standard = any(isinstance(index, Standard) for index in choice.due)
+            due = list(choice.due)
+            needs_pages = page_index and places is None and lacks_page_index(opened, choice)
+            if needs_pages:
+                due.append(PageIndex())
+            names = names_of(opened, due)
+            has_standard = any(isinstance(index, Standard) for index in due)
             reports_before = _parquet_reports(opened) if has_standard else []
-        if choice.due:
+        if due:
             if places is None:
                 warn_of_names(file, file_system)
+            reason = None
             with quiet(), _naming(file):
-                add_to_file(opened, choice.due, file_system, version, places, steps_done)
+                try:
+                    add_to_file(opened, due, file_system, version, places, steps_done)
+                except (FormatError, OutOfMemoryError) as error:
+                    if not needs_pages:
+                        raise
+                    add_to_file(opened, choice.due, file_system, version, places, steps_done)
+                    reason = error
+            if reason is not None:
+                warn(f"{file}: it gets no page index: {reason}")
         report = report_of(open_file(file, file_system, sidecar=places))
         added = _added(names, reports_before, report.standard)
         present_names = {index_report.name for index_report in report.standard} - {*added}

@@ -10,6 +10,7 @@ from typing import Any
 from intarsia.errors import FormatError, IndexSpecError, PathError
 from intarsia.file.embedded_indexes import IndexFile
 from intarsia.file.open_file import OpenedFile
+from intarsia.index.directory import page_index_places
 from intarsia.index.parquet_indexes import Bloom, PageIndex
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
 from intarsia.index.section.probe import open_section
@@ -84,6 +85,19 @@ def choose(
         else:
             due.append(index)
     return Choice(tuple(due), tuple(present), unfit, absent)
+
+
+def lacks_page_index(file: OpenedFile, choice: Choice) -> bool:
+    """True if ``file`` has no page index, and a chosen index finds rows that pages are read for.
+
+    False if the page index is chosen itself.
+    """
+    kinds = {name.rpartition(":")[2] for name in (*map(spec_name, choice.due), *choice.present)}
+    return (
+        bool(file.num_rows and kinds - {Bloom.kind})
+        and PageIndex.kind not in kinds
+        and not page_index_places(file.metadata)
+    )
 
 
 def _absent(file: OpenedFile, index: IndexSpec) -> list[str]:

@@ -22,6 +22,7 @@ def index_add(
     sidecar: bool,
     sidecar_folder: str | None,
     missing: bool,
+    page_index: bool,
     table_format: TableFormatOption,
     everything: bool,
     as_json: bool,
@@ -35,6 +36,7 @@ def index_add(
             specs,
             sidecar=where,
             replace=not missing,
+            page_index=page_index,
             progress=progress,
             table_format=table_format,
         )

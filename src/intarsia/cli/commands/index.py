@@ -45,6 +45,11 @@ def index() -> None:
     is_flag=True,
     help="Only to files that lack it. Settings count, except those of bloom filters.",
 )
+@click.option(
+    "--page-index/--no-page-index",
+    default=True,
+    help="Also the page index, for files without one.  [default: page-index]",
+)
 @click.option("--all", "everything", is_flag=True, help="List the indexes of each file as well.")
 @table_format_option
 @memory_limit_option
@@ -63,7 +68,8 @@ def index_add(**options: Any) -> None:
     page_index(ts, user_id)                  or for these
 
     Page indexes and bloom filters are the format's own: other readers use them as well. Chunks that
-    have a page index keep it. Quote an INDEX with parentheses.
+    have a page index keep it. Files without one get it along with an INDEX that finds rows. Quote an
+    INDEX with parentheses.
 
     A file keeps all its bytes, and every other reader still reads it. A file that lacks the column
     of an INDEX gets none. If no file can have it, none is changed.
