@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from intarsia.file.page_layout import LONG_PAGES, PageLayout
 from intarsia.redaction import shown_redacted
-
-LONG_PAGES = 32_768
-"""Rows of a page from which the advice mentions page size. An index can only skip whole pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +79,8 @@ class Advice:
         The filters, in order.
     page_rows : int
         The average rows of a page in the file with the longest pages of the filters' columns.
+    layout : PageLayout or None
+        The pages of the file in which a lookup reads the largest share.
     """
 
     path: str
@@ -92,6 +92,7 @@ class Advice:
     proposals: tuple[Proposal, ...]
     filters: tuple[FilterAdvice, ...]
     page_rows: int
+    layout: PageLayout | None = None
 
     @property
     def indexes(self) -> list[str]:
@@ -137,6 +138,8 @@ class Advice:
                 f"A page has up to {self.page_rows:,} rows, and pages are read whole. Files that",
                 "write_table writes anew have shorter pages, so that indexes let more be skipped.",
             ]
+        if self.layout is not None and self.layout.is_coarse:
+            lines.append(f"All columns: {self.layout}")
         return "\n".join(lines)
 
 

@@ -23,6 +23,7 @@ from intarsia.deadline import time_limited
 from intarsia.errors import IndexSpecError, PredicateError, UnsupportedError, public
 from intarsia.expr.tree import shown
 from intarsia.file.open_file import OpenedFile
+from intarsia.file.page_layout import page_layout
 from intarsia.index.base import Inverted
 from intarsia.index.parquet_indexes import PageIndex, Standard
 from intarsia.index.registry import IndexSpec, spec_name
@@ -175,6 +176,7 @@ def advise(
                 then < now and estimator.is_guess(number, adviser.views),
             )
         )
+    layouts = [layout for m in members if (layout := page_layout(m.file)) is not None]
     return Advice(
         str(path[0] if isinstance(path, list | tuple) else path),
         len(source.scan_source.files),
@@ -185,6 +187,7 @@ def advise(
         tuple(proposals),
         tuple(filter_advice),
         estimator.page_rows(),
+        max(layouts, key=lambda layout: layout.lookup_share, default=None),
     )
 
 

@@ -38,6 +38,7 @@ IN_SHELL = {
     "them, 'overwrite' replaces": "them, overwrite replaces",
     "recover() finishes": "intarsia recover FOLDER finishes",
     "recover() removes": "intarsia recover FOLDER removes",
+    "intarsia.rewrite": "intarsia rewrite",
     "as schema_from": "by --schema-from",
     "a schema or union_by_name says": "--union-by-name says",
 }
@@ -113,7 +114,7 @@ def _as_json(error: UnicodeError) -> tuple[str, int]:
 
 
 def _show_warning(message: Warning | str, *_: object) -> None:
-    _print_error(f"warning: {message}")
+    _print_error(f"warning: {_in_shell(str(message))}")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

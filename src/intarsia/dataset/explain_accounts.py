@@ -12,6 +12,7 @@ from intarsia.expr.tree import shown
 from intarsia.file.byte_map import map_of
 from intarsia.file.embedded_indexes import Embedded
 from intarsia.file.open_file import OpenedFile
+from intarsia.file.page_layout import page_layout
 from intarsia.file.scan_profile import Profile
 from intarsia.index.base import Inverted
 from intarsia.index.directory import IndexEntry
@@ -286,6 +287,9 @@ def _remarks(file: OpenedFile, request: Request, plan: FilePlan) -> Iterator[str
     has_candidates = request.filter is not None and bool(plan.rows)
     entries = file.sections.entries if has_candidates else ()
     yield from file.ignored
+    layout = page_layout(file, load=False) if entries else None
+    if layout is not None and layout.is_coarse:
+        yield str(layout)
     used = {step.source for step in plan.steps}
     tests = predicates_of(request.pruning) if has_candidates else []
     group = FileGroup([file], [plan.constants], request.schema)

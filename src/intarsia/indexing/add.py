@@ -29,6 +29,7 @@ from intarsia.errors import (
 )
 from intarsia.file.health import missing_in
 from intarsia.file.open_file import OpenedFile
+from intarsia.file.page_layout import PageLayout, page_layout
 from intarsia.file.sidecar_discovery import Sidecars, places_of
 from intarsia.index.base import index_name
 from intarsia.index.directory import IndexEntry
@@ -238,6 +239,7 @@ def add_indexes(
         places.check_apart(path, filesystem)
     remove_leftovers_of(files, file_system)
     steps, unfit = [], {}
+    coarse: dict[str, PageLayout] = {}
     for file in files:
         opened = open_file(file, file_system)
         choice = choose(opened, indexes, anew=True, in_sidecar=False)
@@ -246,7 +248,11 @@ def add_indexes(
             check_changeable(opened)
         steps.append(max(1, len(opened.metadata.row_groups)))
         unfit[file] = choice.unfit
+        layout = None if all(isinstance(i, Standard) for i in choice.due) else page_layout(opened)
+        if layout is not None and layout.is_coarse:
+            coarse[file] = layout
     _check_unfit(unfit)
+    _warn_of_coarse_pages(coarse, len(files))
     steps_done = _Steps(progress, files, steps)
     reports = []
     for number, file in enumerate(files):
@@ -332,6 +338,14 @@ def _check_unfit(unfit: Mapping[str, Mapping[str, str]]) -> None:
         messages.append(f"index {name}: {share} cannot have it; {first}: {reason}")
     for message in messages:
         warn(message)
+
+
+def _warn_of_coarse_pages(coarse: Mapping[str, PageLayout], num_files: int) -> None:
+    """Warns of files whose pages are so long that an index saves little."""
+    if coarse:
+        file = max(coarse, key=lambda file: coarse[file].lookup_share)
+        others = "" if num_files == 1 else f" ({len(coarse):,} of {num_files:,} files)"
+        warn(f"{file}: {coarse[file]}{others}")
 
 
 def add_to_file(

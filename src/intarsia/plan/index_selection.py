@@ -8,15 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from intarsia.expr.comparison_operators import Op
 from intarsia.file.embedded_indexes import Embedded
 from intarsia.file.open_file import OpenedFile
+from intarsia.file.page_layout import num_data_pages
 from intarsia.index.base import Inverted
 from intarsia.index.kinds.distinct_idx1 import DistinctIDX1
-from intarsia.parquet.metadata import ColumnMetaData, PageType
 from intarsia.plan.cost_model import COSTS
 from intarsia.pruning.predicates import Comparison, Predicate, SearchPredicate, seeks_values
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.page_selection import groups_of
 
-_DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
 _POINT_RANKS = {Op.EQ: 0, Op.IN: 1, Op.NONE: 1}
 _OTHER_RANK = 2
 
@@ -64,7 +63,7 @@ def may_pay(file: OpenedFile, index: Embedded, test: Predicate, leaves: Iterable
     saved = 0.0
     for leaf in leaves:
         chunks = file.chunks(leaf)
-        hit_share = _share(num_values, min(_num_pages(chunks) or granules, granules))
+        hit_share = _share(num_values, min(num_data_pages(chunks) or granules, granules))
         saved += (1 - hit_share) * sum(chunk.total_compressed_size for chunk in chunks)
     return (
         COSTS.entries_cost if isinstance(test, Comparison) else COSTS.search_cost
@@ -98,14 +97,6 @@ def _leaves_of(file: OpenedFile, tests: Iterable[Predicate]) -> list[int]:
     return [leaf.index for leaf in file.schema.leaves if leaf.path[0] in names]
 
 
-def _num_pages(chunks: Sequence[ColumnMetaData]) -> int | None:
-    """Returns the number of data pages of chunks; None if the footer does not have it."""
-    if not all(chunk.encoding_stats for chunk in chunks):
-        return None
-    stats = (entry for chunk in chunks for entry in chunk.encoding_stats or ())
-    return sum(entry.count for entry in stats if entry.page_type in _DATA_PAGES)
-
-
 def page_rows(file: OpenedFile, leaves: Iterable[int], rows: RowRanges) -> float:
     """Returns the average rows of a page, for the leaf of ``leaves`` with the smallest pages.
 
@@ -115,7 +106,7 @@ def page_rows(file: OpenedFile, leaves: Iterable[int], rows: RowRanges) -> float
     counts = [1]
     for leaf in leaves:
         chunk, index = file.chunk(group, leaf), file.page_indexes.known_offsets(group, leaf)
-        known_pages = len(index) if index is not None else _num_pages([chunk])
+        known_pages = len(index) if index is not None else num_data_pages([chunk])
         counts.append(known_pages or chunk.total_compressed_size // COSTS.index_page_bytes)
     return file.num_rows_in(group) / max(counts)
 

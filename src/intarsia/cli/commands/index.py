@@ -68,8 +68,8 @@ def index_add(**options: Any) -> None:
     page_index(ts, user_id)                  or for these
 
     Page indexes and bloom filters are the format's own: other readers use them as well. Chunks that
-    have a page index keep it. Files without one get it along with an INDEX that finds rows. Quote an
-    INDEX with parentheses.
+    have a page index keep it. Files without one get it along with an INDEX that finds rows.
+    Quote an INDEX with parentheses.
 
     A file keeps all its bytes, and every other reader still reads it. A file that lacks the column
     of an INDEX gets none. If no file can have it, none is changed.
