@@ -62,6 +62,7 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time ``__getattr__`` 
     from intarsia.indexing.add import add_indexes, list_indexes
     from intarsia.indexing.drop import drop_indexes
     from intarsia.indexing.export import export_index
+    from intarsia.maintenance.status import status
     from intarsia.memory import memory_limit, set_memory_limit
     from intarsia.recovery.recover import Recovery, recover
     from intarsia.rewrite.rewrite import RewriteReport, rewrite
@@ -128,6 +129,7 @@ __all__ = [
     "set_memory_limit",
     "show_catalog",
     "sql",
+    "status",
     "verify",
     "write_dataset",
     "write_table",
@@ -203,6 +205,7 @@ _NAMES = {
         "list_indexes",
     ),
     "intarsia.indexing.export": ("export_index",),
+    "intarsia.maintenance.status": ("status",),
     "intarsia.recovery.recover": (
         "Recovery",
         "recover",

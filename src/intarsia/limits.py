@@ -23,6 +23,8 @@ MAX_SECTION_METADATA_BYTES = 256 * MIB
 """Bytes of the footer and the page indexes of one index section."""
 MAX_CATALOG_POINTER_BYTES = 256 * MIB
 """Bytes of a catalog's pointer."""
+MAX_POLICY_BYTES = 1 * MIB
+"""Bytes of a data set's policy, which lists its indexes."""
 MAX_COMMIT_LOG_BYTES = 256 * MIB
 """Bytes of a commit log, which lists the files of one commit: about 2,000,000 files."""
 

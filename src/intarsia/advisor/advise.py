@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow.compute as pc
 
 from intarsia.advisor.advice import Advice, FilterAdvice, Proposal
-from intarsia.advisor.candidates import answers, as_text, indexes_for, page_index_for, tests_in
+from intarsia.advisor.candidates import answers, indexes_for, page_index_for, tests_in
 from intarsia.advisor.read_cost import Member, ReadCostEstimator, View
 from intarsia.advisor.row_group_sample import indexed
 from intarsia.dataset.discovery import dataset
@@ -26,7 +26,7 @@ from intarsia.file.open_file import OpenedFile
 from intarsia.file.page_layout import page_layout
 from intarsia.index.base import Inverted
 from intarsia.index.parquet_indexes import PageIndex, Standard
-from intarsia.index.registry import IndexSpec, spec_name
+from intarsia.index.registry import IndexSpec, spec_name, spec_text
 from intarsia.indexing import missing_indexes
 from intarsia.indexing.add import parquet_index_reports
 from intarsia.io.external_sort import Workspace
@@ -158,7 +158,7 @@ def advise(
     proposals = []
     for index, size, served in chosen:
         total_bytes = round(size * rows / max(estimator.sampled_rows, 1))
-        proposals.append(Proposal(as_text(index), total_bytes, served))
+        proposals.append(Proposal(spec_text(index), total_bytes, served))
     filter_advice = []
     for number, condition in enumerate(filter_list):
         now, then = before[number], adviser.reads[number]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
 
 from intarsia.errors import IndexSpecError
@@ -10,10 +9,8 @@ from intarsia.expr.comparison_operators import Op
 from intarsia.file.embedded_indexes import may_answer
 from intarsia.file.index_subjects import subject_of
 from intarsia.file.open_file import OpenedFile
-from intarsia.index.base import index_name
 from intarsia.index.parquet_indexes import Bloom, PageIndex
-from intarsia.index.registry import EmbeddedIndex, IndexSpec, kinds, make, parse, spec_name
-from intarsia.index.spec import quoted
+from intarsia.index.registry import EmbeddedIndex, IndexSpec, kinds, make, spec_name
 from intarsia.plan.stored_columns import values_agree
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.pruning.predicate_tree import predicates_of
@@ -106,14 +103,3 @@ def fits(file: OpenedFile, index: EmbeddedIndex, test: Predicate) -> bool:
 def _dotted(test: Predicate) -> str:
     """Returns the column of a predicate, as page indexes and bloom filters name it."""
     return ".".join(test.term.path)
-
-
-def as_text(index: IndexSpec) -> str:
-    """Returns an index as a string that ``parse`` reads."""
-    if isinstance(index, PageIndex):
-        return f"page_index({', '.join(map(quoted, index.columns or ()))})"
-    text = index_name(index.on, index.kind)
-    with contextlib.suppress(IndexSpecError):
-        if parse(text) == index:
-            return text
-    return f"{index.kind}({quoted(index.on)})"  # the name must be quoted

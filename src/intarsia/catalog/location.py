@@ -7,7 +7,6 @@ import functools
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 import pyarrow.fs as pafs
@@ -16,20 +15,10 @@ from intarsia.catalog.catalog import pointer_path, read_pointer
 from intarsia.catalog.manifest import is_table_name
 from intarsia.catalog.tables import BuiltTable
 from intarsia.errors import PathError
-from intarsia.io.atomic_replace import (
-    TEMPORARY_SUFFIX,
-    check_unchanged,
-    make_folder,
-    remove_file,
-    replacing,
-    upload,
-)
-from intarsia.io.file_handle import Version, check_may_write
-from intarsia.io.file_parts import Composed
-from intarsia.io.local_path import local_path
+from intarsia.io.atomic_replace import TEMPORARY_SUFFIX, remove_file
+from intarsia.io.file_handle import Version
 from intarsia.io.retry import infos_of
-from intarsia.io.s3_copy import replaced_by_store
-from intarsia.io.source import BufferSource
+from intarsia.io.small_file import write_small_file
 from intarsia.io.storage import SIDECAR_FOLDER, PathLike, resolve
 
 _UNFINISHED = re.compile(rf"\.catalog.*\.[0-9a-f]{{8}}{re.escape(TEMPORARY_SUFFIX)}", re.DOTALL)
@@ -63,21 +52,7 @@ class Target:
         Raises ``PathError`` if the file cannot be written. If ``since`` is not None, also raises
         it if the file there is no longer that version.
         """
-        path = f"{self.folder}/{name}"
-        check_may_write(self.filesystem, path)
-        try:
-            make_folder(self.folder, self.filesystem)
-            if local_path(path, self.filesystem) is not None:
-                check = partial(check_unchanged, path, self.filesystem, since)
-                with replacing(path, self.filesystem, check=check) as create, create() as out:
-                    out.write(data)
-                return
-            parts = Composed(0, (memoryview(data),))
-            if not replaced_by_store(path, BufferSource(b""), parts, self.filesystem, since):
-                check_unchanged(path, self.filesystem, since)
-                upload(BufferSource(data), path, self.filesystem)
-        except OSError as error:
-            raise PathError(f"{path}: cannot be written: {error}") from error
+        write_small_file(self.filesystem, f"{self.folder}/{name}", data, since)
 
     def put_table(self, built: BuiltTable) -> None:
         """Writes a table."""

@@ -21,6 +21,7 @@ from intarsia.cli.commands.index import index
 from intarsia.cli.commands.inspect import inspect, pages
 from intarsia.cli.commands.rewrite import rewrite
 from intarsia.cli.commands.scan import explain, scan
+from intarsia.cli.commands.status import status
 from intarsia.cli.commands.write import write
 from intarsia.cli.exit_codes import INTERRUPTED, TIMED_OUT
 from intarsia.control_characters import shown_in_text
@@ -133,6 +134,7 @@ for _command in (
     recover,
     rewrite,
     scan,
+    status,
     verify,
     write,
 ):

@@ -4,3 +4,5 @@ INTERRUPTED = 130
 """Ctrl-C ended the command."""
 TIMED_OUT = 124
 """``--timeout`` ended the command. The command ``timeout`` has the same code."""
+REQUIREMENT_UNMET = 5
+"""A requirement of ``status --require`` does not hold."""

@@ -6,6 +6,7 @@ of its kind. An entry point is imported only if a user names the kind or a file 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -24,7 +25,7 @@ from intarsia.index.kinds.minmax import MinMax
 from intarsia.index.kinds.ngram import NGram
 from intarsia.index.kinds.words import Words
 from intarsia.index.parquet_indexes import Bloom, PageIndex, Standard
-from intarsia.index.spec import parsed, split, unquoted
+from intarsia.index.spec import parsed, quoted, split, unquoted
 from intarsia.kind_names import installed, names
 
 EmbeddedIndex = Inverted | Summary
@@ -152,6 +153,25 @@ def kinds() -> list[str]:
 def spec_name(index: IndexSpec) -> str:
     """Returns the name of an index: ``trace_id:lookup``, or ``page_index`` for page indexes."""
     return index.kind if isinstance(index, PageIndex) else index_name(index.on, index.kind)
+
+
+def spec_text(index: IndexSpec) -> str:
+    """Returns a specification that ``parse`` reads as ``index``: ``trace_id:lookup`` if possible.
+
+    Names of columns are quoted where they need it.
+    """
+    short = spec_name(index)
+    columns = (index.columns or ()) if isinstance(index, PageIndex) else (index.on,)
+    settings = [
+        f"{field.name}={getattr(index, field.name)!r}"
+        for field in dataclasses.fields(index)
+        if field.name not in ("on", "columns") and getattr(index, field.name) != field.default
+    ]
+    for text in (short, f"{index.kind}({', '.join([*columns, *settings])})"):
+        with contextlib.suppress(IndexSpecError):
+            if parse(text) == index:
+                return text
+    return f"{index.kind}({', '.join([*map(quoted, columns), *settings])})"
 
 
 def make(kind: str, on: str, params: Mapping[str, Any]) -> EmbeddedIndex:

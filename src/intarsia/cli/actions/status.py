@@ -1,0 +1,58 @@
+"""The command ``status``: the state of a data set, and requirements on it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+
+import click
+
+import intarsia.maintenance.status as maintenance
+from intarsia.cli.exit_codes import REQUIREMENT_UNMET
+from intarsia.cli.output.json_document import json_text
+from intarsia.cli.output.terminal import clean
+from intarsia.redaction import redacted_in
+from intarsia.tables.data_files import TableFormatOption
+
+_REQUIREMENT = re.compile(r"(.+?)\s*>=\s*(\d+(?:\.\d+)?)\s*%\s*", re.DOTALL)
+
+
+def status(
+    path: str,
+    requirements: Sequence[str],
+    sidecar_folder: str | None,
+    table_format: TableFormatOption,
+    as_json: bool,
+) -> None:
+    """Shows the state of a data set. Exits with a code of its own if a requirement is not met."""
+    required = [_required(text) for text in requirements]
+    state = maintenance.status(
+        path,
+        indexes=list(dict.fromkeys(index for index, _ in required)),
+        sidecar=sidecar_folder,
+        table_format=table_format,
+    )
+    unmet = []
+    for index, percent in required:
+        coverage = state.coverage(index)
+        covered = 0.0 if coverage is None else 100 * coverage.share
+        if covered < percent:
+            unmet.append(f"{index} covers {covered:.4g} % of the rows, not {percent:g} %")
+    if as_json:
+        click.echo(json_text(redacted_in(state.to_dict()) | {"unmet": unmet}, indent=2))
+    else:
+        for line in str(state).splitlines():
+            click.echo(clean(line))
+    for message in unmet:
+        click.echo(f"intarsia: {clean(message)}", err=True)
+    if unmet:
+        sys.exit(REQUIREMENT_UNMET)
+
+
+def _required(text: str) -> tuple[str, float]:
+    """Returns the index and the percentage of a requirement. Raises ``UsageError``."""
+    match = _REQUIREMENT.fullmatch(text.strip())
+    if match is None or float(match[2]) > 100:
+        raise click.UsageError(f"--require {text!r} is not INDEX>=PERCENT, as 'ts:minmax>=100%'")
+    return match[1].strip(), float(match[2])

@@ -1,0 +1,178 @@
+"""The policy of a data set: the indexes, the layout and the sort order that its files should have.
+
+It is ``_intarsia/policy.json`` in the data set's folder. Other readers ignore that folder. Our
+writers read it when they add files, and ``maintain`` adds what files lack.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow.fs as pafs
+
+from intarsia.errors import FormatError, IntarsiaError, PathError, Where, warn
+from intarsia.index.registry import IndexSpec, parse, parse_indexes, spec_name, spec_text
+from intarsia.io.retry import infos_of
+from intarsia.io.small_file import write_small_file
+from intarsia.io.storage import SIDECAR_FOLDER, FileSource, PathLike, resolve
+from intarsia.limits import MAX_POLICY_BYTES, check_claim
+from intarsia.redaction import shown_redacted
+
+POLICY_NAME = "policy.json"
+_VERSION = 1
+_LAYOUT: Mapping[str, type] = {
+    "rows_per_page": int,
+    "row_group_rows": int,
+    "target_file_size": int,
+    "compression": str,
+}
+"""The settings of a layout and their types. Sizes are in bytes."""
+
+
+@shown_redacted
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the files of a data set should have.
+
+    Attributes
+    ----------
+    indexes : tuple of str
+        The indexes, as ``add_indexes`` takes them.
+    sort_by : tuple of str
+        The columns that rows are sorted by when files are written anew.
+    layout : dict
+        ``rows_per_page``, ``row_group_rows``, ``target_file_size`` in bytes, and ``compression``,
+        as far as they are set.
+
+    Raises
+    ------
+    FormatError
+        If an attribute has another type.
+    IndexSpecError
+        If an index is invalid.
+
+    Examples
+    --------
+    >>> Policy(("trace_id:lookup",), layout={"rows_per_page": 2048}).specs
+    [Lookup(on='trace_id', granule_rows=8192)]
+    """
+
+    indexes: tuple[str, ...] = ()
+    sort_by: tuple[str, ...] = ()
+    layout: Mapping[str, int | str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("indexes", "sort_by"):
+            strings = getattr(self, name)
+            if not isinstance(strings, tuple) or not all(isinstance(one, str) for one in strings):
+                raise FormatError(f"the policy's {name} is not a list of strings")
+        parse_indexes(self.indexes)
+        for name, value in self.layout.items():
+            kind = _LAYOUT.get(name)
+            is_valid = kind is not None and type(value) is kind and (kind is str or int(value) > 0)
+            if not is_valid:
+                raise FormatError(f"the policy's layout has {name}={value!r:.100}")
+
+    @property
+    def specs(self) -> list[IndexSpec]:
+        """The indexes as objects."""
+        return parse_indexes(self.indexes)
+
+    def with_indexes(self, indexes: Sequence[IndexSpec | str]) -> Policy:
+        """Returns the policy with these indexes too. One of the same name is replaced."""
+        texts = {spec_name(parse(text)): text for text in self.indexes}
+        texts |= {spec_name(index): spec_text(index) for index in parse_indexes(indexes)}
+        return replace(self, indexes=tuple(texts.values()))
+
+    def encode(self) -> bytes:
+        """Returns the policy as JSON, in UTF-8."""
+        document = {
+            "version": _VERSION,
+            "indexes": self.indexes,
+            "sort_by": self.sort_by,
+            "layout": dict(self.layout),
+        }
+        return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Policy:
+        """Reads a policy. Raises ``FormatError`` if it is none, or of a later version."""
+        try:
+            document: Any = json.loads(data)
+            version = document["version"]
+            if version != _VERSION:
+                raise FormatError(f"a policy of version {version!r:.9}, not {_VERSION}")
+            lists = {name: tuple(document.get(name, ())) for name in ("indexes", "sort_by")}
+            return cls(**lists, layout=dict(document.get("layout", {})))
+        except FormatError:
+            raise
+        except (ValueError, TypeError, KeyError, RecursionError, IntarsiaError) as error:
+            raise FormatError(f"not a policy: {error!r:.200}") from error
+
+
+def policy_path(root: str) -> str:
+    """Returns the path of the policy of the data set in the folder ``root``."""
+    return f"{root.rstrip('/')}/{SIDECAR_FOLDER}/{POLICY_NAME}"
+
+
+def read_policy(filesystem: pafs.FileSystem, root: str) -> Policy | None:
+    """Returns the policy of the data set in the folder ``root``. None if it has none.
+
+    Raises ``FormatError`` if it is damaged, and ``PathError`` if it cannot be read.
+    """
+    path = policy_path(root)
+    try:
+        source = FileSource(filesystem, path)
+        try:
+            check_claim("the policy", source.size, MAX_POLICY_BYTES)
+            return Policy.decode(bytes(source.read([(0, source.size)])[0]))
+        finally:
+            source.close()
+    except PathError:
+        try:
+            if infos_of(filesystem, path).type == pafs.FileType.NotFound:
+                return None
+        except OSError:  # a part of the path is no folder
+            return None
+        raise
+    except FormatError as error:
+        raise error.at(Where(path)) from error
+
+
+def write_policy(filesystem: pafs.FileSystem, root: str, policy: Policy) -> None:
+    """Writes the policy of the data set in the folder ``root``. Raises ``PathError``."""
+    write_small_file(filesystem, policy_path(root), policy.encode())
+
+
+def keep_indexes(path: PathLike, filesystem: Any, indexes: Sequence[IndexSpec | str]) -> Policy:
+    """Adds indexes to the policy of the data set in the folder ``path``, and returns the policy.
+
+    Raises ``PathError`` if ``path`` is no folder.
+    """
+    storage, root = resolve(path, filesystem)
+    if infos_of(storage, root).type != pafs.FileType.Directory:
+        raise PathError(f"{root}: a policy is of a folder, and this is not one")
+    policy = (read_policy(storage, root) or Policy()).with_indexes(indexes)
+    write_policy(storage, root, policy)
+    return policy
+
+
+def policy_above(filesystem: pafs.FileSystem, folder: str) -> Policy | None:
+    """Returns the policy of the data set that ``folder`` belongs to. None if it has none.
+
+    The data set's folder is ``folder`` or, above ``key=value`` folders, one that holds them. A
+    damaged policy is ignored with a warning: a write must not fail because of it.
+    """
+    while True:
+        try:
+            policy = read_policy(filesystem, folder)
+        except (IntarsiaError, OSError) as error:
+            warn(f"the policy of {folder} is ignored: {error}")
+            return None
+        parent, _, name = folder.rstrip("/").rpartition("/")
+        if policy is not None or "=" not in name or not parent:
+            return policy
+        folder = parent
