@@ -62,6 +62,7 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time ``__getattr__`` 
     from intarsia.indexing.add import add_indexes, list_indexes
     from intarsia.indexing.drop import drop_indexes
     from intarsia.indexing.export import export_index
+    from intarsia.maintenance.maintain import maintain
     from intarsia.maintenance.status import status
     from intarsia.memory import memory_limit, set_memory_limit
     from intarsia.recovery.recover import Recovery, recover
@@ -119,6 +120,7 @@ __all__ = [
     "list_contains_all",
     "list_contains_any",
     "list_indexes",
+    "maintain",
     "map_contains",
     "memory_limit",
     "polars",
@@ -205,6 +207,7 @@ _NAMES = {
         "list_indexes",
     ),
     "intarsia.indexing.export": ("export_index",),
+    "intarsia.maintenance.maintain": ("maintain",),
     "intarsia.maintenance.status": ("status",),
     "intarsia.recovery.recover": (
         "Recovery",

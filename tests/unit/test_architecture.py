@@ -343,6 +343,7 @@ def test_the_public_names_are_complete():
             "list_contains_all",
             "list_contains_any",
             "list_indexes",
+            "maintain",
             "map_contains",
             "memory_limit",
             "polars",

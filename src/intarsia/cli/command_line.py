@@ -21,7 +21,7 @@ from intarsia.cli.commands.index import index
 from intarsia.cli.commands.inspect import inspect, pages
 from intarsia.cli.commands.rewrite import rewrite
 from intarsia.cli.commands.scan import explain, scan
-from intarsia.cli.commands.status import status
+from intarsia.cli.commands.status import maintain, status
 from intarsia.cli.commands.write import write
 from intarsia.cli.exit_codes import INTERRUPTED, TIMED_OUT
 from intarsia.control_characters import shown_in_text
@@ -39,6 +39,7 @@ IN_SHELL = {
     "them, 'overwrite' replaces": "them, overwrite replaces",
     "recover() finishes": "intarsia recover FOLDER finishes",
     "recover() removes": "intarsia recover FOLDER removes",
+    "add_indexes(path, indexes, keep=True) writes": "intarsia index add PATH INDEX --keep writes",
     "intarsia.rewrite": "intarsia rewrite",
     "as schema_from": "by --schema-from",
     "a schema or union_by_name says": "--union-by-name says",
@@ -130,6 +131,7 @@ for _command in (
     explain,
     index,
     inspect,
+    maintain,
     pages,
     recover,
     rewrite,

@@ -4,5 +4,7 @@ INTERRUPTED = 130
 """Ctrl-C ended the command."""
 TIMED_OUT = 124
 """``--timeout`` ended the command. The command ``timeout`` has the same code."""
-REQUIREMENT_UNMET = 5
+PARTIAL_SUCCESS = 3
+"""Some files of ``maintain`` could not be changed."""
+REQUIREMENT_UNMET = 6
 """A requirement of ``status --require`` does not hold."""

@@ -38,7 +38,8 @@ from intarsia.index.parquet_indexes import Bloom, PageIndex, Standard
 from intarsia.index.registry import IndexSpec, make, parse_indexes
 from intarsia.indexing.build import Builder, GroupProgress, names_of
 from intarsia.indexing.file_layout import compose
-from intarsia.indexing.missing_indexes import Choice, choose, lacks_page_index
+from intarsia.indexing.missing_indexes import Choice, choose, due_in
+from intarsia.indexing.policy import check_is_folder, keep_indexes
 from intarsia.indexing.rewrite import check_changeable, rewrite, warn_of_names
 from intarsia.indexing.sidecar_writer import only_embedded, write_sidecar
 from intarsia.io.atomic_replace import check_unchanged, remove_leftovers_of
@@ -145,6 +146,7 @@ def add_indexes(
     sidecar: bool | PathLike = False,
     replace: bool = True,
     page_index: bool = True,
+    keep: bool = False,
     progress: Progress | None = None,
     table_format: TableFormatOption = "auto",
     timeout: float | None = None,
@@ -189,6 +191,10 @@ def add_indexes(
     page_index : bool, default True
         True also adds the page index of all columns to files that have none. False adds it only if
         ``indexes`` ask for it. Sidecars cannot hold it. With bloom filters alone it is not added.
+    keep : bool, default False
+        True also adds the indexes to the policy of the data set in the folder ``path``:
+        ``write_table``, ``write_dataset`` and Spark's writers then give them to new files there,
+        and ``maintain`` adds them to files of other writers.
     progress : callable, optional
         Called with a file's path, the row groups that are done, and the row groups of all files.
     table_format : {"auto", "ignore"}, default "auto"
@@ -230,6 +236,8 @@ def add_indexes(
     indexes = parse_indexes(indexes)
     if not indexes:
         raise IndexSpecError("no index was asked for")
+    if keep:
+        check_is_folder(path, filesystem)
     file_system, files = data_files(path, filesystem, table_format)
     places = (
         None if sidecar is False else Sidecars(file_system, None if sidecar is True else sidecar)
@@ -257,40 +265,62 @@ def add_indexes(
     reports = []
     for number, file in enumerate(files):
         steps_done.begin(number)
-        version = version_of(file, file_system)
-        with quiet(), _naming(file):
-            opened = open_file(file, file_system, sidecar=places)
-            choice = choose(opened, indexes, anew=replace, in_sidecar=places is not None)
-            due = list(choice.due)
-            needs_pages = page_index and places is None and lacks_page_index(opened, choice)
-            if needs_pages:
-                due.append(PageIndex())
-            names = names_of(opened, due)
-            has_standard = any(isinstance(index, Standard) for index in due)
-            reports_before = _parquet_reports(opened) if has_standard else []
-        if due:
-            if places is None:
-                warn_of_names(file, file_system)
-            reason = None
-            with quiet(), _naming(file):
-                try:
-                    add_to_file(opened, due, file_system, version, places, steps_done)
-                except (FormatError, OutOfMemoryError) as error:
-                    if not needs_pages:
-                        raise
-                    add_to_file(opened, choice.due, file_system, version, places, steps_done)
-                    reason = error
-            if reason is not None:
-                warn(f"{file}: it gets no page index: {reason}")
-        report = report_of(open_file(file, file_system, sidecar=places))
-        added = _added(names, reports_before, report.standard)
-        present_names = {index_report.name for index_report in report.standard} - {*added}
-        untouched = (*choice.present, *(name for name in names if name in present_names))
         reports.append(
-            _with_unfit(dataclasses.replace(report, added=added, kept=untouched), choice)
+            index_file(
+                file,
+                indexes,
+                file_system,
+                places,
+                replace=replace,
+                page_index=page_index,
+                on_group_done=steps_done,
+            )
         )
     steps_done.end()
+    if keep:
+        keep_indexes(path, filesystem, indexes, sidecar=sidecar, page_index=page_index)
     return reports
+
+
+def index_file(
+    path: str,
+    indexes: Sequence[IndexSpec],
+    filesystem: Any,
+    places: Sidecars | None,
+    *,
+    replace: bool,
+    page_index: bool,
+    on_group_done: GroupProgress | None = None,
+) -> IndexReport:
+    """Adds indexes to one file, or to its sidecar given ``places``, as ``add_indexes`` does."""
+    version = version_of(path, filesystem)
+    with quiet(), _naming(path):
+        opened = open_file(path, filesystem, sidecar=places)
+        choice = due_in(opened, indexes, places, replace=replace, page_index=page_index)
+        names = names_of(opened, choice.all_due)
+        has_standard = any(isinstance(index, Standard) for index in choice.all_due)
+        reports_before = _parquet_reports(opened) if has_standard else []
+    if choice.all_due:
+        check_may_write(filesystem, path)
+        if places is None:
+            check_changeable(opened)
+            warn_of_names(path, filesystem)
+        reason = None
+        with quiet(), _naming(path):
+            try:
+                add_to_file(opened, choice.all_due, filesystem, version, places, on_group_done)
+            except (FormatError, OutOfMemoryError) as error:
+                if not choice.extra:
+                    raise
+                add_to_file(opened, choice.due, filesystem, version, places, on_group_done)
+                reason = error
+        if reason is not None:
+            warn(f"{path}: it gets no page index: {reason}")
+    report = report_of(open_file(path, filesystem, sidecar=places))
+    added = _added(names, reports_before, report.standard)
+    present_names = {index_report.name for index_report in report.standard} - {*added}
+    untouched = (*choice.present, *(name for name in names if name in present_names))
+    return _with_unfit(dataclasses.replace(report, added=added, kept=untouched), choice)
 
 
 def _with_unfit(report: IndexReport, choice: Choice) -> IndexReport:

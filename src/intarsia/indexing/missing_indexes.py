@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 from intarsia.errors import FormatError, IndexSpecError, PathError
 from intarsia.file.embedded_indexes import IndexFile
 from intarsia.file.open_file import OpenedFile
+from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.directory import page_index_places
 from intarsia.index.parquet_indexes import Bloom, PageIndex
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
@@ -33,6 +35,13 @@ class Choice:
     unfit: Mapping[str, str]
     absent: Mapping[str, Sequence[str]]
     """The columns that the file lacks, by the names of the unfit indexes."""
+    extra: tuple[PageIndex, ...] = ()
+    """The page index, if the file gets one along with the indexes that are due."""
+
+    @property
+    def all_due(self) -> tuple[IndexSpec, ...]:
+        """The indexes to build, ``extra`` included."""
+        return (*self.due, *self.extra)
 
     def without(self, unknown: Iterable[str]) -> Choice:
         """Returns the same choice, with ``unknown`` indexes among the unfit.
@@ -87,17 +96,25 @@ def choose(
     return Choice(tuple(due), tuple(present), unfit, absent)
 
 
-def lacks_page_index(file: OpenedFile, choice: Choice) -> bool:
-    """True if ``file`` has no page index, and a chosen index finds rows that pages are read for.
+def due_in(
+    file: OpenedFile,
+    indexes: Sequence[IndexSpec],
+    places: Sidecars | None,
+    *,
+    replace: bool,
+    page_index: bool,
+) -> Choice:
+    """Returns which indexes ``add_indexes`` gives a file, or its sidecar given ``places``.
 
-    False if the page index is chosen itself.
+    With ``page_index``, a file without a page index also gets one, if it has or gets an index that
+    finds rows: pages are read for these.
     """
+    choice = choose(file, indexes, anew=replace, in_sidecar=places is not None)
     kinds = {name.rpartition(":")[2] for name in (*map(spec_name, choice.due), *choice.present)}
-    return (
-        bool(file.num_rows and kinds - {Bloom.kind})
-        and PageIndex.kind not in kinds
-        and not page_index_places(file.metadata)
-    )
+    has_use = kinds - {Bloom.kind} and PageIndex.kind not in kinds and file.num_rows
+    if page_index and places is None and has_use and not page_index_places(file.metadata):
+        return dataclasses.replace(choice, extra=(PageIndex(),))
+    return choice
 
 
 def _absent(file: OpenedFile, index: IndexSpec) -> list[str]:

@@ -7,17 +7,19 @@ writers read it when they add files, and ``maintain`` adds what files lack.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow.fs as pafs
 
-from intarsia.errors import FormatError, IntarsiaError, PathError, Where, warn
+from intarsia.errors import FormatError, IndexSpecError, IntarsiaError, PathError, Where, warn
+from intarsia.index.parquet_indexes import PageIndex, Standard
 from intarsia.index.registry import IndexSpec, parse, parse_indexes, spec_name, spec_text
 from intarsia.io.retry import infos_of
 from intarsia.io.small_file import write_small_file
-from intarsia.io.storage import SIDECAR_FOLDER, FileSource, PathLike, resolve
+from intarsia.io.storage import SIDECAR_FOLDER, FileSource, PathLike, as_list, resolve
 from intarsia.limits import MAX_POLICY_BYTES, check_claim
 from intarsia.redaction import shown_redacted
 
@@ -46,6 +48,11 @@ class Policy:
     layout : dict
         ``rows_per_page``, ``row_group_rows``, ``target_file_size`` in bytes, and ``compression``,
         as far as they are set.
+    page_index : bool
+        True if files without a page index get one along with an index that finds rows.
+    sidecar : bool or str
+        Where ``maintain`` puts indexes: False for the files, True for sidecars beside them, or the
+        folder of the sidecars. New files that our writers make have the indexes themselves.
 
     Raises
     ------
@@ -63,13 +70,18 @@ class Policy:
     indexes: tuple[str, ...] = ()
     sort_by: tuple[str, ...] = ()
     layout: Mapping[str, int | str] = field(default_factory=dict)
+    page_index: bool = True
+    sidecar: bool | str = False
 
     def __post_init__(self) -> None:
         for name in ("indexes", "sort_by"):
             strings = getattr(self, name)
             if not isinstance(strings, tuple) or not all(isinstance(one, str) for one in strings):
                 raise FormatError(f"the policy's {name} is not a list of strings")
-        parse_indexes(self.indexes)
+        if type(self.page_index) is not bool or not isinstance(self.sidecar, bool | str):
+            raise FormatError("the policy's page_index or sidecar has another type")
+        if any(isinstance(one, Standard) for one in parse_indexes(self.indexes)) and self.sidecar:
+            raise IndexSpecError("the policy's bloom filters and page indexes do not fit sidecars")
         for name, value in self.layout.items():
             kind = _LAYOUT.get(name)
             is_valid = kind is not None and type(value) is kind and (kind is str or int(value) > 0)
@@ -82,10 +94,15 @@ class Policy:
         return parse_indexes(self.indexes)
 
     def with_indexes(self, indexes: Sequence[IndexSpec | str]) -> Policy:
-        """Returns the policy with these indexes too. One of the same name is replaced."""
+        """Returns the policy with these indexes too. One of the same name is replaced.
+
+        The page index of all columns becomes ``page_index``.
+        """
         texts = {spec_name(parse(text)): text for text in self.indexes}
-        texts |= {spec_name(index): spec_text(index) for index in parse_indexes(indexes)}
-        return replace(self, indexes=tuple(texts.values()))
+        specs = parse_indexes(indexes)
+        texts |= {spec_name(one): spec_text(one) for one in specs if one != PageIndex()}
+        page_index = self.page_index or PageIndex() in specs
+        return replace(self, indexes=tuple(texts.values()), page_index=page_index)
 
     def encode(self) -> bytes:
         """Returns the policy as JSON, in UTF-8."""
@@ -94,6 +111,8 @@ class Policy:
             "indexes": self.indexes,
             "sort_by": self.sort_by,
             "layout": dict(self.layout),
+            "page_index": self.page_index,
+            "sidecar": self.sidecar,
         }
         return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
 
@@ -105,8 +124,13 @@ class Policy:
             version = document["version"]
             if version != _VERSION:
                 raise FormatError(f"a policy of version {version!r:.9}, not {_VERSION}")
-            lists = {name: tuple(document.get(name, ())) for name in ("indexes", "sort_by")}
-            return cls(**lists, layout=dict(document.get("layout", {})))
+            return cls(
+                tuple(document.get("indexes", ())),
+                tuple(document.get("sort_by", ())),
+                dict(document.get("layout", {})),
+                document.get("page_index", True),
+                document.get("sidecar", False),
+            )
         except FormatError:
             raise
         except (ValueError, TypeError, KeyError, RecursionError, IntarsiaError) as error:
@@ -147,17 +171,33 @@ def write_policy(filesystem: pafs.FileSystem, root: str, policy: Policy) -> None
     write_small_file(filesystem, policy_path(root), policy.encode())
 
 
-def keep_indexes(path: PathLike, filesystem: Any, indexes: Sequence[IndexSpec | str]) -> Policy:
-    """Adds indexes to the policy of the data set in the folder ``path``, and returns the policy.
+def check_is_folder(path: PathLike | Sequence[PathLike], filesystem: Any) -> str:
+    """Returns the folder ``path`` on its file system. Raises ``PathError`` if it is no folder."""
+    given = as_list(path)
+    storage, root = resolve(given[0], filesystem)
+    if len(given) > 1 or infos_of(storage, root).type != pafs.FileType.Directory:
+        raise PathError(f"{root}: a policy is of one folder, and this is not one")
+    return root.rstrip("/")
 
-    Raises ``PathError`` if ``path`` is no folder.
+
+def keep_indexes(
+    path: PathLike | Sequence[PathLike],
+    filesystem: Any,
+    indexes: Sequence[IndexSpec | str],
+    *,
+    sidecar: bool | PathLike,
+    page_index: bool,
+) -> None:
+    """Adds indexes to the policy of the data set in the folder ``path``.
+
+    Raises ``PathError`` if ``path`` is no folder, or the policy cannot be written.
     """
-    storage, root = resolve(path, filesystem)
-    if infos_of(storage, root).type != pafs.FileType.Directory:
-        raise PathError(f"{root}: a policy is of a folder, and this is not one")
-    policy = (read_policy(storage, root) or Policy()).with_indexes(indexes)
+    root = check_is_folder(path, filesystem)
+    storage, _ = resolve(as_list(path)[0], filesystem)
+    place = sidecar if isinstance(sidecar, bool) else os.fspath(sidecar)
+    old = read_policy(storage, root) or Policy()
+    policy = replace(old, page_index=page_index, sidecar=place).with_indexes(indexes)
     write_policy(storage, root, policy)
-    return policy
 
 
 def policy_above(filesystem: pafs.FileSystem, folder: str) -> Policy | None:

@@ -37,7 +37,7 @@ from intarsia.io.storage import PathLike, resolve
 from intarsia.memory import share
 from intarsia.writer.defaults import PAGE_ROWS
 from intarsia.writer.input_rows import input_rows
-from intarsia.writer.parquet_writer import ParquetWriter, check_fit
+from intarsia.writer.parquet_writer import ParquetWriter, check_fit, policy_indexes
 from intarsia.writer.row_buffer import ROW_GROUP_BYTES, row_groups
 
 MAX_PENDING_BYTES = ROW_GROUP_BYTES
@@ -55,7 +55,7 @@ def write_dataset(
     base_dir: PathLike,
     *,
     partition_by: Sequence[str] = (),
-    indexes: Sequence[IndexSpec | str] = (),
+    indexes: Sequence[IndexSpec | str] | None = None,
     basename_template: str | None = None,
     format: Any = None,  # noqa: A002 # pyarrow's name
     partitioning: pads.Partitioning | Sequence[str] | None = None,
@@ -99,7 +99,8 @@ def write_dataset(
         The columns whose values become Hive folders, ``column=value``. Short for
         ``partitioning=…, partitioning_flavor="hive"``.
     indexes : sequence of index or str, optional
-        Indexes of each file, as for ``add_indexes``.
+        Indexes of each file, as for ``add_indexes``. By default those of the policy of
+        ``base_dir`` that the schema can have.
     basename_template : str, optional
         Names of files, with ``{i}`` for a number. By default ``"part-{i}.parquet"``. The number is
         followed by ``-`` and 16 hexadecimal digits where old files may exist: always with
@@ -192,9 +193,11 @@ def write_dataset(
     stored_schema = pa.schema([f for f in schema if f.name not in keys], metadata=schema.metadata)
     if keys and not len(stored_schema):
         raise ValueError(f"no column is left for the files: {', '.join(keys)} are names of folders")
+    file_system, base = resolve(base_dir, filesystem)
+    if indexes is None:
+        indexes = policy_indexes(file_system, base, stored_schema, options)
     specs = parse_indexes(indexes)
     check_fit(stored_schema, specs, str(base_dir))
-    file_system, base = resolve(base_dir, filesystem)
     local = local_path(base, file_system)
     place = Place.of(base, file_system) if local is None else Place.of(local)
     check_place(place)

@@ -26,6 +26,8 @@ from intarsia.index.directory import without_pointer
 from intarsia.index.registry import IndexSpec, parse_indexes
 from intarsia.indexing.build import check_indexes
 from intarsia.indexing.file_layout import compose
+from intarsia.indexing.missing_indexes import choose
+from intarsia.indexing.policy import policy_above
 from intarsia.io.atomic_replace import check_place, replacing, sync_folder
 from intarsia.io.external_sort import Workspace
 from intarsia.io.file_handle import check_may_write
@@ -63,7 +65,7 @@ def write_table(
     table: Any,
     where: PathLike,
     *,
-    indexes: Sequence[IndexSpec | str] = (),
+    indexes: Sequence[IndexSpec | str] | None = None,
     schema: pa.Schema | None = None,
     filesystem: Any = None,
     checkpoint_row_groups: int | None = None,
@@ -85,7 +87,8 @@ def write_table(
     where : str or path-like
         The file, on the local disk or on remote storage. An existing file is replaced.
     indexes : sequence of index or str, optional
-        Indexes such as ``Lookup("trace_id")`` or ``"trace_id:lookup"``, as for ``add_indexes``.
+        Indexes such as ``Lookup("trace_id")`` or ``"trace_id:lookup"``, as for ``add_indexes``. By
+        default those of the folder's policy that the schema can have.
     schema : pyarrow.Schema, optional
         The schema to which rows are cast. An iterable of batches needs it.
     filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
@@ -123,6 +126,8 @@ def write_table(
         groups = row_groups(groups, group_rows, most)
     first = next(groups, without_rows(rows_schema))
     file = partial(empty_file, rows_schema, str(where), dict(options))
+    if indexes is None:
+        indexes = _policy_indexes_at(where, filesystem, rows_schema, options)
     page_rows = options.get("max_rows_per_page") or default_page_rows(indexes)
     options |= dictionary_settings(first.slice(0, group_rows), file, page_rows, options)
     with open_writer(
@@ -163,7 +168,8 @@ class ParquetWriter:
     schema : pyarrow.Schema
         The schema of all tables.
     indexes : sequence of index or str, optional
-        Indexes such as ``Lookup("trace_id")`` or ``"trace_id:lookup"``, as for ``add_indexes``.
+        Indexes such as ``Lookup("trace_id")`` or ``"trace_id:lookup"``, as for ``add_indexes``. By
+        default those of the folder's policy that the schema can have.
     checkpoint_row_groups : int, optional
         Row groups between two footers, at least 1. Local files only. By default there are no
         checkpoints.
@@ -198,7 +204,7 @@ class ParquetWriter:
         where: PathLike,
         schema: pa.Schema,
         *,
-        indexes: Sequence[IndexSpec | str] = (),
+        indexes: Sequence[IndexSpec | str] | None = None,
         checkpoint_row_groups: int | None = None,
         keep_unfinished: bool = False,
         filesystem: Any = None,
@@ -290,7 +296,7 @@ class ParquetWriter:
 def open_writer(
     schema: pa.Schema,
     where: PathLike,
-    indexes: Sequence[IndexSpec | str] = (),
+    indexes: Sequence[IndexSpec | str] | None = None,
     *,
     filesystem: Any = None,
     checkpoint_row_groups: int | None = None,
@@ -303,8 +309,8 @@ def open_writer(
 ) -> Iterator[pq.ParquetWriter | SampledDictionaryWriter | CheckpointWriter]:
     """Yields a writer like ``pyarrow.parquet.ParquetWriter``.
 
-    Its file appears at the end, with ``indexes``. ``annotations`` are fields of schema elements, by
-    position, that pyarrow does not write. With ``encodes_groups_at_once``, threads encode the row
+    Its file appears at the end, with ``indexes``, by default those of the policy. ``annotations``
+    are fields of schema elements, by position, that pyarrow does not write. With ``encodes_groups_at_once``, threads encode the row
     groups of a table at the same time. ``is_hidden`` is as for ``replacing``. If the block fails,
     nothing is left behind unless ``keep_unfinished`` is true.
 
@@ -323,6 +329,8 @@ def open_writer(
     if "row_group_size" in options:
         raise TypeError("'row_group_size' is an option of write_table, not of ParquetWriter")
     schema = without_pointer(schema)
+    if indexes is None:
+        indexes = _policy_indexes_at(where, filesystem, schema, options)
     kinds = parse_indexes(indexes)
     settings = DEFAULTS | {"max_rows_per_page": default_page_rows(kinds)} | options
     page_rows = settings["max_rows_per_page"]
@@ -452,6 +460,25 @@ def check_fit(
     """
     if indexes:
         check_indexes(empty_file(schema, name, options or {}), indexes)
+
+
+def _policy_indexes_at(
+    where: PathLike, filesystem: Any, schema: pa.Schema, options: Mapping[str, Any]
+) -> list[IndexSpec]:
+    """Returns ``policy_indexes`` for the folder of the file ``where``."""
+    file_system, path = resolve(where, filesystem)
+    return policy_indexes(file_system, path.rpartition("/")[0], schema, options)
+
+
+def policy_indexes(
+    filesystem: pafs.FileSystem, folder: str, schema: pa.Schema, options: Mapping[str, Any]
+) -> list[IndexSpec]:
+    """Returns the indexes of the policy for ``folder`` that files of ``schema`` can have."""
+    policy = policy_above(filesystem, folder)
+    if policy is None or not policy.indexes:
+        return []
+    file = empty_file(schema, folder, options)
+    return list(choose(file, policy.specs, anew=True, in_sidecar=False).due)
 
 
 def empty_file(schema: pa.Schema, name: str, options: Mapping[str, Any]) -> OpenedFile:

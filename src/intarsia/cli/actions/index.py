@@ -23,6 +23,7 @@ def index_add(
     sidecar_folder: str | None,
     missing: bool,
     page_index: bool,
+    keep: bool,
     table_format: TableFormatOption,
     everything: bool,
     as_json: bool,
@@ -37,6 +38,7 @@ def index_add(
             sidecar=where,
             replace=not missing,
             page_index=page_index,
+            keep=keep,
             progress=progress,
             table_format=table_format,
         )

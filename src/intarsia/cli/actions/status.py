@@ -1,4 +1,4 @@
-"""The command ``status``: the state of a data set, and requirements on it."""
+"""The commands ``status`` and ``maintain``: the state of a data set, and what it lacks."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from collections.abc import Sequence
 
 import click
 
+import intarsia.maintenance.maintain as maintenance_run
 import intarsia.maintenance.status as maintenance
-from intarsia.cli.exit_codes import REQUIREMENT_UNMET
+from intarsia.cli.exit_codes import PARTIAL_SUCCESS, REQUIREMENT_UNMET
+from intarsia.cli.output import terminal
 from intarsia.cli.output.json_document import json_text
 from intarsia.cli.output.terminal import clean
 from intarsia.redaction import redacted_in
@@ -56,3 +58,18 @@ def _required(text: str) -> tuple[str, float]:
     if match is None or float(match[2]) > 100:
         raise click.UsageError(f"--require {text!r} is not INDEX>=PERCENT, as 'ts:minmax>=100%'")
     return match[1].strip(), float(match[2])
+
+
+def maintain(path: str, dry_run: bool, table_format: TableFormatOption, as_json: bool) -> None:
+    """Brings files in line with the policy. Exits with a code of its own if some files fail."""
+    with terminal.progress("maintaining") as progress:
+        report = maintenance_run.maintain(
+            path, dry_run=dry_run, progress=progress, table_format=table_format
+        )
+    if as_json:
+        click.echo(json_text(redacted_in(report.to_dict()), indent=2))
+    else:
+        for line in str(report).splitlines():
+            click.echo(clean(line))
+    if report.failed:
+        sys.exit(PARTIAL_SUCCESS)

@@ -36,7 +36,7 @@ from intarsia.memory import share
 from intarsia.scan.parquet_file import open_file
 from intarsia.tables.data_files import TableFormatOption
 from intarsia.writer.dataset import ExistingData, write_dataset
-from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS, default_page_rows
+from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS
 from intarsia.writer.parquet_writer import ParquetWriter
 from intarsia.writer.row_buffer import ROW_GROUP_BYTES, row_groups
 from intarsia.writer.type_annotations import placed
@@ -148,15 +148,17 @@ def write(
     stored = pa.schema([field for field in rows.schema if field.name not in keys])
     said = placed(rows.annotations, stored, {})
     settings: dict[str, Any] = {
-        "indexes": indexes,
+        "indexes": indexes or None,
         "checkpoint_row_groups": checkpoint_row_groups,
         "keep_unfinished": keep_unfinished,
         "compression": compression,
         "compression_level": compression_level,
-        "max_rows_per_page": max_rows_per_page or default_page_rows(indexes),
         "annotations": said.fields,
         "write_statistics": True if said.ordered is None else list(said.ordered),
     }
+
+    if max_rows_per_page is not None:
+        settings["max_rows_per_page"] = max_rows_per_page
 
     def tables(update: terminal.Update) -> Iterator[pa.Table]:
         counted = _counted(rows.tables, name, total, update)

@@ -50,6 +50,9 @@ def index() -> None:
     default=True,
     help="Also the page index, for files without one.  [default: page-index]",
 )
+@click.option(
+    "--keep", is_flag=True, help="Also into the policy of the folder PATH, for files to come."
+)
 @click.option("--all", "everything", is_flag=True, help="List the indexes of each file as well.")
 @table_format_option
 @memory_limit_option

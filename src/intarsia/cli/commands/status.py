@@ -1,4 +1,4 @@
-"""The command ``status``."""
+"""The commands ``status`` and ``maintain``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from typing import Any
 
 import click
 
-from intarsia.cli.options import sidecar_folder_option, table_format_option, timeout_option
+from intarsia.cli.options import (
+    memory_limit_option,
+    sidecar_folder_option,
+    table_format_option,
+    timeout_option,
+)
 
 
 @click.command()
@@ -16,7 +21,7 @@ from intarsia.cli.options import sidecar_folder_option, table_format_option, tim
     "requirements",
     metavar="INDEX>=PERCENT",
     multiple=True,
-    help="Exit with code 5 if the index covers less of the rows. May be given again.",
+    help="Exit with code 6 if the index covers less of the rows. May be given again.",
 )
 @sidecar_folder_option
 @table_format_option
@@ -33,3 +38,23 @@ def status(**options: Any) -> None:
     from intarsia.cli.actions import status as body
 
     body.status(**options)
+
+
+@click.command()
+@click.argument("path")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@table_format_option
+@memory_limit_option
+@timeout_option
+@click.option("--json", "as_json", is_flag=True, help="The report as one JSON document.")
+def maintain(**options: Any) -> None:
+    """Bring the files of the folder PATH in line with its policy, as index add --keep wrote it.
+
+    Adds the indexes that files lack and refreshes the catalog if there is one. Does nothing if
+    nothing is due, so it can run from cron. A run that was ended is completed by the next one.
+
+    Exit codes: 0 all is done, 3 some files could not be changed, 1 another error.
+    """
+    from intarsia.cli.actions import status as body
+
+    body.maintain(**options)

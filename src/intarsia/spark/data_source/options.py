@@ -111,7 +111,7 @@ def get(options: Options, name: str) -> str | None:
 def layout_of(options: Options) -> Layout:
     """Returns how files are to be laid out."""
     return Layout(
-        indexes=options.get("indexes", "") or (),
+        indexes=options.get("indexes") or None,
         partition_by=names_of(options, "partition_by"),
         cluster_by=names_of(options, "cluster_by"),
         sort_within=names_of(options, "sort_within"),

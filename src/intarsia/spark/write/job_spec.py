@@ -19,7 +19,7 @@ from intarsia.io.glob import HIDDEN
 from intarsia.spark.types import arrow_schema
 from intarsia.spark.write.space_filling_curve import check_curve
 from intarsia.writer.defaults import default_page_rows
-from intarsia.writer.parquet_writer import check_fit
+from intarsia.writer.parquet_writer import check_fit, policy_indexes
 from intarsia.writer.row_sorting import FOLDER
 
 if TYPE_CHECKING:
@@ -87,7 +87,10 @@ def job_of(
         raise PredicateError("every column is in partition_by; nothing is left to write")
     if layout.curve is not None:
         check_curve(layout.curve, schema, cluster_columns)
-    kinds = parse_indexes(layout.indexes)
+    requested = layout.indexes
+    if requested is None:
+        requested = policy_indexes(place.filesystem, place.root, pa.schema(file_fields), {})
+    kinds = parse_indexes(requested)
     for index in kinds:
         columns = index.columns or () if isinstance(index, PageIndex) else (index.on,)
         if not set(columns).isdisjoint(partition_columns):

@@ -56,7 +56,7 @@ def write(
     df: DataFrame,
     path: PathLike,
     *,
-    indexes: Sequence[IndexSpec | str] = (),
+    indexes: Sequence[IndexSpec | str] | None = None,
     partition_by: Sequence[str] = (),
     cluster_by: Sequence[str] = (),
     curve: str | None = None,
@@ -80,8 +80,9 @@ def write(
         The rows.
     path : str or path
         The folder of the data set.
-    indexes : sequence of IndexSpec or str, default ()
-        The indexes to embed, as for ``intarsia.add_indexes``.
+    indexes : sequence of IndexSpec or str, optional
+        The indexes to embed, as for ``intarsia.add_indexes``. By default those of the folder's
+        policy that the columns can have.
     partition_by : sequence of str, default ()
         The columns that become Hive folders.
     cluster_by : sequence of str, default ()

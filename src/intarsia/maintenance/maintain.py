@@ -1,0 +1,260 @@
+"""Brings the files of a data set in line with its policy: adds indexes, refreshes the catalog."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow.fs as pafs
+
+import intarsia.deadline as deadline
+from intarsia.catalog.build import build_catalog
+from intarsia.catalog.catalog import pointer_path
+from intarsia.catalog.describe import show_catalog
+from intarsia.dataset.commit_log import visible
+from intarsia.deadline import time_limited
+from intarsia.errors import IntarsiaError, OutOfMemoryError, PathError, public, quiet
+from intarsia.file.sidecar_discovery import Sidecars
+from intarsia.index.registry import IndexSpec, spec_name
+from intarsia.indexing.add import index_file
+from intarsia.indexing.missing_indexes import due_in
+from intarsia.indexing.policy import Policy, check_is_folder, read_policy
+from intarsia.io.atomic_replace import remove_leftovers_of
+from intarsia.io.retry import infos_of
+from intarsia.io.storage import PathLike
+from intarsia.parquet.value_display import plural
+from intarsia.redaction import shown_redacted
+from intarsia.scan.parquet_file import open_file
+from intarsia.tables.data_files import TableFormatOption
+from intarsia.threads import run_io_tasks
+
+Progress = Callable[[str, int, int], None]
+"""Called with a file's path, the files that are done, and the files that lack something."""
+_MAX_FAILURES = 5
+"""Failures that the text shows; the dictionary has all."""
+
+
+@dataclass(frozen=True, slots=True)
+class MaintainedFile:
+    """A file that lacked something.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    indexes : tuple of str
+        The names of the indexes that were added or, in a dry run, would be.
+    error : str
+        Why the file could not be read or changed. Empty if it was.
+    """
+
+    path: str
+    indexes: tuple[str, ...] = ()
+    error: str = ""
+
+
+@shown_redacted
+@dataclass(frozen=True, slots=True)
+class MaintenanceReport:
+    """What ``maintain`` did. Printed, it is a few lines of text.
+
+    Attributes
+    ----------
+    path : str
+        The data set's folder.
+    files : int
+        The number of its files.
+    changed : tuple of MaintainedFile
+        The files that got indexes or, in a dry run, would get them.
+    failed : tuple of MaintainedFile
+        The files that could not be read or changed.
+    catalog : str
+        ``"refreshed"``, ``"current"``, ``"outdated"`` in a dry run, or ``"none"``.
+    is_dry_run : bool
+        True if nothing was changed.
+    """
+
+    path: str
+    files: int
+    changed: tuple[MaintainedFile, ...]
+    failed: tuple[MaintainedFile, ...]
+    catalog: str
+    is_dry_run: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns all attributes as values that JSON can represent."""
+        return dataclasses.asdict(self)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __str__(self) -> str:
+        verb = "would change" if self.is_dry_run else "changed"
+        files = f"{len(self.changed):,} of {plural(self.files, 'file')}"
+        lines = [f"{self.path}: {verb} {files}; catalog: {self.catalog}"]
+        counts = Counter(name for file in self.changed for name in file.indexes)
+        lines += [f"  {name}: {plural(count, 'file')}" for name, count in counts.items()]
+        lines += [f"  failed: {file.error}" for file in self.failed[:_MAX_FAILURES]]
+        if len(self.failed) > _MAX_FAILURES:
+            lines.append(f"  failed: … and {len(self.failed) - _MAX_FAILURES:,} more")
+        return "\n".join(lines)
+
+
+@public
+@time_limited("maintaining")
+def maintain(
+    path: PathLike,
+    *,
+    dry_run: bool = False,
+    filesystem: Any = None,
+    progress: Progress | None = None,
+    table_format: TableFormatOption = "auto",
+    timeout: float | None = None,
+    memory_limit: int | str | None = None,
+) -> MaintenanceReport:
+    """Adds the indexes that the files of a folder lack by its policy, and refreshes its catalog.
+
+    ``add_indexes(…, keep=True)`` writes the policy. Files that have all indexes are not touched. An
+    index counts if it has the policy's parameters, is whole and not stale. The catalog is refreshed
+    if there is one and it is outdated. Each file is replaced at once, and its rows stay. A run that
+    was ended is completed by the next one. An error in one file does not stop the others.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The folder or URI of the data set.
+    dry_run : bool, default False
+        Only reports what would be done.
+    filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
+        The file system of ``path``. By default it is taken from the URI; other paths are local.
+    progress : callable, optional
+        Called with a file's path, the files that are done, and the files that lack something.
+    table_format : {"auto", "ignore"}, default "auto"
+        How files of Delta Lake, Iceberg and Hudi tables are treated, as for ``intarsia.dataset``.
+    timeout : float, optional
+        Seconds after which ``QueryTimeoutError`` is raised. Files that are done keep their indexes.
+    memory_limit : int or str, optional
+        The memory limit in bytes, or a string such as ``"2GB"``.
+
+    Returns
+    -------
+    MaintenanceReport
+        The files that were changed, and those that could not be.
+
+    Raises
+    ------
+    PathError
+        If ``path`` is no folder with data files, or has no policy.
+    FormatError
+        If the policy is damaged.
+    QueryTimeoutError
+        If ``timeout`` has passed.
+
+    Examples
+    --------
+    >>> _ = ia.add_indexes("lake", ["trace_id:lookup"], keep=True)
+    >>> ia.maintain("lake").changed
+    ()
+    """
+    root = check_is_folder(path, filesystem)
+    file_system, paths = visible(path, filesystem, table_format=table_format)
+    policy = read_policy(file_system, root)
+    if policy is None:
+        raise PathError(
+            f"{root}: the folder has no policy; add_indexes(path, indexes, keep=True) writes one"
+        )
+    lacking = _lacking(file_system, paths, policy)
+    todo = [file for file in lacking if not file.error]
+    changed, failed = todo, [file for file in lacking if file.error]
+    if not dry_run:
+        changed = []
+        remove_leftovers_of([file.path for file in todo], file_system)
+        for number, file in enumerate(todo):
+            deadline.check()
+            if progress:
+                progress(file.path, number, len(todo))
+            done = _maintained(file_system, file.path, policy)
+            if done.error:
+                failed.append(done)
+            elif done.indexes:
+                changed.append(done)
+    # Files with another layout or order than the policy's are written anew here, and small files
+    # merged, by ``rewrite``: after the indexes of files that keep their layout.
+    catalog = _catalog(file_system, root, will_change=bool(todo), dry_run=dry_run)
+    return MaintenanceReport(root, len(paths), tuple(changed), tuple(failed), catalog, dry_run)
+
+
+def _places(filesystem: pafs.FileSystem, policy: Policy) -> Sidecars | None:
+    """Returns the places of sidecars, or None if the policy embeds indexes."""
+    if policy.sidecar is False:
+        return None
+    return Sidecars(filesystem, None if policy.sidecar is True else policy.sidecar)
+
+
+def _lacking(
+    filesystem: pafs.FileSystem, paths: Sequence[str], policy: Policy
+) -> list[MaintainedFile]:
+    """Returns the files that lack indexes of the policy, and those that cannot be read."""
+    specs, places = policy.specs, _places(filesystem, policy)
+
+    def look(path: str) -> MaintainedFile:
+        deadline.check()
+        try:
+            with quiet():
+                names = _due(filesystem, path, specs, places, page_index=policy.page_index)
+            return MaintainedFile(path, names)
+        except (IntarsiaError, OSError) as error:
+            return MaintainedFile(path, error=str(error))
+
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        files = [look(path) for path in paths]
+    else:
+        files = list(run_io_tasks(partial(look, path) for path in paths))
+    return [file for file in files if file.indexes or file.error]
+
+
+def _due(
+    filesystem: pafs.FileSystem,
+    path: str,
+    specs: Sequence[IndexSpec],
+    places: Sidecars | None,
+    *,
+    page_index: bool,
+) -> tuple[str, ...]:
+    file = open_file(path, filesystem, sidecar=places)
+    choice = due_in(file, specs, places, replace=False, page_index=page_index)
+    return tuple(map(spec_name, choice.all_due)) if file.num_rows else ()
+
+
+def _maintained(filesystem: pafs.FileSystem, path: str, policy: Policy) -> MaintainedFile:
+    """Adds the indexes that a file lacks."""
+    places = _places(filesystem, policy)
+    try:
+        with quiet():
+            report = index_file(
+                path, policy.specs, filesystem, places, replace=False, page_index=policy.page_index
+            )
+        return MaintainedFile(path, report.added)
+    except (IntarsiaError, OutOfMemoryError, OSError) as error:
+        return MaintainedFile(path, error=str(error))
+
+
+def _catalog(filesystem: pafs.FileSystem, root: str, *, will_change: bool, dry_run: bool) -> str:
+    """Refreshes the catalog if it is outdated, and returns its state."""
+    if infos_of(filesystem, pointer_path(root)).type != pafs.FileType.File:
+        return "none"
+    try:
+        state = show_catalog(root, filesystem=filesystem)
+        is_outdated = bool(state.changed or state.gone)
+    except IntarsiaError:  # a damaged one is replaced
+        is_outdated = True
+    if not is_outdated and not (dry_run and will_change):
+        return "current"
+    if dry_run:
+        return "outdated"
+    build_catalog(root, refresh=True, filesystem=filesystem, table_format="ignore")
+    return "refreshed"
