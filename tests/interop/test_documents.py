@@ -20,6 +20,7 @@ RUN = [
     "docs/get-started.md",
     "docs/how-to/check-and-recover.md",
     "docs/how-to/index-files.md",
+    "docs/how-to/keep-a-lake-indexed.md",
     "docs/how-to/query-from-python.md",
     "docs/how-to/rewrite-a-lake.md",
     "docs/how-to/write-files.md",

@@ -37,7 +37,7 @@ _LAYOUT: Mapping[str, type] = {
 @shown_redacted
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What the files of a data set should have.
+    """The indexes, layout and order that the files of a data set should have.
 
     Attributes
     ----------

@@ -60,7 +60,7 @@ class MaintainedFile:
 @shown_redacted
 @dataclass(frozen=True, slots=True)
 class MaintenanceReport:
-    """What ``maintain`` did. Printed, it is a few lines of text.
+    """The files that ``maintain`` changed. Printed, it is a few lines of text.
 
     Attributes
     ----------

@@ -290,7 +290,7 @@ def status(
     >>> ia.status("lake").coverage("trace_id:lookup").share
     1.0
     """
-    asked_specs = parse_indexes(indexes)
+    requested = parse_indexes(indexes)
     seen: dict[str, pafs.FileInfo] = {}
     file_system, paths = visible(path, filesystem, seen, table_format=table_format)
     places = places_of(file_system, sidecar)
@@ -311,7 +311,6 @@ def status(
             problems.append(str(error))
     opened = [file for file in files if not file.error]
     problems = [file.error for file in files if file.error] + problems
-    wanted = [] if policy is None else policy.specs
     page_rows = sorted(file.page_rows for file in opened if file.page_rows is not None)
     names = [name.rpartition("/")[2] for name in seen]
     commits = [info.mtime for name, info in seen.items() if name.rpartition("/")[2] == SUCCESS]
@@ -327,7 +326,7 @@ def status(
         _num_small(opened),
         sum(size for file in opened for size, _ in file.indexes.values()),
         sum(file.is_stale for file in opened),
-        tuple(_coverage(opened, wanted, asked_specs)),
+        tuple(_coverage(opened, [] if policy is None else policy.specs, requested)),
         policy,
         catalog,
         "" if last is None else _utc(last),
@@ -396,19 +395,19 @@ def _text(params: Mapping[str, Any]) -> str:
 
 
 def _coverage(
-    files: Sequence[_File], wanted: Sequence[IndexSpec], asked: Sequence[IndexSpec]
+    files: Sequence[_File], policy: Sequence[IndexSpec], requested: Sequence[IndexSpec]
 ) -> Iterator[IndexCoverage]:
-    """Yields the coverage of the indexes that are wanted, asked for, or in a file."""
+    """Yields the coverage of the indexes of the policy, those requested, and those in a file."""
     with_rows = [file for file in files if file.rows]
     column_types = list(dict.fromkeys(f.columns for f in with_rows if f.columns is not None))
     known = {name: spec for file in files for name, spec in file.specs.items()}
     specs: dict[str, IndexSpec | None] = {}
     wanted_names = set()
-    for spec in (*wanted, *asked):
+    for spec in (*policy, *requested):
         names = (_name_in(columns, spec) for columns in column_types)
         name = next((name for name in names if name is not None), spec_name(spec))
         specs.setdefault(name, spec)
-        if spec in wanted:
+        if spec in policy:
             wanted_names.add(name)
     for file in files:
         for name in (*file.indexes, *sorted(file.stale)):

@@ -310,8 +310,9 @@ def open_writer(
     """Yields a writer like ``pyarrow.parquet.ParquetWriter``.
 
     Its file appears at the end, with ``indexes``, by default those of the policy. ``annotations``
-    are fields of schema elements, by position, that pyarrow does not write. With ``encodes_groups_at_once``, threads encode the row
-    groups of a table at the same time. ``is_hidden`` is as for ``replacing``. If the block fails,
+    are fields of schema elements, by position, that pyarrow does not write. With
+    ``encodes_groups_at_once``, threads encode the row groups of a table at the same time.
+    ``is_hidden`` is as for ``replacing``. If the block fails,
     nothing is left behind unless ``keep_unfinished`` is true.
 
     ``check`` says that the rows are those of the file at ``where``. It is called just before that
