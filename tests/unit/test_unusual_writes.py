@@ -159,7 +159,7 @@ def test_names_that_are_too_long_are_told_of(tmp_path):
 def test_rows_read_from_a_file_with_indexes_do_not_carry_its_pointer(tmp_path):
     path, new = tmp_path / "a.parquet", tmp_path / "b.parquet"
     pq.write_table(pa.table({"a": range(1000)}), path, store_schema=False)
-    (report,) = ia.add_indexes(path, ["a:lookup"])
+    (report,) = ia.add_indexes(path, ["a:lookup"], page_index=False)
     assert repr(report) == f"<IndexReport of {path}: 1,000 rows; a:lookup>"
     data = ia.dataset(path)
     assert not data.schema.metadata
