@@ -221,5 +221,5 @@ def test_the_index_is_listed_and_dropped(tmp_path):
     names = [entry.name for entry in ia.list_indexes(path)[0].indexes]
     assert names == ["tags:elements", "attributes:elements"]
     assert ia.verify(path) == []
-    ia.drop_indexes(path, names)
+    ia.drop_indexes(path, all=True)
     assert path.read_bytes() == before
