@@ -35,7 +35,7 @@ def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     path = tmp_path_factory.mktemp("walked") / "a.parquet"
     options = {"data_page_size": 64 * 1024, "use_dictionary": ["s"]}
     pq.write_table(TABLE, path, data_page_version=request.param, **options)
-    ia.add_indexes(path, ["id:lookup"])
+    ia.add_indexes(path, ["id:lookup"], page_index=False)
     return path
 
 
@@ -80,7 +80,7 @@ def test_damage_raises_an_error_without_endless_retries(tmp_path, at):
     table, path = pa.table({"id": TABLE["id"], "st": struct}), tmp_path / "a.parquet"
     options = {"data_page_size": 64 * 1024, "compression": "snappy", "use_dictionary": False}
     pq.write_table(table, path, **options)
-    ia.add_indexes(path, ["id:lookup"])
+    ia.add_indexes(path, ["id:lookup"], page_index=False)
     chunk = pq.read_metadata(path).row_group(0).column(2)
     data, begin = bytearray(path.read_bytes()), chunk.data_page_offset + 200
     begin += int(at * chunk.total_compressed_size)
