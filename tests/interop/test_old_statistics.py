@@ -70,5 +70,5 @@ def test_other_readers_skip_by_deprecated_bounds_as_before(path, index):
     assert ia.verify(path) == []
     for filter_ in (pc.field("i") == 5, pc.field("x") < -2, ~pc.field("b"), pc.field("t") > "07"):
         assert ia.dataset(path).to_table(filter=filter_).equals(TABLE.filter(filter_))
-    ia.drop_indexes(path, [index])
+    ia.drop_indexes(path, all=True)
     assert path.read_bytes() == data
