@@ -37,7 +37,8 @@ _CODECS = {
 class Layout:
     """The layout of rows in files, with the arguments of ``write``."""
 
-    indexes: Sequence[IndexSpec | str] = ()
+    indexes: Sequence[IndexSpec | str] | None = ()
+    """None stands for the indexes of the policy that the rows' columns can have."""
     partition_by: Sequence[str] = ()
     cluster_by: Sequence[str] = ()
     curve: str | None = None
