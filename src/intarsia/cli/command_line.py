@@ -16,11 +16,12 @@ import click
 
 from intarsia.cli.commands.catalog import catalog
 from intarsia.cli.commands.check import recover, verify
+from intarsia.cli.commands.completion import completion
 from intarsia.cli.commands.demo import demo
 from intarsia.cli.commands.index import index
 from intarsia.cli.commands.inspect import inspect, pages
 from intarsia.cli.commands.rewrite import rewrite
-from intarsia.cli.commands.scan import explain, scan
+from intarsia.cli.commands.scan import explain, scan, sql
 from intarsia.cli.commands.status import maintain, status
 from intarsia.cli.commands.write import write
 from intarsia.cli.exit_codes import INTERRUPTED, TIMED_OUT
@@ -43,6 +44,7 @@ IN_SHELL = {
     "intarsia.rewrite": "intarsia rewrite",
     "as schema_from": "by --schema-from",
     "a schema or union_by_name says": "--union-by-name says",
+    "intarsia.sql(query, NAME=PATH)": "intarsia sql QUERY NAME=PATH",
 }
 """Advice in messages of the library, and its name on the command line."""
 
@@ -70,14 +72,14 @@ def run() -> None:
         _print_error(str(late.error if isinstance(late, Stopped) else late))
         sys.exit(TIMED_OUT)
     except IntarsiaError as error:
-        _print_error(_with_notes(_in_shell(str(error)), error))
+        _print_error(_in_shell(_with_notes(str(error), error)))
         sys.exit(1)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
     except _other_errors() as error:
-        said = " ".join(str(error).split())
-        _print_error(_with_notes(said, error))
+        message = " ".join(str(error).split())
+        _print_error(_in_shell(_with_notes(message, error)))
         sys.exit(1)
 
 
@@ -92,9 +94,9 @@ def _shown(message: str) -> str:
 
 
 def _other_errors() -> tuple[type[Exception], ...]:
-    """Returns the errors from elsewhere that are one sentence as well: pyarrow's, once imported."""
-    pyarrow = sys.modules.get("pyarrow")
-    return (OSError,) if pyarrow is None else (OSError, pyarrow.ArrowException)
+    """Returns the errors of other packages that are printed: pyarrow's and DuckDB's, if loaded."""
+    names = (("pyarrow", "ArrowException"), ("duckdb", "Error"))
+    return OSError, *(getattr(sys.modules[of], name) for of, name in names if of in sys.modules)
 
 
 def _in_shell(message: str) -> str:
@@ -127,6 +129,7 @@ def cli() -> None:
 
 for _command in (
     catalog,
+    completion,
     demo,
     explain,
     index,
@@ -136,6 +139,7 @@ for _command in (
     recover,
     rewrite,
     scan,
+    sql,
     status,
     verify,
     write,

@@ -31,6 +31,9 @@ def _limit_memory(context: click.Context, _: click.Parameter, limit: str | None)
             raise click.BadParameter(str(error)) from error
 
 
+PATH = click.Path(readable=False)
+"""A path or URI. The shell completes it as the name of a file."""
+
 memory_limit_option = click.option(
     "--memory-limit",
     metavar="SIZE",

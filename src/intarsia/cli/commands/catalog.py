@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from intarsia.cli.options import table_format_option, timeout_option
+from intarsia.cli.options import PATH, table_format_option, timeout_option
 
 _json = click.option("--json", "as_json", is_flag=True, help="The report as one JSON document.")
 
@@ -17,7 +17,7 @@ def catalog() -> None:
 
 
 @catalog.command()
-@click.argument("path")
+@click.argument("path", type=PATH)
 @table_format_option
 @timeout_option
 @_json
@@ -33,7 +33,7 @@ def build(**options: Any) -> None:
 
 
 @catalog.command()
-@click.argument("path")
+@click.argument("path", type=PATH)
 @table_format_option
 @timeout_option
 @_json
@@ -45,7 +45,7 @@ def refresh(**options: Any) -> None:
 
 
 @catalog.command()
-@click.argument("path")
+@click.argument("path", type=PATH)
 @_json
 def show(**options: Any) -> None:
     """Show what the catalog of PATH holds, and how many files were changed since."""
@@ -55,7 +55,7 @@ def show(**options: Any) -> None:
 
 
 @catalog.command()
-@click.argument("path")
+@click.argument("path", type=PATH)
 def drop(**options: Any) -> None:
     """Remove the catalog of PATH. Sidecars stay."""
     from intarsia.cli.actions import catalog as body

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from intarsia.cli.options import (
+    PATH,
     memory_limit_option,
     sidecar_folder_option,
     table_format_option,
@@ -15,7 +16,7 @@ from intarsia.cli.options import (
 
 
 @click.command()
-@click.argument("path")
+@click.argument("path", type=PATH)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a finding, one a line.")
 @click.option("--strict", is_flag=True, help="Exit with 3 for notes as well.")
 @sidecar_folder_option
@@ -38,8 +39,8 @@ def verify(**options: Any) -> None:
 
 
 @click.command()
-@click.argument("torn")
-@click.argument("out", required=False)
+@click.argument("torn", type=PATH)
+@click.argument("out", type=PATH, required=False)
 @click.option(
     "--schema-from",
     metavar="OTHER",

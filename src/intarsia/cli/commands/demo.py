@@ -6,9 +6,11 @@ from typing import Any
 
 import click
 
+from intarsia.cli.options import PATH
+
 
 @click.command()
-@click.argument("folder", default="intarsia-demo")
+@click.argument("folder", default="intarsia-demo", type=PATH)
 @click.option(
     "--rows",
     type=click.IntRange(1),

@@ -8,6 +8,7 @@ import click
 
 import intarsia.kind_names as kind_names
 from intarsia.cli.options import (
+    PATH,
     all_option,
     memory_limit_option,
     sidecar_folder_option,
@@ -32,7 +33,7 @@ def index() -> None:
 
 
 @index.command("add", cls=_WithKinds)
-@click.argument("path")
+@click.argument("path", type=PATH)
 @click.argument("indexes", nargs=-1, required=True, metavar="INDEX…")
 @click.option(
     "--sidecar", is_flag=True, help="In a file beside each, in _intarsia/: no file is changed."
@@ -85,7 +86,7 @@ def index_add(**options: Any) -> None:
 
 
 @index.command("drop")
-@click.argument("path")
+@click.argument("path", type=PATH)
 @click.argument("indexes", nargs=-1, metavar="INDEX…")
 @click.option("--all", "everything", is_flag=True, help="Every index that was added.")
 @click.option(
@@ -113,7 +114,7 @@ def index_drop(**options: Any) -> None:
 
 
 @index.command("list")
-@click.argument("path")
+@click.argument("path", type=PATH)
 @sidecar_folder_option
 @table_format_option
 @all_option
@@ -126,9 +127,9 @@ def index_list(**options: Any) -> None:
 
 
 @index.command("export")
-@click.argument("path")
+@click.argument("path", type=PATH)
 @click.argument("index")
-@click.argument("out")
+@click.argument("out", type=PATH)
 @sidecar_folder_option
 def index_export(**options: Any) -> None:
     """Write INDEX of the file PATH to OUT, a Parquet file that any tool reads.
@@ -141,7 +142,7 @@ def index_export(**options: Any) -> None:
 
 
 @index.command("advise")
-@click.argument("path")
+@click.argument("path", type=PATH)
 @click.option(
     "--where",
     "filters",

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from intarsia.cli.options import all_option, html_option, table_format_option
+from intarsia.cli.options import PATH, all_option, html_option, table_format_option
 
 _column = click.option(
     "-c",
@@ -19,7 +19,7 @@ _column = click.option(
 
 
 @click.command()
-@click.argument("path")
+@click.argument("path", type=PATH)
 @_column
 @all_option
 @click.option("--json", "as_json", is_flag=True, help="The whole footer as one JSON document.")
@@ -48,7 +48,7 @@ def inspect(**options: Any) -> None:
 
 
 @click.command()
-@click.argument("path")
+@click.argument("path", type=PATH)
 @_column
 @click.option(
     "--row-group",

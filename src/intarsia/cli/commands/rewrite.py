@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from intarsia.cli.options import CODECS, memory_limit_option, timeout_option
+from intarsia.cli.options import CODECS, PATH, memory_limit_option, timeout_option
 from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS, INDEXED_PAGE_ROWS, PAGE_ROWS
 
 
 @click.command()
-@click.argument("path")
+@click.argument("path", type=PATH)
 @click.option(
     "--index",
     "indexes",

@@ -1,4 +1,4 @@
-"""The commands ``scan`` and ``explain``."""
+"""The commands ``scan``, ``sql`` and ``explain``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from intarsia.cli.options import (
+    PATH,
     columns_option,
     html_option,
     limit_option,
@@ -23,10 +24,15 @@ from intarsia.cli.options import (
 
 
 @click.command()
-@click.argument("path")
+@click.argument("path", type=PATH)
 @where_option
 @columns_option
 @limit_option
+@click.option(
+    "--order-by",
+    metavar="A,B DESC,…",
+    help="Sort the rows by these columns, NULL last. Without --limit all rows are in memory.",
+)
 @click.option("--count", is_flag=True, help="Print how many rows there are instead.")
 @click.option(
     "--format",
@@ -56,7 +62,43 @@ def scan(**options: Any) -> None:
 
 
 @click.command()
-@click.argument("path")
+@click.argument("query")
+@click.argument("tables", nargs=-1, metavar="[NAME=PATH]…")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "csv", "json", "parquet"]),
+    help="table by default, or what the name of --output says; table shows 50 rows.",
+)
+@click.option(
+    "--output",
+    type=PATH,
+    metavar="FILE",
+    help="Write the result to this file; one that is there is replaced.",
+)
+@union_by_name_option
+@partitioning_option
+@sidecar_folder_option
+@table_format_option
+@memory_limit_option
+@timeout_option
+def sql(**options: Any) -> None:
+    """Print the result of QUERY, SQL that DuckDB runs over Parquet files.
+
+    \b
+    intarsia sql "SELECT status, count(*) FROM logs GROUP BY ALL" logs=lake/logs
+    intarsia sql - logs=lake/logs users=users.parquet --output errors.parquet < errors.sql
+
+    QUERY may be - for standard input. PATH is a file, folder, glob or URI. The options apply to
+    all tables.
+    """
+    from intarsia.cli.actions import scan as body
+
+    body.sql(**options)
+
+
+@click.command()
+@click.argument("path", type=PATH)
 @where_option
 @columns_option
 @click.option(

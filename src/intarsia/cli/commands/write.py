@@ -10,6 +10,7 @@ import click
 from intarsia.cli.options import (
     CODECS,
     FORMATS,
+    PATH,
     columns_option,
     limit_option,
     memory_limit_option,
@@ -36,8 +37,8 @@ def _types(_: Any, __: Any, given: Sequence[str]) -> Any:
 
 
 @click.command()
-@click.argument("source")
-@click.argument("out")
+@click.argument("source", type=PATH)
+@click.argument("out", type=PATH)
 @click.option(
     "--index",
     "indexes",

@@ -169,13 +169,28 @@ def in_order(
     All rows are held in memory.
     """
     whole = pa.concat_tables([without_rows(schema), *tables])
-    # A name that begins with a dot would be a path.
-    keys = {str(number): _sortable(whole.column(name)) for number, name in enumerate(names)}
-    order = pc.sort_indices(
-        pa.table(keys), sort_keys=[(key, "ascending", "at_end") for key in keys]
-    )
+    order = row_order(whole, [(schema.get_field_index(name), False) for name in names])
     for start in range(0, whole.num_rows, num_rows):
         yield taken(whole, order.slice(start, num_rows))
+
+
+def row_order(table: pa.Table, order: Iterable[tuple[int, bool]]) -> pa.Array:
+    """Returns the positions of rows sorted by columns: NULL is last, NaN the greatest value.
+
+    ``order`` has the number of each column, and whether it descends.
+    """
+    keys, directions = [], []
+    for number, descends in order:
+        key = _sortable(table.column(number))
+        if descends and pa.types.is_floating(key.type):  # pyarrow sorts NaN after all values
+            keys.append(pc.is_nan(key))
+            directions.append("descending")
+        keys.append(key)
+        directions.append("descending" if descends else "ascending")
+    # A name that begins with a dot would be a path.
+    names = [str(number) for number in range(len(keys))]
+    sort_keys = [(*key, "at_end") for key in zip(names, directions, strict=True)]
+    return pc.sort_indices(pa.table(keys, names), sort_keys=sort_keys)
 
 
 def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:

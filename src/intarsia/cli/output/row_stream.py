@@ -35,6 +35,11 @@ _LINES = 10_000
 """Rows of JSON that are printed at a time."""
 
 
+def printer(form: str, schema: pa.Schema, names: Sequence[str]) -> Print:
+    """Returns a function that prints rows as ``csv`` or ``json``, which ``form`` says."""
+    return csv(schema) if form == "csv" else json_lines(schema, names)
+
+
 def csv(schema: pa.Schema) -> Print:
     """Returns a function that prints rows as CSV.
 
