@@ -35,7 +35,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
-from types import ModuleType, TracebackType
+from types import FrameType, ModuleType, TracebackType
 from typing import Any, Self, TypeVar, cast
 
 from intarsia.control_characters import shown_in_text
@@ -407,11 +407,20 @@ def tell(message: str, category: type[Warning] = IntarsiaWarning) -> None:
 
     In a thread of a pool there is no such line; then the caller of this function is named.
     """
-    level, frame = 1, sys._getframe()
-    while frame.f_code.co_filename.startswith(_OWN_FILES) and frame.f_back is not None:
-        level, frame = level + 1, frame.f_back
+    frame, level = caller_frame()
     has_caller = not frame.f_code.co_filename.startswith((*_OWN_FILES, *_THREAD_FILES))
     warnings.warn(shown_in_text(redacted(message)), category, stacklevel=level if has_caller else 2)
+
+
+def caller_frame() -> tuple[FrameType, int]:
+    """Returns the innermost frame outside of this package.
+
+    Also returns its ``stacklevel`` for a warning by the function that calls this one.
+    """
+    level, frame = 1, sys._getframe(1)
+    while frame.f_code.co_filename.startswith(_OWN_FILES) and frame.f_back is not None:
+        level, frame = level + 1, frame.f_back
+    return frame, level
 
 
 @contextlib.contextmanager

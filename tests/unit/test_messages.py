@@ -252,7 +252,10 @@ def test_messages_name_the_mistake(name: str, path: Path):
 def test_the_error_about_a_missing_table_says_how_to_pass_tables():
     with pytest.raises(duckdb.CatalogException) as caught:
         ia.sql("SELECT * FROM t")
-    assert caught.value.__notes__ == ["tables are given by name: intarsia.sql(query, NAME=PATH)"]
+    assert caught.value.__notes__ == [
+        "tables are given by name: intarsia.sql(query, NAME=PATH)",
+        "variables that are tables: TABLE",
+    ]
 
 
 def test_a_column_without_a_distinct_index_has_no_list(path: Path):

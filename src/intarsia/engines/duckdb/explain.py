@@ -13,7 +13,8 @@ from intarsia.dataset.dataset import Dataset
 from intarsia.dataset.explain import explain_scan
 from intarsia.engines.duckdb.connection import require_duckdb, session
 from intarsia.engines.duckdb.scan_dataset import WatchedDataset
-from intarsia.engines.duckdb.sql import TableLike, begin, opened_table, rewrite_query, run_query
+from intarsia.engines.duckdb.sql import begin, opened_table, rewrite_query, run_query
+from intarsia.engines.duckdb.variables import TableLike, with_variables
 from intarsia.engines.sql_explanation import QueryExplanation
 from intarsia.errors import public
 from intarsia.plan.explanation import Explanation
@@ -36,7 +37,7 @@ def explain_sql(
         Runs the query as ``intarsia.sql`` does, and adds what it read. DuckDB reports what its own
         reader read. Without it, conditions that come from joins and subqueries are not shown.
     **tables : path, data set, table or frame
-        The tables of the query, by name.
+        The tables of the query, by name. Others are variables, as in ``intarsia.sql``.
 
     Returns
     -------
@@ -59,7 +60,8 @@ def explain_sql(
     'logs: reads no rows; row-group statistics decided'
     """
     require_duckdb()
-    opened = {name: opened_table(table) for name, table in tables.items()}
+    named = with_variables(query, tables)
+    opened = {name: opened_table(table) for name, table in named.items()}
     if not analyze:
         return QueryExplanation(_planned(query, parameters, opened))
     profiled = {

@@ -6,10 +6,9 @@ import contextlib
 import functools
 import operator
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,9 +38,16 @@ from intarsia.engines.duckdb.offset import from_offset
 from intarsia.engines.duckdb.profile import profiled_scans
 from intarsia.engines.duckdb.scalar_subqueries import with_values
 from intarsia.engines.duckdb.scan_dataset import WatchedDataset
+from intarsia.engines.duckdb.variables import (
+    SupportsArrow,
+    TableLike,
+    is_lazy_frame,
+    listed_variables,
+    with_variables,
+)
 from intarsia.errors import public
 from intarsia.io.file_handle import Version, version_of
-from intarsia.io.storage import FileReplaced, PathLike
+from intarsia.io.storage import FileReplaced
 from intarsia.sql.constant_folding import Now
 from intarsia.sql.query.limit_pushdown import First
 from intarsia.sql.query.parameters import Parameters
@@ -49,19 +55,10 @@ from intarsia.sql.query.scans import Query, Scan, scans_of, seen_by_duckdb
 
 if TYPE_CHECKING:
     import duckdb
-    import polars
-
-
-@runtime_checkable
-class SupportsArrow(Protocol):
-    """An object that gives a stream of Arrow's C interface."""
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
 FilesByName: TypeAlias = dict[str, tuple[ScanSource, HandOver]]
 """Files that DuckDB reads by itself, by the name of the scan or the table in the query."""
-TableLike: TypeAlias = "pads.Dataset | PathLike | SupportsArrow | polars.LazyFrame"
 
 
 @public
@@ -94,6 +91,9 @@ def sql(
         are. Lazy frames are collected. For folders of Delta and Iceberg tables, give
         ``intarsia.dataset(path, table_format="ignore")``: their paths are refused.
 
+    A table that is not among ``tables`` is a variable of the caller, local before global, if that
+    is a data set, table or frame. Strings and paths are not looked up.
+
     Returns
     -------
     pyarrow.Table
@@ -115,6 +115,9 @@ def sql(
     >>> query = "SELECT trace_id FROM logs WHERE msg LIKE ? ORDER BY ts LIMIT 2"
     >>> ia.sql(query, ["%7 done%"], logs="logs.parquet").to_pylist()
     [{'trace_id': 't7'}, {'trace_id': 't17'}]
+    >>> logs = ia.dataset("logs.parquet")
+    >>> ia.sql("SELECT count(*) AS num_rows FROM logs").to_pylist()
+    [{'num_rows': 1000}]
     """
     if timeout is None or isinstance(timeout, int | float):
         with time_limit(timeout, f"running {shown(query)}"):
@@ -126,9 +129,13 @@ def _sql(query: str, parameters: Parameters, tables: Mapping[str, TableLike]) ->
     require_duckdb()
     if not isinstance(parameters, Sequence | Mapping) or isinstance(parameters, str | bytes):
         raise TypeError(f"parameters are given in a list or by name, not as {parameters!r}")
-    return run_query(
-        query, parameters, {name: opened_table(table) for name, table in tables.items()}
-    )
+    named = with_variables(query, tables)
+    opened = {name: opened_table(table) for name, table in named.items()}
+    try:
+        return run_query(query, parameters, opened)
+    except require_duckdb().CatalogException as failure:
+        failure.add_note(listed_variables())
+        raise
 
 
 def run_query(
@@ -331,7 +338,7 @@ def opened_table(table: TableLike) -> pads.Dataset | pa.Table:
         arrow_table = pa.table(table)
         schema = as_in_duckdb(arrow_table.schema)
         return arrow_table if schema == arrow_table.schema else arrow_table.cast(schema)
-    if "polars" in sys.modules and isinstance(table, sys.modules["polars"].LazyFrame):
+    if is_lazy_frame(table):
         return pa.table(table.collect())
     kind = type(table).__name__
     if isinstance(table, list | tuple):

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlglot
 from sqlglot import TokenType, exp
+from sqlglot.optimizer.scope import traverse_scope
 
 from intarsia.errors import PredicateError
 from intarsia.expr.nested_types import Path
@@ -245,6 +246,31 @@ def _parse(query: str, dialect: str) -> exp.Query | None:
     except (RecursionError, *SQL_ERRORS):
         return None
     return tree if isinstance(tree, exp.Query) else None
+
+
+def tables_named_in(query: str) -> set[str]:
+    """Returns the names of tables in DuckDB's SQL that the query itself does not define.
+
+    Returns nothing for a query that sqlglot cannot parse.
+    """
+    if explain := _EXPLAIN.match(query):
+        query = query[explain.end() :]
+    names: set[str] = set()
+    defined: set[str] = set()
+    try:
+        for tree in filter(None, sqlglot.parse(query, dialect="duckdb")):
+            tables = [table for table in tree.find_all(exp.Table) if not table.db]
+            common = {cte.alias for cte in tree.find_all(exp.CTE)}
+            names |= {table.name for table in tables if table.name not in common}
+            if common and isinstance(tree, exp.Query):  # one may read a table of its own name
+                scopes = traverse_scope(tree)
+                sources = [source for scope in scopes for source in scope.sources.values()]
+                names |= {table.name for table in tables if table in sources}
+            for create in tree.find_all(exp.Create):
+                defined |= {table.name for table in create.this.find_all(exp.Table)}
+    except (RecursionError, *SQL_ERRORS):
+        return set()
+    return names - defined
 
 
 def _only_reads(tree: exp.Query) -> bool:
