@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -62,7 +62,7 @@ from intarsia.deadline import (
     stop_after,
     time_limited,
 )
-from intarsia.errors import public
+from intarsia.errors import optional, public
 from intarsia.expr.filterable_types import filterable_schema, restorer_of, taken
 from intarsia.expr.tree import shown as shown_expression
 from intarsia.file.open_file import retry_while_replaced
@@ -72,6 +72,10 @@ from intarsia.plan.plan import Plan
 from intarsia.redaction import shown_redacted
 from intarsia.scan.count import count_rows
 from intarsia.scan.request import FilterLike, expression_of
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
 
 
 @shown_redacted
@@ -269,6 +273,47 @@ class Dataset(ScannedDataset):
             if scan is None:
                 raise error
         return as_table(*scan)
+
+    def to_pandas(
+        self,
+        columns: Columns = None,
+        filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
+        **options: Any,
+    ) -> pandas.DataFrame:
+        """Returns the matching rows as a frame of pandas. The parameters are those of ``to_table``.
+
+        Types are converted as by ``pyarrow.Table.to_pandas``. Raises the errors of ``to_table``,
+        and ``MissingDependencyError`` without pandas.
+
+        Examples
+        --------
+        >>> ia.dataset("logs.parquet").to_pandas(["msg"], "trace_id = 't42'")
+                           msg
+        0  request 42 done
+        """
+        with optional("pandas is not installed", "pandas"):
+            import pandas  # noqa: F401 # it takes long, so it is checked before the scan
+        return self.to_table(columns, filter, **options).to_pandas()
+
+    def to_polars(
+        self,
+        columns: Columns = None,
+        filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
+        **options: Any,
+    ) -> polars.DataFrame:
+        """Returns the matching rows as a frame of Polars. The parameters are those of ``to_table``.
+
+        ``intarsia.polars.scan`` gives a lazy frame. Raises the errors of ``to_table``, and
+        ``MissingDependencyError`` without Polars.
+
+        Examples
+        --------
+        >>> ia.dataset("logs.parquet").to_polars(["msg"], "trace_id = 't42'").item()
+        'request 42 done'
+        """
+        with optional("Polars is not installed: install the extra, intarsia[polars]", "polars"):
+            import polars
+        return polars.DataFrame(polars.from_arrow(self.to_table(columns, filter, **options)))
 
     def to_batches(
         self,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import and_, or_
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from sqlglot import exp
 
 from intarsia.errors import PredicateError
 from intarsia.expr.comparison_constants import with_comparable_constants
@@ -35,9 +38,12 @@ FilterLike: TypeAlias = pc.Expression | str | list[Any] | None
 """A filter as users write it; None keeps all rows.
 
 It is an Expression, a SQL condition (see ``parse_where``) or a list of tuples. Lists of lists of
-tuples are alternatives, as in the argument ``filters`` of ``pyarrow.parquet.read_table``.
+tuples are alternatives, as in the argument ``filters`` of ``pyarrow.parquet.read_table``. Tuples
+also take the operators of ``_SQL_OPERATORS``.
 """
 
+_SQL_OPERATORS = ("like", "not like", "ilike", "not ilike", "is null", "is not null")
+"""Operators of tuples that pyarrow lacks, with the meaning of SQL."""
 _ROW_COLUMN = "__intarsia_row"
 _PASS_SHARES = {
     Op.EQ: 0.01,
@@ -204,13 +210,15 @@ def _as_expression(filter_: object, schema: pa.Schema) -> pc.Expression:
     if isinstance(filter_, str):
         return parse_where(filter_, schema)
     if isinstance(filter_, list):
-        _check_members(filter_)
         try:
-            return pq.filters_to_expression(filter_)
-        except (ValueError, TypeError, pa.ArrowException) as error:
+            alternatives = filter_ if isinstance(filter_[0], list) else [filter_]
+            return reduce(or_, (_all_of(condition, schema) for condition in alternatives))
+        except PredicateError:
+            raise
+        except (IndexError, ValueError, TypeError, pa.ArrowException) as error:
             raise PredicateError(
                 f"{filter_!r} is no list of conditions (column, operator, value), with operators "
-                f"=, !=, <, <=, >, >=, in and not in: {error}"
+                f"=, !=, <, <=, >, >=, in, not in, {', '.join(_SQL_OPERATORS)}: {error}"
             ) from error
     if isinstance(filter_, pc.Expression):
         return filter_
@@ -220,14 +228,32 @@ def _as_expression(filter_: object, schema: pa.Schema) -> pc.Expression:
     )
 
 
-def _check_members(conditions: list[Any]) -> None:
-    """Raises ``PredicateError`` for ``in`` with a string, which pyarrow reads as its letters."""
-    for condition in conditions:
-        match condition:
-            case list():
-                _check_members(condition)
-            case (_, "in" | "not in", str() | bytes() as value):
-                raise PredicateError(f"{condition!r}: the values are a list, not {value!r}")
+def _all_of(conditions: list[Any], schema: pa.Schema) -> pc.Expression:
+    return reduce(and_, (_expression_of_tuple(condition, schema) for condition in conditions))
+
+
+def _expression_of_tuple(condition: Any, schema: pa.Schema) -> pc.Expression:
+    """Returns the Expression of a tuple (column, operator, value).
+
+    Raises ``PredicateError`` for ``in`` with a string, which pyarrow reads as its letters.
+    """
+    if not isinstance(condition, tuple):
+        raise TypeError(f"{condition!r} is no tuple")
+    match condition:
+        case (column, "is null" | "is not null" as operator, *values) if values in ([], [None]):
+            return parse_where(f"{_quoted(column)} {operator}", schema)
+        case (column, "like" | "ilike" | "not like" | "not ilike" as operator, str() as pattern):
+            literal = exp.Literal.string(pattern).sql("duckdb")
+            return parse_where(f"{_quoted(column)} {operator} {literal}", schema)
+        case (_, "in" | "not in", str() | bytes() as value):
+            raise PredicateError(f"{condition!r}: the values are a list, not {value!r}")
+    return pq.filters_to_expression([condition])
+
+
+def _quoted(column: str | tuple[str, ...]) -> str:
+    """Returns a column, or the path of a field, as SQL writes it."""
+    path = (column,) if isinstance(column, str) else column
+    return ".".join(exp.to_identifier(name, quoted=True).sql("duckdb") for name in path)
 
 
 def pruned_schema(schema: pa.Schema, columns: Sequence[str], pruned: Projection) -> pa.Schema:

@@ -66,7 +66,7 @@ def _visible() -> Mapping[str, Any]:
 
 
 def is_lazy_frame(value: object) -> TypeGuard[polars.LazyFrame]:
-    """True for a lazy frame of Polars."""
+    """True if ``value`` is a lazy frame of Polars."""
     return "polars" in sys.modules and isinstance(value, sys.modules["polars"].LazyFrame)
 
 
