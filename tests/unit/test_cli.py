@@ -151,12 +151,12 @@ def test_scan_skips_damaged_pages(say, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         said = say("scan", path, "--format", "csv", "--on-corrupt", "skip")
-    assert said.code == 0
+    assert said.code == 3
     assert said.lines == ['"k"', *map(str, [*range(10), *range(20, 40)])]
     assert "column k, page 1" in said.err
     assert "10 rows lost" in said.err
     said = say("scan", path, "--format", "csv", "--on-corrupt", "raise")
-    assert said.code == 1
+    assert said.code == 4
     assert "checksum" in said.err
 
 
@@ -426,11 +426,11 @@ def test_a_damaged_index_is_a_warning_on_stderr_and_the_answer_is_the_same(say, 
 
 
 def assert_refused(said: Said, *words: str) -> None:
-    assert said.code in (1, 2)
+    assert said.code in (1, 2, 4, 5)
     assert said.out == ""
     assert "Traceback" not in said.err
     sentence = said.err.strip()
-    if said.code == 1:
+    if not sentence.startswith("Usage: "):
         assert sentence.startswith("intarsia: ")
         assert "\n" not in sentence
     assert "<class" not in sentence
@@ -488,23 +488,23 @@ def test_a_column_asked_for_twice_is_no_traceback(say, file):
 
 
 BAD_INDEXES = {
-    "unknown_column": ("nowhere:lookup", 1, "nowhere"),
-    "nested_column": ("tags:lookup", 1, "nested"),
-    "struct": ("point:lookup", 1, "nested"),
-    "leaf_in_a_list": ("tags.list.element:lookup", 1, "nested"),
-    "function_of_no_column": ("lookup(lower(nowhere))", 1, "nowhere"),
-    "function_not_on_the_list": ("lookup(random())", 1, "random"),
-    "boolean_column": ("flag:lookup", 1, "two values"),
-    "folder_column": ("day:lookup", 1, "day"),
-    "unknown_kind": ("word:telepathy", 1, "telepathy"),
-    "unknown_kind_called": ("telepathy(word)", 1, "telepathy"),
-    "no_kind": ("word", 1, "word"),
-    "no_column": ("lookup()", 1, "column"),
-    "empty": ("", 1, ""),
-    "unknown_setting": ("lookup(word, colour=1)", 1, "colour"),
-    "setting_that_is_no_number": ("lookup(word, granule_rows=many)", 1, "granule_rows"),
-    "setting_out_of_range": ("lookup(word, granule_rows=0)", 1, "granule_rows"),
-    "unclosed": ("lookup(word", 1, "lookup(word"),
+    "unknown_column": ("nowhere:lookup", 2, "nowhere"),
+    "nested_column": ("tags:lookup", 2, "nested"),
+    "struct": ("point:lookup", 2, "nested"),
+    "leaf_in_a_list": ("tags.list.element:lookup", 2, "nested"),
+    "function_of_no_column": ("lookup(lower(nowhere))", 2, "nowhere"),
+    "function_not_on_the_list": ("lookup(random())", 2, "random"),
+    "boolean_column": ("flag:lookup", 2, "two values"),
+    "folder_column": ("day:lookup", 2, "day"),
+    "unknown_kind": ("word:telepathy", 2, "telepathy"),
+    "unknown_kind_called": ("telepathy(word)", 2, "telepathy"),
+    "no_kind": ("word", 2, "word"),
+    "no_column": ("lookup()", 2, "column"),
+    "empty": ("", 2, ""),
+    "unknown_setting": ("lookup(word, colour=1)", 2, "colour"),
+    "setting_that_is_no_number": ("lookup(word, granule_rows=many)", 2, "granule_rows"),
+    "setting_out_of_range": ("lookup(word, granule_rows=0)", 2, "granule_rows"),
+    "unclosed": ("lookup(word", 2, "lookup(word"),
 }
 
 
@@ -856,7 +856,7 @@ def test_catalog(say, tmp_path: Path) -> None:
     assert say("scan", tmp_path, "--where", "n = 33", "--format", "csv").lines[1:] == ["33"]
     assert say("catalog", "drop", tmp_path).out == "6 files removed\n"
     missing = say("catalog", "show", tmp_path)
-    assert missing.code == 1
+    assert missing.code == 5
     assert "no catalog" in missing.err
 
 
@@ -893,7 +893,7 @@ def test_a_name_that_is_not_utf8_is_printed(say, tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": [1]}), tmp_path / "a.parquet")
     os.rename(tmp_path / "a.parquet", os.fsencode(tmp_path) + b"/b\xff.parquet")
     said = say("scan", tmp_path)
-    assert (said.code, said.out) == (1, "")
+    assert (said.code, said.out) == (5, "")
     assert said.err.startswith(f"intarsia: {tmp_path}: cannot be accessed: 'utf-8' codec")
     with pytest.raises(ia.PathError, match=r"b\\xff.parquet: cannot be accessed"):
         ia.dataset(os.fsdecode(os.fsencode(tmp_path) + b"/b\xff.parquet"))

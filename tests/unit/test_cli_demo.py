@@ -83,7 +83,7 @@ def test_an_invalid_folder_is_refused(say, tmp_path):
     (tmp_path / "a").write_text("a file")
     for folder in (tmp_path / "a", tmp_path / "a" / "b"):
         said = say("demo", folder, "--rows", 1)
-        assert (said.code, said.out) == (1, "")
+        assert (said.code, said.out) == (5, "")
         assert "there can be no such folder" in said.err
     assert say("demo", tmp_path, "--rows", 0).code == 2
 
@@ -103,6 +103,6 @@ def test_a_folder_may_have_a_hive_name(folder, say, tmp_path):
 def test_a_remote_path_is_refused_before_anything_is_written(say, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     said = say("demo", "s3://bucket/x", "--rows", "10")
-    assert (said.code, list(tmp_path.iterdir())) == (1, [])
+    assert (said.code, list(tmp_path.iterdir())) == (5, [])
     assert say("demo", f"file://{tmp_path}/here", "--rows", "10").code == 0
     assert [path.name for path in tmp_path.iterdir()] == ["here"]

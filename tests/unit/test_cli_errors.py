@@ -42,9 +42,9 @@ def test_fields_of_the_same_name_are_all_shown_and_cannot_be_selected(say, tmp_p
     path = written(tmp_path / "twice.parquet", pa.table({"s": struct, "x": [2]}))
     said = say("scan", path, "--format", "json")
     assert json.loads(said.out) == {"s": [["a", 1], ["a", 3]], "x": 2}
-    assert say("scan", path, "--columns", "s.a").code == 1
+    assert say("scan", path, "--columns", "s.a").code == 2
     _, err, code = say("index", "add", path, "s.a:lookup")
-    assert (code, "two fields are called 'a'" in err) == (1, True)
+    assert (code, "two fields are called 'a'" in err) == (2, True)
 
 
 def test_a_name_with_blanks_around_it(say, tmp_path):
@@ -69,7 +69,7 @@ def test_an_empty_folder_of_sidecars_is_refused(say, plain):
     before = plain.read_bytes()
     for command in ("add", "drop"):
         _, err, code = say("index", command, plain, "a:lookup", "--sidecar-folder", "")
-        assert (code, "the path is empty" in err) == (1, True)
+        assert (code, "the path is empty" in err) == (5, True)
     assert plain.read_bytes() == before
 
 
@@ -77,18 +77,18 @@ def test_page_indexes_are_dropped_together(say, plain):
     say("index", "add", plain, "page_index")
     before = plain.read_bytes()
     _, err, code = say("index", "drop", plain, "page_index(a)")
-    assert (code, "dropped together" in err) == (1, True)
+    assert (code, "dropped together" in err) == (2, True)
     assert plain.read_bytes() == before
 
 
 def test_recover_replaces_regular_files_alone(say, plain, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     _, err, code = say("recover", plain, tmp_path / "pipe")
-    assert (code, "device or a pipe" in err) == (1, True)
+    assert (code, "device or a pipe" in err) == (5, True)
     model = written(tmp_path / "model.parquet", pa.table({"a": [5], "s": ["z"]}))
     before = model.read_bytes()
     _, err, code = say("recover", plain, model, "--schema-from", model)
-    assert (code, "the file that the schema is from" in err) == (1, True)
+    assert (code, "the file that the schema is from" in err) == (5, True)
     assert model.read_bytes() == before
 
 
@@ -105,7 +105,7 @@ def test_too_large_numbers_are_refused(say, plain):
     assert say("scan", plain, "--limit", 2**63).code == 2
     assert say("scan", plain, "--limit", 2**62).out.split()[-2:] == ["2", "rows"]
     _, err, code = say("index", "add", plain, f"lookup(a, granule_rows={'9' * 5000})")
-    assert (code, "granule_rows" in err) == (1, True)
+    assert (code, "granule_rows" in err) == (2, True)
 
 
 def test_a_closed_stdout_is_no_traceback(plain, monkeypatch):
@@ -117,14 +117,14 @@ def test_a_closed_stdout_is_no_traceback(plain, monkeypatch):
 def test_columns_count_though_rows_are_counted(say, plain):
     assert say("scan", plain, "--columns", "a", "--count").out == "2\n"
     _, err, code = say("scan", plain, "--columns", "zzz", "--count")
-    assert (code, "'zzz' is not there" in err) == (1, True)
+    assert (code, "'zzz' is not there" in err) == (2, True)
 
 
 def test_unusual_spellings_of_settings(say, plain):
     _, err, code = say("index", "add", plain, "lookup(a, granule_rows=10, granule_rows=20)")
-    assert (code, "given twice" in err) == (1, True)
+    assert (code, "given twice" in err) == (2, True)
     _, err, code = say("index", "add", plain, "lookup(a, granule_rows=-5)")
-    assert (code, "must be 1 to" in err) == (1, True)
+    assert (code, "must be 1 to" in err) == (2, True)
     assert say("index", "add", plain, "a : lookup", "bloom(a, fpp=1e-3)").code == 0
     assert "a:lookup" in say("index", "list", plain).out
 
@@ -143,7 +143,7 @@ def test_advice_is_for_the_command_line(say, plain):
         (("catalog", "show", plain.parent), "intarsia catalog build makes one"),
     ):
         _, err, code = say(*words)
-        assert (code, advice in err) == (1, True), err
+        assert (code in (1, 2, 4, 5), advice in err) == (True, True), err
 
 
 @pytest.mark.parametrize("said", IN_SHELL)

@@ -212,7 +212,7 @@ def test_bytes_are_base_64():
 def test_a_chunk_that_cannot_be_decoded_does_not_hide_the_others(say, file):
     damage_chunk(file, 1, 1)
     result = say("inspect", file, "--json")
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     groups = document(result)["metadata"]["row_groups"]
     broken = [
         (i, j) for i, g in enumerate(groups) for j, c in enumerate(g["columns"]) if "error" in c
@@ -221,7 +221,7 @@ def test_a_chunk_that_cannot_be_decoded_does_not_hide_the_others(say, file):
     assert len(groups) == 4
     for arguments in ([], ["-c", "word"]):
         shown = say("inspect", file, *arguments)
-        assert shown.exit_code == 1
+        assert shown.exit_code == 3
         assert "error: " in shown.stdout
         assert "row group 1, column word" in " ".join(shown.stdout.split())
     assert say("inspect", file, "-c", "k").exit_code == 0
@@ -229,7 +229,7 @@ def test_a_chunk_that_cannot_be_decoded_does_not_hide_the_others(say, file):
 
 def test_the_page_of_a_damaged_chunk_has_the_others(say, file, tmp_path):
     damage_chunk(file, 1, 1)
-    assert say("inspect", file, "--html", tmp_path / "page.html").exit_code == 1
+    assert say("inspect", file, "--html", tmp_path / "page.html").exit_code == 3
     page = (tmp_path / "page.html").read_text()
     assert "What could not be decoded" in page
     assert 'aria-label="word: 3 pages"' in page
@@ -410,7 +410,7 @@ def test_a_glob_shows_only_matching_files(say, lake):
 def test_a_file_that_is_not_parquet_is_reported_among_the_others(say, lake):
     (lake / "3.parquet").write_bytes(b"no Parquet at all")
     result = say("inspect", lake)
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert "3 files, " in result.output
     assert "3.parquet" in result.output.partition("error: ")[2]
 
@@ -424,20 +424,20 @@ def test_each_file_is_shown_for_a_column_or_json(say, lake):
     assert [d.get("metadata", {}).get("num_rows") for d in documents] == [100, 100, 7, None]
     assert documents[3]["file"].endswith("3.parquet")
     assert "error" in documents[3]
-    assert result.exit_code == 1
+    assert result.exit_code == 3
 
 
 def test_files_that_lack_the_column_are_reported(say, lake):
     for command in ("inspect", "pages"):
         result = say(command, lake, "--column", "s")
-        assert result.exit_code == 1
+        assert result.exit_code == 3
         assert result.output.count("column 's' is not there") == 1
         result = say(command, lake, "--column", "s", "--json")
         text = result.output if command == "pages" else f"[{','.join(result.output.splitlines())}]"
         actual = json.loads(text)
         assert [item["file"][-9:] for item in actual if "error" in item] == ["2.parquet"]
         assert len(actual) > 2
-        assert result.exit_code == 1
+        assert result.exit_code == 3
 
 
 def test_a_damaged_chunk_is_reported_among_files(say, lake):
@@ -447,7 +447,7 @@ def test_a_damaged_chunk_is_reported_among_files(say, lake):
     (lake / "2.parquet").unlink()
     for more in ((), ("--column", "s"), ("--json",)):
         result = say("inspect", lake, *more, columns=200)
-        assert result.exit_code == 1
+        assert result.exit_code == 3
         assert "required" in " ".join(result.output.split())
     summed = say("inspect", lake, columns=200).output
     assert "3 files" in summed
@@ -466,7 +466,7 @@ def test_a_file_deleted_in_between_is_reported(say, lake, monkeypatch):
     )
     for more in ((), ("--json",)):
         result = say("inspect", lake, *more)
-        assert (result.exit_code, "gone.parquet" in result.output) == (1, True)
+        assert (result.exit_code, "gone.parquet" in result.output) == (3, True)
         assert "2.parquet" in result.output
 
 
@@ -513,4 +513,4 @@ def test_the_pages_of_all_files_are_shown(say, lake):
     (lake / "3.parquet").write_bytes(b"no Parquet at all")
     for more in ((), ("--json",)):
         result = say("pages", lake, *more)
-        assert (result.exit_code, "3.parquet" in result.output) == (1, True)
+        assert (result.exit_code, "3.parquet" in result.output) == (3, True)

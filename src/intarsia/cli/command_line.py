@@ -11,6 +11,7 @@ import io
 import json
 import sys
 import warnings
+from functools import partial
 
 import click
 
@@ -24,10 +25,16 @@ from intarsia.cli.commands.rewrite import rewrite
 from intarsia.cli.commands.scan import explain, scan, sql
 from intarsia.cli.commands.status import maintain, status
 from intarsia.cli.commands.write import write
-from intarsia.cli.exit_codes import INTERRUPTED, TIMED_OUT
+from intarsia.cli.exit_codes import (
+    INTERRUPTED,
+    OTHER_ERROR,
+    PARTIAL_SUCCESS,
+    TIMED_OUT,
+    code_of,
+)
 from intarsia.control_characters import shown_in_text
 from intarsia.deadline import Stopped
-from intarsia.errors import IntarsiaError, QueryTimeoutError, public
+from intarsia.errors import CorruptDataWarning, IntarsiaError, QueryTimeoutError, public
 from intarsia.redaction import redacted
 from intarsia.version import __version__
 
@@ -50,8 +57,9 @@ IN_SHELL = {
 
 
 def run() -> None:
-    """Runs the command line. An error is one line, with exit code 1, or 2 for wrong usage."""
-    warnings.showwarning = _show_warning  # type: ignore[assignment]  # takes any further arguments
+    """Runs the command line. An error is one line, with the exit code of its kind."""
+    shown: list[type[Warning]] = []
+    warnings.showwarning = partial(_show_warning, shown)
     if sys.stdout is None:  # it was closed
         sys.stdout = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     codecs.register_error("as-json", _as_json)
@@ -73,14 +81,16 @@ def run() -> None:
         sys.exit(TIMED_OUT)
     except IntarsiaError as error:
         _print_error(_in_shell(_with_notes(str(error), error)))
-        sys.exit(1)
+        sys.exit(code_of(error))
     except BrokenPipeError:
         sys.stderr.close()
-        sys.exit(1)
+        sys.exit(OTHER_ERROR)
     except _other_errors() as error:
         message = " ".join(str(error).split())
         _print_error(_in_shell(_with_notes(message, error)))
-        sys.exit(1)
+        sys.exit(code_of(error))
+    if CorruptDataWarning in shown:
+        sys.exit(PARTIAL_SUCCESS)
 
 
 def _print_error(message: str) -> None:
@@ -117,7 +127,11 @@ def _as_json(error: UnicodeError) -> tuple[str, int]:
     return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
-def _show_warning(message: Warning | str, *_: object) -> None:
+def _show_warning(
+    shown: list[type[Warning]], message: Warning | str, category: type[Warning], *_: object
+) -> None:
+    """Prints a warning, and adds its category to ``shown``."""
+    shown.append(category)
     _print_error(f"warning: {_in_shell(str(message))}")
 
 

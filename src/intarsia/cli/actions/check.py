@@ -8,6 +8,7 @@ from collections import Counter
 
 import click
 
+from intarsia.cli.exit_codes import BAD_DATA, PARTIAL_SUCCESS
 from intarsia.cli.output import terminal
 from intarsia.cli.output.json_document import json_text
 from intarsia.commit.recover import recover_dataset
@@ -17,7 +18,12 @@ from intarsia.tables.data_files import TableFormatOption
 from intarsia.verify.file import verify as verify_files
 from intarsia.verify.finding import Finding, Severity, worst
 
-_EXIT_CODES = {None: 0, Severity.NOTE: 0, Severity.WARNING: 3, Severity.ERROR: 4}
+_EXIT_CODES = {
+    None: 0,
+    Severity.NOTE: 0,
+    Severity.WARNING: PARTIAL_SUCCESS,
+    Severity.ERROR: BAD_DATA,
+}
 
 
 def verify(
@@ -70,7 +76,7 @@ def recover(torn: str, out: str | None, schema_from: str | None, as_json: bool) 
     else:
         for line in str(report).splitlines():
             click.echo(terminal.clean(line))
-    sys.exit(0 if report.is_whole else _EXIT_CODES[Severity.WARNING])
+    sys.exit(0 if report.is_whole else PARTIAL_SUCCESS)
 
 
 def _finding(finding: Finding) -> dict[str, str | int | None]:

@@ -11,6 +11,7 @@ import click
 import pyarrow.fs as pafs
 
 from intarsia.cli.column_names import selected
+from intarsia.cli.exit_codes import PARTIAL_SUCCESS
 from intarsia.cli.output import column_view, file_view, html_file, pages_view, terminal
 from intarsia.cli.output.files_view import Summary
 from intarsia.cli.output.json_document import describe, json_text
@@ -51,7 +52,7 @@ def inspect(
             whole = _sum_up(path, _each(path, table_format), everything)
     else:
         whole = _inspect(open_file(path), names, everything, as_json, html)
-    sys.exit(0 if whole else 1)
+    sys.exit(0 if whole else PARTIAL_SUCCESS)
 
 
 def _inspect(
@@ -143,7 +144,7 @@ def pages(
                 continue
             shown = pages_view.dictionaries if dictionary else pages_view.pages
             whole &= shown(file, chunks(file), everything)
-    sys.exit(0 if whole else 1)
+    sys.exit(0 if whole else PARTIAL_SUCCESS)
 
 
 def _row_groups(count: int, numbers: Sequence[int], *, must_be: bool) -> Sequence[int]:

@@ -60,7 +60,7 @@ def recover(**options: Any) -> None:
     they can be counted, where it stopped, and why.
 
     The exit code is 0 for a whole file. It is 3 for one that is not, even if all of its rows came
-    back. It is 1 if nothing can be recovered, and for any error.
+    back. It is 4 if nothing can be recovered.
     """
     from intarsia.cli.actions import check as body
 

@@ -40,7 +40,7 @@ def inspect(**options: Any) -> None:
 
     --html shows where the pages of one file are, by rows and by bytes.
 
-    The exit code is 1 if a part of a file could not be decoded. The rest is shown.
+    The exit code is 3 if a part of a file could not be decoded. The rest is shown.
     """
     from intarsia.cli.actions import inspect as body
 
@@ -69,7 +69,7 @@ def pages(**options: Any) -> None:
     the start of the file. Bytes are those of the page without its header. Bounds are those of the
     column index, else of the page. Without --all, 100 pages or entries of a file are shown.
 
-    The exit code is 1 if a chunk could not be decoded. The others are shown.
+    The exit code is 3 if a chunk could not be decoded. The others are shown.
     """
     from intarsia.cli.actions import inspect as body
 
