@@ -19,6 +19,7 @@ from intarsia.dataset.request_builder import request_of
 from intarsia.io.external_sort import Workspace
 from intarsia.io.source import BufferSource
 from intarsia.pruning.term import field_term
+from intarsia.writer.defaults import PAGE_ROWS
 
 ROWS = 60_000
 
@@ -171,13 +172,66 @@ def test_the_bytes_read_today_cover_all_files(tmp_path):
         assert advised.now == planned.selected
 
 
-def test_long_pages_are_mentioned(table, tmp_path):
+@pytest.mark.parametrize("page_rows", [ROWS, 20_000])
+def test_a_rewrite_is_proposed_for_long_pages_and_saves_the_estimated_bytes(
+    page_rows, table, tmp_path
+):
     path = tmp_path / "t.parquet"
-    for page_rows, is_told in ((100_000, True), (20_000, False)):
-        ia.write_table(table, path, max_rows_per_page=page_rows)
-        advice = ia.advise(path, ["status = 3", "ts = 5"])
-        assert advice.page_rows == pytest.approx(min(page_rows, ROWS), rel=0.1)
-        assert (f"A page has up to {advice.page_rows:,} rows" in str(advice)) == is_told
+    ia.write_table(table, path, max_rows_per_page=page_rows)
+    filters = [f"id = {table['id'][41_234]}", "ts = 5", "status = 3"]
+    advice = ia.advise(path, filters)
+    assert advice.page_rows == pytest.approx(page_rows, rel=0.1)
+    layout = advice.layout
+    assert layout.filters == (0, 1)
+    assert (layout.page_rows, layout.bytes) == (PAGE_ROWS, path.stat().st_size)
+    assert [proposal.index for proposal in layout.proposals] == ["id:lookup"]
+    printed = str(advice).splitlines()
+    assert [line.split()[:2] for line in printed if line.startswith(("intarsia rewrite ", "+ "))][
+        :2
+    ] == [["intarsia", "rewrite"], ["+", "id:lookup"]]
+    assert f"A page has up to {advice.page_rows:,} rows" in str(advice)
+    rewritten = tmp_path / "rewritten.parquet"
+    indexes = [proposal.index for proposal in layout.proposals]
+    ia.write_table(table, rewritten, max_rows_per_page=PAGE_ROWS, indexes=indexes)
+    whole = ("id > 0", "ts >= 0", "status >= 0")
+    for condition, all_rows, one, read in zip(
+        filters, whole, advice.filters, layout.reads, strict=True
+    ):
+        actual, total = (
+            ia.dataset(rewritten).plan([], which).figures.bytes.selected
+            for which in (condition, all_rows)
+        )
+        assert actual / total == pytest.approx(read / one.total, rel=0.4)
+    (size,) = (e.length for r in ia.list_indexes(rewritten) for e in r.indexes)
+    assert layout.proposals[0].bytes == pytest.approx(size, rel=0.3)
+
+
+def test_no_rewrite_is_proposed_for_short_pages_or_if_it_saves_little(table, tmp_path):
+    path = tmp_path / "t.parquet"
+    ia.write_table(table, path, max_rows_per_page=PAGE_ROWS)
+    assert ia.advise(path, ["id = 5", "ts = 5"]).layout is None
+    ia.write_table(table, path, max_rows_per_page=ROWS)
+    advice = ia.advise(path, "status = 3")
+    assert advice.layout is None
+    assert "intarsia rewrite" not in str(advice)
+    assert "no index pays" in str(advice)
+
+
+def test_the_sample_has_few_rows_however_many_filters_there_are(tmp_path, monkeypatch):
+    rows = 600_000
+    draw = np.random.default_rng(5)
+    table = pa.table({name: draw.permutation(rows) for name in "abcdef"})
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=50_000)
+    built = []
+    monkeypatch.setattr(
+        advise, "indexed", lambda file, *rest: built.append(file) or indexed(file, *rest)
+    )
+    filters = [f"{name} = {number}" for name in "abcdef" for number in (7, 77)]
+    advice = ia.advise(tmp_path, filters)
+    assert 250_000 <= advice.sampled * 50_000 <= 300_000
+    kinds, views = 4, advice.sampled
+    assert len(built) <= 2 * len("abcdef") ** 2 * kinds * views
+    assert len({file.num_rows for file in built if file.num_rows > 50_000}) <= 2
 
 
 def test_advice_is_printed_as_json_and_as_a_table(paged):

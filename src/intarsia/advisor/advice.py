@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from intarsia.file.page_layout import LONG_PAGES, PageLayout
 from intarsia.redaction import shown_redacted
+from intarsia.writer.defaults import PAGE_ROWS
+
+LONG_PAGES = 2 * PAGE_ROWS
+"""Rows of a page from which a rewrite is estimated. An index can only skip whole pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,31 @@ class FilterAdvice:
     is_guess: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Bytes that filters read after ``intarsia rewrite`` wrote the files with short pages.
+
+    Attributes
+    ----------
+    page_rows : int
+        The rows of a page then.
+    bytes : int
+        The bytes of all files, about as many as are written once.
+    filters : tuple of int
+        The numbers of the filters that read less, by a fifth or more, than with indexes alone.
+    proposals : tuple of Proposal
+        The indexes that pay then.
+    reads : tuple of int
+        The bytes that each filter reads then, with these indexes.
+    """
+
+    page_rows: int
+    bytes: int
+    filters: tuple[int, ...]
+    proposals: tuple[Proposal, ...]
+    reads: tuple[int, ...]
+
+
 @shown_redacted
 @dataclass(frozen=True, slots=True)
 class Advice:
@@ -79,8 +107,8 @@ class Advice:
         The filters, in order.
     page_rows : int
         The average rows of a page in the file with the longest pages of the filters' columns.
-    layout : PageLayout or None
-        The pages of the file in which a lookup reads the largest share.
+    layout : Layout or None
+        The costs of a rewrite with short pages, and its savings. None if it saves little.
     """
 
     path: str
@@ -92,7 +120,7 @@ class Advice:
     proposals: tuple[Proposal, ...]
     filters: tuple[FilterAdvice, ...]
     page_rows: int
-    layout: PageLayout | None = None
+    layout: Layout | None = None
 
     @property
     def indexes(self) -> list[str]:
@@ -103,6 +131,12 @@ class Advice:
         """Returns all attributes as values that JSON can represent."""
         return dataclasses.asdict(self)
 
+    def _row(self, proposal: Proposal) -> tuple[str, ...]:
+        """Returns a row of the table of costs."""
+        share = f"{proposal.bytes / max(self.bytes, 1):.1%}"
+        served = ", ".join(str(number + 1) for number in proposal.filters)
+        return proposal.index, f"{proposal.bytes:,}", share, served
+
     def __repr__(self) -> str:
         return str(self)
 
@@ -112,34 +146,34 @@ class Advice:
             f"{self.sampled:,} of {self.row_groups:,} row groups sampled",
             "",
         ]
-        if self.proposals:
-            rows = [("index", "bytes", "share of files", "serves filters")]
-            for proposal in self.proposals:
-                share = proposal.bytes / max(self.bytes, 1)
-                served = ", ".join(str(number + 1) for number in proposal.filters)
-                rows.append((proposal.index, f"{proposal.bytes:,}", f"{share:.1%}", served))
-            lines += _table(rows)
-        else:
-            lines.append("no index pays")
-        filter_rows = [("", "filter", "reads now", "then", "why")]
+        rows: list[tuple[str, ...]] = [("what", "bytes", "share of files", "serves filters")]
+        rows += map(self._row, self.proposals)
+        if self.layout is not None:
+            files = Proposal("intarsia rewrite", self.layout.bytes, self.layout.filters)
+            rows.append(self._row(files))
+            rows += (("+ " + row[0], *row[1:]) for row in map(self._row, self.layout.proposals))
+        lines += _table(rows) if len(rows) > 1 else ["no index pays"]
+        rewritten = () if self.layout is None else ("rewritten",)
+        filter_rows: list[tuple[str, ...]] = [
+            ("", "filter", "reads now", "then", *rewritten, "why")
+        ]
         for number, advice in enumerate(self.filters):
-            percentages = (
-                f"{part / max(advice.total, 1):.1%}" for part in (advice.now, advice.then)
-            )
-            now, then = percentages
+            parts = [advice.now, advice.then]
+            parts += [] if self.layout is None else [self.layout.reads[number]]
+            now, then, *later = (f"{part / max(advice.total, 1):.1%}" for part in parts)
             guess = "~" * advice.is_guess
-            filter_rows.append((str(number + 1), advice.filter, now, guess + then, advice.reason))
+            row = (str(number + 1), advice.filter, now, guess + then, *later, advice.reason)
+            filter_rows.append(row)
         lines += ["", *_table(filter_rows)]
         if any(advice.is_guess for advice in self.filters):
             lines += ["", "~ a guess: no row of the sample can match, but rows elsewhere may"]
-        if self.page_rows >= LONG_PAGES:
+        if self.layout is not None:
             lines += [
                 "",
-                f"A page has up to {self.page_rows:,} rows, and pages are read whole. Files that",
-                "write_table writes anew have shorter pages, so that indexes let more be skipped.",
+                f"A page has up to {self.page_rows:,} rows, and pages are read whole. The command",
+                f"intarsia rewrite gives it {self.layout.page_rows:,} rows. Indexes marked with +",
+                "pay after that; rewritten is what filters then read.",
             ]
-        if self.layout is not None and self.layout.is_coarse:
-            lines.append(f"All columns: {self.layout}")
         return "\n".join(lines)
 
 

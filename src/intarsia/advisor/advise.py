@@ -7,23 +7,22 @@ this.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
 
-from intarsia.advisor.advice import Advice, FilterAdvice, Proposal
+from intarsia.advisor.advice import LONG_PAGES, Advice, FilterAdvice, Layout, Proposal
 from intarsia.advisor.candidates import answers, indexes_for, page_index_for, tests_in
 from intarsia.advisor.read_cost import Member, ReadCostEstimator, View
-from intarsia.advisor.row_group_sample import indexed
+from intarsia.advisor.row_group_sample import indexed, with_short_pages
 from intarsia.dataset.discovery import dataset
 from intarsia.dataset.request_builder import request_of
 from intarsia.deadline import time_limited
 from intarsia.errors import IndexSpecError, PredicateError, UnsupportedError, public
 from intarsia.expr.tree import shown
 from intarsia.file.open_file import OpenedFile
-from intarsia.file.page_layout import page_layout
 from intarsia.index.base import Inverted
 from intarsia.index.parquet_indexes import PageIndex, Standard
 from intarsia.index.registry import IndexSpec, spec_name, spec_text
@@ -36,6 +35,7 @@ from intarsia.pruning.partition_pruning import Constants
 from intarsia.scan.page_selection import groups_of
 from intarsia.scan.request import FilterLike, Request, expression_of
 from intarsia.tables.data_files import TableFormatOption
+from intarsia.writer.defaults import PAGE_ROWS
 
 _MAX_FILES = 64
 """The most files whose footers are read."""
@@ -45,6 +45,10 @@ _GAIN_TOLERANCE = 0.05
 """Relative difference of gains up to which indexes are equally good. Then their sizes decide."""
 _MAX_READ_RATIO = 1.5
 """Ratio of bytes read up to which indexes with similar gains are equally good."""
+_MIN_PART = 0.01
+"""Share of the bytes of a filter's columns that a rewrite must save."""
+_REWRITTEN_ROWS = 128 * 1024
+"""Rows of the sample that are written with short pages."""
 _MANY_VALUES_SHARE, _MAX_VALUES = 0.5, 1_000_000
 """Share of distinct values in rows above which they are many; the most an index may have."""
 
@@ -53,12 +57,14 @@ class Choice(NamedTuple):
     """The indexes that pay, each with its bytes in the sample and the filters that it serves.
 
     ``before`` are the bytes that each filter read at first. ``tried`` maps the name of each index
-    that was tried to the bytes that a filter would read with it, for each filter.
+    that was tried to the bytes that a filter would read with it, for each filter. ``paying`` are
+    the names of the indexes that would pay without the others.
     """
 
     indexes: list[tuple[IndexSpec, int, tuple[int, ...]]]
     before: tuple[float, ...]
     tried: list[dict[str, float]]
+    paying: Collection[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,23 +148,43 @@ def advise(
         raise PredicateError("no filter was given")
     requests = [request_of(source.schema, [], expression) for expression in parsed]
     step = -(-len(source.scan_source.files) // _MAX_FILES)
-    members = []
+    members: list[Member] = []
     for listed_file in source.scan_source.files[::step]:
         file = source.scan_source.cache.as_opened(listed_file.path)
         remaining_groups = tuple(
             _remaining_groups(file, request, listed_file.constants) for request in requests
         )
         members.append(Member(file, listed_file.constants, remaining_groups))
+    estimator = ReadCostEstimator(members, requests)
+    page_rows = estimator.page_rows()
     with Workspace() as work:
-        estimator = ReadCostEstimator(members, requests)
+        rewritten = None
+        if page_rows >= LONG_PAGES:
+            rewritten = _chosen_after_rewrite(estimator, requests, work)
         adviser = _Adviser(estimator, requests, work)
-        chosen, before, tried = adviser.choose()
+        # An index that saves nothing with short pages saves nothing with long ones.
+        names = None if rewritten is None else rewritten.choice.paying
+        chosen, before, tried, _ = adviser.choose(names)
+    for number, shares in enumerate(rewritten.choice.tried if rewritten is not None else ()):
+        tried[number] = dict.fromkeys(shares, before[number]) | tried[number]
     share = len(source.scan_source.files) / len(members)
     rows = sum(m.file.num_rows for m in members) * share
-    proposals = []
-    for index, size, served in chosen:
-        total_bytes = round(size * rows / max(estimator.sampled_rows, 1))
-        proposals.append(Proposal(spec_text(index), total_bytes, served))
+    proposals = _proposals(chosen, rows / max(estimator.sampled_rows, 1))
+    file_bytes = round(sum(m.file.source.size for m in members) * share)
+    layout = None
+    if rewritten is not None:
+        reads = rewritten.reads(estimator)
+        saved = [then - read for then, read in zip(adviser.reads, reads, strict=True)]
+        pays = [
+            number
+            for number, then in enumerate(adviser.reads)
+            if saved[number] >= max(_MIN_SAVED_SHARE * then, _MIN_PART * estimator.totals[number])
+            and saved[number] > 0
+        ]
+        if pays:
+            indexes = _proposals(rewritten.choice.indexes, rows / max(rewritten.num_rows, 1))
+            least = tuple(round(min(read, before[n]) * share) for n, read in enumerate(reads))
+            layout = Layout(PAGE_ROWS, file_bytes, tuple(pays), tuple(indexes), least)
     filter_advice = []
     for number, condition in enumerate(filter_list):
         now, then = before[number], adviser.reads[number]
@@ -176,19 +202,60 @@ def advise(
                 then < now and estimator.is_guess(number, adviser.views),
             )
         )
-    layouts = [layout for m in members if (layout := page_layout(m.file)) is not None]
     return Advice(
         str(path[0] if isinstance(path, list | tuple) else path),
         len(source.scan_source.files),
         round(rows),
-        round(sum(m.file.source.size for m in members) * share),
+        file_bytes,
         round(sum(len(m.file.metadata.row_groups) for m in members) * share),
         estimator.sampled_groups,
         tuple(proposals),
         tuple(filter_advice),
-        estimator.page_rows(),
-        max(layouts, key=lambda layout: layout.lookup_share, default=None),
+        page_rows,
+        layout,
     )
+
+
+class _Rewritten(NamedTuple):
+    """The indexes that pay after the sample was written with short pages."""
+
+    choice: Choice
+    shares: list[float]
+    """For each filter, the share of its columns' bytes that it then reads."""
+    num_rows: int
+
+    def reads(self, estimator: ReadCostEstimator) -> list[float]:
+        """Returns the bytes that each filter would read of all files, at least a page a column."""
+        page_share = PAGE_ROWS / max(estimator.num_rows, 1)
+        sizes = zip(self.shares, estimator.matching_totals, estimator.totals, strict=True)
+        return [max(share * matching, page_share * total) for share, matching, total in sizes]
+
+
+def _chosen_after_rewrite(
+    estimator: ReadCostEstimator, requests: Sequence[Request], work: Workspace
+) -> _Rewritten:
+    """Chooses indexes for rows of the sample that are written anew, with short pages."""
+    num_rows = max(_REWRITTEN_ROWS // max(len(estimator.views), 1), 2 * PAGE_ROWS)
+    members = []
+    for view in estimator.views:
+        file, constants = with_short_pages(view.file, requests, num_rows), view.member.constants
+        groups = tuple(_remaining_groups(file, request, constants) for request in requests)
+        members.append(Member(file, constants, groups))
+    short = ReadCostEstimator(members, requests)
+    adviser = _Adviser(short, requests, work)
+    choice = adviser.choose()
+    sizes = zip(adviser.reads, short.matching_totals, strict=True)
+    shares = [read / matching if matching else 0.0 for read, matching in sizes]
+    return _Rewritten(choice, shares, short.sampled_rows)
+
+
+def _proposals(
+    chosen: Sequence[tuple[IndexSpec, int, tuple[int, ...]]], scale: float
+) -> list[Proposal]:
+    """Returns the proposals of indexes. ``scale`` is the number of rows for each sampled row."""
+    return [
+        Proposal(spec_text(index), round(size * scale), served) for index, size, served in chosen
+    ]
 
 
 def _remaining_groups(file: OpenedFile, request: Request, constants: Constants) -> tuple[int, ...]:
@@ -267,18 +334,27 @@ class _Adviser:
             for view, choice in zip(views, choices, strict=True)
         )
 
-    def choose(self) -> Choice:
-        """Adds the best index, then the next one, as long as one pays."""
+    def choose(self, names: Collection[str] | None = None) -> Choice:
+        """Adds the best index, then the next one, as long as one pays.
+
+        Only page indexes and indexes of these ``names`` are tried; by default all are.
+        """
         before = self.reads
         chosen: list[tuple[IndexSpec, int, tuple[int, ...]]] = []
         tried: list[dict[str, float]] = [{} for _ in self._requests]
-        candidates = self._candidates()
+        candidates = [
+            index
+            for index in self._candidates()
+            if names is None or isinstance(index, PageIndex) or spec_name(index) in names
+        ]
+        paying: set[str] = set()
         while candidates:
             options = [option for option in map(self._try, candidates) if option is not None]
             for option in options:
                 for number in self._filters_served_by(option.added[-1]):
                     tried[number][spec_name(option.added[-1])] = option.reads[number]
-            options = [option for option in options if self._gain(option.reads) > 0]
+            options = [option for option in options if self._own_gain(option) > 0]
+            paying.update(spec_name(option.added[-1]) for option in options)
             if not options:
                 break
             best_gain = max(self._gain(option.reads) for option in options)
@@ -292,7 +368,7 @@ class _Adviser:
                 for o, option_reads in zip(good_options, reads, strict=True)
                 if sum(option_reads) <= max_read_bytes
             ]
-            winner = min(good_options, key=self._rank)
+            winner = self._without_needless_page_index(min(good_options, key=self._rank))
             chosen += [
                 (index, self._size(winner.views, index), served)
                 for index, served in self._served_filters(winner)
@@ -300,7 +376,7 @@ class _Adviser:
             self.views, self.reads, self._least = winner.views, winner.reads, winner.least
             self._tried.clear()
             candidates = [o.added[-1] for o in options if o.added[-1] not in winner.added]
-        return Choice(chosen, before, tried)
+        return Choice(chosen, before, tried, paying)
 
     def _rank(self, option: _Option) -> tuple[bool, bool, int]:
         """Returns the order of equally good options.
@@ -370,14 +446,20 @@ class _Adviser:
         served_filters = self._filters_served_by(index)
         if page_index is None and all(self.reads[n] <= 2 * self._least[n] for n in served_filters):
             return None
-        alone = self._option((index,))
-        if alone is None or page_index is None or isinstance(index, PageIndex):
-            return alone
-        page_index_only, both = self._option((page_index,)), self._option((page_index, index))
-        if page_index_only is None or both is None:
-            return alone
+        if page_index is None or isinstance(index, PageIndex):
+            return self._option((index,))
+        return self._option((page_index, index))
+
+    def _without_needless_page_index(self, option: _Option) -> _Option:
+        """Returns the option without its page index, if the other index saves as much alone."""
+        if len(option.added) == 1:
+            return option
+        page_index_only, alone = self._option(option.added[:1]), self._option(option.added[1:])
+        if page_index_only is None or alone is None or not self._gain(alone.reads):
+            return option
         separate_gain = self._gain(page_index_only.reads) + self._gain(alone.reads)
-        return both if self._gain(both.reads) > separate_gain + _GAIN_TOLERANCE else alone
+        needs_both = self._gain(option.reads) > separate_gain + _GAIN_TOLERANCE
+        return option if needs_both else alone
 
     def _option(self, added: tuple[IndexSpec, ...]) -> _Option | None:
         """Returns the option of adding indexes to those chosen so far. Each is built once."""
@@ -407,6 +489,11 @@ class _Adviser:
     def _gain(self, reads: Sequence[float]) -> float:
         saved_shares = (self._saved_share(number, read) for number, read in enumerate(reads))
         return sum(share for share in saved_shares if share >= _MIN_SAVED_SHARE)
+
+    def _own_gain(self, option: _Option) -> float:
+        """Returns the gain of an option, without that of the page index alone that it includes."""
+        first = self._option(option.added[:1]) if len(option.added) > 1 else None
+        return self._gain(option.reads) - (0.0 if first is None else self._gain(first.reads))
 
     def _size(self, views: Sequence[View], index: IndexSpec) -> int:
         name = spec_name(index)

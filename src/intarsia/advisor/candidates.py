@@ -9,6 +9,7 @@ from intarsia.expr.comparison_operators import Op
 from intarsia.file.embedded_indexes import may_answer
 from intarsia.file.index_subjects import subject_of
 from intarsia.file.open_file import OpenedFile
+from intarsia.index.kinds.distinct_idx1 import DistinctIDX1
 from intarsia.index.parquet_indexes import Bloom, PageIndex
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, kinds, make, spec_name
 from intarsia.plan.stored_columns import values_agree
@@ -64,7 +65,7 @@ def _candidates_for(file: OpenedFile, test: Predicate) -> Iterator[IndexSpec]:
     if isinstance(test, Comparison) and test.op in (Op.EQ, Op.IN) and any(test.term.path):
         yield Bloom(_dotted(test))
     for kind in kinds():
-        if kind not in (Bloom.kind, PageIndex.kind):
+        if kind not in (Bloom.kind, PageIndex.kind, DistinctIDX1.kind):  # Distinct does more
             index = default_index(kind, test.term)
             if index is not None and fits(file, index, test):
                 yield index

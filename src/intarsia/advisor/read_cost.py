@@ -22,7 +22,7 @@ from intarsia.scan.read_estimate import plan_reads
 from intarsia.scan.request import Request
 from intarsia.scan.schema_adapter import roots_to_read
 
-_MAX_SAMPLE_ROWS = 400_000
+_MAX_SAMPLE_ROWS = 250_000
 """Rows of the sample. The first row group of each filter and writer may exceed them."""
 _GROUPS_PER_FILTER = 4
 """Row groups that are sampled for each filter and writer, of those that may match."""
@@ -73,6 +73,7 @@ class ReadCostEstimator:
         )
         """The sample, without embedded indexes."""
         self.sampled_rows = sum(view.file.num_rows for view in self.views)
+        self.num_rows = sum(member.file.num_rows for member in members)
         self.most_rows = max((member.file.num_rows for member in members), default=0)
         """Rows of the largest file."""
         numbers = range(len(requests))
@@ -83,6 +84,8 @@ class ReadCostEstimator:
             self._bytes(number, [member.remaining_groups[number] for member in members])
             for number in numbers
         ]
+        self.matching_totals = [counts.total() for counts in self._matching_bytes]
+        """Bytes of each filter's columns, in the row groups in which it may match."""
         chosen = [sampled.get(position, ()) for position in range(len(members))]
         self._sampled_bytes = [
             self._bytes(
@@ -128,9 +131,10 @@ class ReadCostEstimator:
             for number in range(len(self._requests))
         ]
         for i in range(_GROUPS_PER_FILTER):  # the first for every filter, then the second, …
-            for remaining in candidates:
+            for remaining in sorted(candidates, key=len):
                 count = min(_GROUPS_PER_FILTER, len(remaining))
-                if i >= count or (i and rows >= _MAX_SAMPLE_ROWS):
+                has_one = any(group in chosen.get(position, ()) for position, group in remaining)
+                if i >= count or (has_one and rows >= _MAX_SAMPLE_ROWS):
                     continue
                 position, group = remaining[(2 * i + 1) * len(remaining) // (2 * count)]
                 if group not in chosen.get(position, ()):

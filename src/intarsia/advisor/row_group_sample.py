@@ -13,19 +13,32 @@ from __future__ import annotations
 import bisect
 import itertools
 from collections.abc import Collection, Sequence
+from functools import partial
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from intarsia.dataset.request_builder import request_of
 from intarsia.file.chunk_reader import Chunk
-from intarsia.file.open_file import OpenedFile
+from intarsia.file.open_file import OpenedFile, as_current_version
 from intarsia.index.registry import IndexSpec
 from intarsia.indexing.file_layout import compose
 from intarsia.io.external_sort import Workspace
 from intarsia.io.file_parts import Part
-from intarsia.io.source import ByteRange, Source, check_range
+from intarsia.io.source import BufferSource, ByteRange, Source, check_range
 from intarsia.parquet.footer import framed, with_key_values
 from intarsia.parquet.footer_cache import FOOTER_KEY
 from intarsia.parquet.metadata import FileMetaData
 from intarsia.parquet.page_header import num_values
 from intarsia.parquet.thrift import amended, decode, encode
+from intarsia.row_ranges import RowRanges
+from intarsia.scan.request import Request, without_rows
+from intarsia.scan.scan import Part as ScanPart
+from intarsia.scan.scan import scan
+from intarsia.writer.defaults import PAGE_ROWS
+from intarsia.writer.dictionary_choice import dictionary_settings
+from intarsia.writer.parquet_writer import DEFAULTS
 
 
 class ExtendedSource:
@@ -76,6 +89,24 @@ def sample_of(file: OpenedFile, groups: Sequence[int]) -> OpenedFile:
     raw = encode(amended(metadata, row_groups=sampled_groups, num_rows=rows))
     footer = framed(with_key_values(raw, {FOOTER_KEY: None}))
     return OpenedFile(ExtendedSource(file.source, [footer]), file.name)
+
+
+def with_short_pages(file: OpenedFile, requests: Sequence[Request], num_rows: int) -> OpenedFile:
+    """Returns the first ``num_rows`` rows of the filters' columns, written with short pages."""
+    schema = file.schema_arrow
+    names = {name for request in requests for name in request.filter_columns}
+    request = request_of(schema, [name for name in schema.names if name in names], None)
+    rows = RowRanges.of((0, min(num_rows, file.num_rows)))
+    anew = OpenedFile(file.source, file.name)  # a scan remembers pages, which estimates would count
+    tables = scan([ScanPart(partial(as_current_version, anew), {}, rows, rows)], request)
+    table = pa.concat_tables([without_rows(request.output), *tables])
+
+    def written(**settings: Any) -> OpenedFile:
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, **{**DEFAULTS, **settings})
+        return OpenedFile(BufferSource(sink.getvalue()), file.name)
+
+    return written(**dictionary_settings(table, written, PAGE_ROWS, {}))
 
 
 def page_rows(file: OpenedFile, leaves: Collection[int]) -> int:
