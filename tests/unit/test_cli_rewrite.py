@@ -80,4 +80,4 @@ def test_folders_are_recovered(say, lake):
     assert ia.dataset(lake).count_rows() == 280
     assert json.loads(say("recover", lake, "--json").out) == []
     assert say("recover", lake, "--schema-from", "x").code == 2
-    assert say("recover", lake / "nix").code == 1
+    assert say("recover", lake / "nix").code == 5

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from intarsia.redaction import shown_redacted
-from intarsia.writer.defaults import PAGE_ROWS
+from intarsia.writer.defaults import INDEXED_PAGE_ROWS
 
-LONG_PAGES = 2 * PAGE_ROWS
+LONG_PAGES = 8 * INDEXED_PAGE_ROWS
 """Rows of a page from which a rewrite is estimated. An index can only skip whole pages."""
 
 
@@ -168,11 +169,13 @@ class Advice:
         if any(advice.is_guess for advice in self.filters):
             lines += ["", "~ a guess: no row of the sample can match, but rows elsewhere may"]
         if self.layout is not None:
+            options = [f"--rows-per-page {self.layout.page_rows}"]
+            options += [f"--index {shlex.quote(one.index)}" for one in self.layout.proposals]
             lines += [
                 "",
-                f"A page has up to {self.page_rows:,} rows, and pages are read whole. The command",
-                f"intarsia rewrite gives it {self.layout.page_rows:,} rows. Indexes marked with +",
-                "pay after that; rewritten is what filters then read.",
+                f"A page has up to {self.page_rows:,} rows, and pages are read whole. After this",
+                "command, the indexes marked with + pay, and filters read what rewritten says:",
+                f"  intarsia rewrite {shlex.quote(self.path)} {' '.join(options)}",
             ]
         return "\n".join(lines)
 

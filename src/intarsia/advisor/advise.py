@@ -35,7 +35,7 @@ from intarsia.pruning.partition_pruning import Constants
 from intarsia.scan.page_selection import groups_of
 from intarsia.scan.request import FilterLike, Request, expression_of
 from intarsia.tables.data_files import TableFormatOption
-from intarsia.writer.defaults import PAGE_ROWS
+from intarsia.writer.defaults import INDEXED_PAGE_ROWS
 
 _MAX_FILES = 64
 """The most files whose footers are read."""
@@ -184,7 +184,7 @@ def advise(
         if pays:
             indexes = _proposals(rewritten.choice.indexes, rows / max(rewritten.num_rows, 1))
             least = tuple(round(min(read, before[n]) * share) for n, read in enumerate(reads))
-            layout = Layout(PAGE_ROWS, file_bytes, tuple(pays), tuple(indexes), least)
+            layout = Layout(INDEXED_PAGE_ROWS, file_bytes, tuple(pays), tuple(indexes), least)
     filter_advice = []
     for number, condition in enumerate(filter_list):
         now, then = before[number], adviser.reads[number]
@@ -226,7 +226,7 @@ class _Rewritten(NamedTuple):
 
     def reads(self, estimator: ReadCostEstimator) -> list[float]:
         """Returns the bytes that each filter would read of all files, at least a page a column."""
-        page_share = PAGE_ROWS / max(estimator.num_rows, 1)
+        page_share = INDEXED_PAGE_ROWS / max(estimator.num_rows, 1)
         sizes = zip(self.shares, estimator.matching_totals, estimator.totals, strict=True)
         return [max(share * matching, page_share * total) for share, matching, total in sizes]
 
@@ -235,7 +235,7 @@ def _chosen_after_rewrite(
     estimator: ReadCostEstimator, requests: Sequence[Request], work: Workspace
 ) -> _Rewritten:
     """Chooses indexes for rows of the sample that are written anew, with short pages."""
-    num_rows = max(_REWRITTEN_ROWS // max(len(estimator.views), 1), 2 * PAGE_ROWS)
+    num_rows = max(_REWRITTEN_ROWS // max(len(estimator.views), 1), 2 * INDEXED_PAGE_ROWS)
     members = []
     for view in estimator.views:
         file, constants = with_short_pages(view.file, requests, num_rows), view.member.constants

@@ -36,7 +36,7 @@ from intarsia.row_ranges import RowRanges
 from intarsia.scan.request import Request, without_rows
 from intarsia.scan.scan import Part as ScanPart
 from intarsia.scan.scan import scan
-from intarsia.writer.defaults import PAGE_ROWS
+from intarsia.writer.defaults import INDEXED_PAGE_ROWS
 from intarsia.writer.dictionary_choice import dictionary_settings
 from intarsia.writer.parquet_writer import DEFAULTS
 
@@ -103,10 +103,12 @@ def with_short_pages(file: OpenedFile, requests: Sequence[Request], num_rows: in
 
     def written(**settings: Any) -> OpenedFile:
         sink = pa.BufferOutputStream()
-        pq.write_table(table, sink, **{**DEFAULTS, **settings})
+        pq.write_table(
+            table, sink, **{**DEFAULTS, "max_rows_per_page": INDEXED_PAGE_ROWS, **settings}
+        )
         return OpenedFile(BufferSource(sink.getvalue()), file.name)
 
-    return written(**dictionary_settings(table, written, PAGE_ROWS, {}))
+    return written(**dictionary_settings(table, written, INDEXED_PAGE_ROWS, {}))
 
 
 def page_rows(file: OpenedFile, leaves: Collection[int]) -> int:
