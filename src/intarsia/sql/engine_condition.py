@@ -33,6 +33,7 @@ from intarsia.sql.literals import TYPED_TEXTS, is_constant
 from intarsia.sql.long_lists import long_list_of, members_of, members_of_type
 from intarsia.sql.scope import has_only
 from intarsia.sql.string_functions import TextSearch, matches_like, regex_problem
+from intarsia.sql.values import is_of_item
 from intarsia.sql.where_clause import Translator, is_plainly_wanted
 
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
@@ -219,6 +220,8 @@ class _Exact(Translator):
 
     def _value(self, node: exp.Expr) -> pc.Expression:
         """Returns a field, or a function of a field that pyarrow and the engine compute alike."""
+        if any(map(is_of_item, node.find_all(exp.Bracket))):
+            raise _rejection(node)
         match node:
             case exp.Paren(this=inner):
                 return self._value(inner)

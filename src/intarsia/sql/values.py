@@ -44,11 +44,25 @@ _ROUNDING_FUNCTIONS: dict[type[exp.Expr], Callable[[Any], pc.Expression]] = {
     exp.Floor: pc.floor,
     exp.Ceil: pc.ceil,
 }
+_MAX_POSITION_DIGITS = 5
+"""Digits of an item's position. pyarrow's ``list_slice`` crashes for positions of nine digits."""
 _VALUES = (
     "values are columns, constants, +, -, *, CAST, coalesce, lower, upper, length, abs, floor, "
-    "ceil, of moments date_trunc, year, month, hour and the like, and of maps attrs['key']"
+    "ceil, of moments date_trunc, year, month, hour and the like, of maps attrs['key'], and of "
+    "lists tags[1]"
 )
 """The values that are understood, for messages."""
+
+
+def is_of_item(node: exp.Expr) -> bool:
+    """True if ``node`` is an item of a list, such as ``tags[1]``, or a field of one."""
+    while isinstance(node, exp.Dot):
+        node = node.this
+    match node:
+        case exp.Bracket(expressions=[exp.Literal(is_string=False) as position]):
+            text = str(position.this)  # sqlglot counts from 0
+            return text.isdigit() and len(text) <= _MAX_POSITION_DIGITS
+    return False
 
 
 class Values:
@@ -69,8 +83,16 @@ class Values:
         match node:
             case exp.Paren(this=inner):
                 return self._value(inner)
+            case exp.Dot(this=inner) if is_of_item(node):
+                return pc.struct_field(self._value(inner), [self._item_field(node)[0]])
             case exp.Column() | exp.Dot():
                 return pc.field(*self._resolve(node)[0])
+            case exp.Bracket(this=inner) if is_of_item(node):
+                kind, position = self._type_of(inner), int(node.expressions[0].name)
+                if kind is not None and (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+                    # list_element fails for shorter lists: NULL fills up the list of one item.
+                    item = pc.list_slice(self._value(inner), position, position + 1, 1, True)
+                    return pc.list_element(item, 0)
             case exp.Bracket(this=inner, expressions=[exp.Literal(is_string=True) as key]):
                 kind = self._type_of(inner)
                 if kind is not None and pa.types.is_map(kind):
@@ -211,6 +233,8 @@ class Values:
         match node:
             case exp.Paren(this=inner):
                 return self._type_of(inner)
+            case exp.Dot() if is_of_item(node):
+                return without_extension(self._item_field(node)[1].type)
             case exp.Column() | exp.Dot():
                 kind = self._resolve(node)[1]
                 return kind if is_uuid(kind) else without_extension(kind)
@@ -231,9 +255,27 @@ class Values:
                 return pa.int32()
             case exp.Bracket(this=inner):
                 kind = self._type_of(inner)
+                if kind is not None and is_of_item(node) and is_list(kind):
+                    return without_extension(kind.value_type)
                 return kind.item_type if kind is not None and pa.types.is_map(kind) else None
         part = part_of(node)
         return None if part is None else part.type(self._type_of(part.subject))
+
+    def _item_field(self, node: exp.Dot) -> tuple[int, pa.Field]:
+        """Returns the number and the type of a field of a list's item, as ``items[1].sku``.
+
+        Raises ``PredicateError`` for an unknown or ambiguous field.
+        """
+        kind, name = self._type_of(node.this), node.expression.name
+        has_fields = kind is not None and pa.types.is_struct(kind)
+        fields = list(enumerate(kind.fields if kind is not None and has_fields else ()))
+        matches = [one for one in fields if one[1].name == name] or [
+            one for one in fields if one[1].name.lower() == name.lower()
+        ]
+        if len(matches) != 1:
+            problem = "is ambiguous" if matches else "is not there"
+            raise PredicateError(f"{text_of(node)!r} {problem}: {text_of(node.this)} is {kind}")
+        return matches[0]
 
     def _resolve(self, node: exp.Expr) -> tuple[tuple[str, ...], pa.DataType]:
         """Returns the path and the type of a field. Exact names take precedence over other cases.
