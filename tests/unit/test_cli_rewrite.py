@@ -53,9 +53,9 @@ def test_options_are_those_of_the_library(say, lake, tmp_path):
 WRONG = {
     "both": (("--index", "k:lookup", "--no-index"), 2, "exclude each other"),
     "size": (("--target-file-size", "many"), 2, "target_file_size is bytes"),
-    "column": (("--sort-by", "nix"), 1, "nix"),
-    "condition": (("--where", "k > 3"), 1, "only partition columns"),
-    "folder": (("--output", "."), 1, "is not empty"),
+    "column": (("--sort-by", "nix"), 2, "nix"),
+    "condition": (("--where", "k > 3"), 2, "only partition columns"),
+    "folder": (("--output", "."), 5, "is not empty"),
 }
 
 

@@ -74,8 +74,8 @@ WRONG: dict[str, tuple[type[Exception], str, Call]] = {
     ),
     "operator": (
         PredicateError,
-        "with operators =, !=, <, <=, >, >=, in and not in",
-        lambda path: ia.dataset(path).to_table(filter=[("name", "like", "a%")]),
+        "with operators =, !=, <, <=, >, >=, in, not in, like",
+        lambda path: ia.dataset(path).to_table(filter=[("name", "resembles", "a%")]),
     ),
     "constant_of_another_type": (
         PredicateError,
