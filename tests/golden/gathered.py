@@ -14,6 +14,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 TABLE = HERE.parents[1] / "docs" / "corpus.md"
 SHARES = 4
+TWO_GIGABYTES = "apache-parquet-testing__data-large_string_map.brotli.parquet"
+"""4 KB that inflate to 2 GB. Verifying them takes half a minute and 4 GB of memory."""
 _BEGIN, _END = "<!-- table -->\n", "<!-- end of table -->\n"
 
 

@@ -3,12 +3,10 @@
 import csv
 
 import pytest
+from gathered import TWO_GIGABYTES
 
 SECONDS = 20
 """Limit of processor time, which other processes of the machine do not affect."""
-
-TWO_GIGABYTES = "apache-parquet-testing__data-large_string_map.brotli.parquet"
-"""4 KB that inflate to 2 GB: Brotli and pyarrow take half a minute and 4 GB of memory."""
 
 CORRUPT_CHECKSUMS = {
     # Two pages were damaged after their checksums had been computed.
