@@ -52,7 +52,18 @@ exec "{python}" "$@"
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def preloaded_python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The Python for ``PYSPARK_PYTHON`` whose daemon preloads the modules of workers."""
+    python = tmp_path_factory.mktemp("python") / "python"
+    python.write_text(PYTHON.format(python=sys.executable, daemon=DAEMON))
+    python.chmod(0o755)
+    return str(python)
+
+
+@pytest.fixture(scope="session")
+def spark(
+    preloaded_python: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSession]:
     settings = {
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
@@ -60,11 +71,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "1g",
     }
-    python = tmp_path_factory.mktemp("python") / "python"
-    python.write_text(PYTHON.format(python=sys.executable, daemon=DAEMON))
-    python.chmod(0o755)
     with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("PYSPARK_PYTHON", str(python))
+        environment.setenv("PYSPARK_PYTHON", preloaded_python)
         session = ias.session("local[2]", app_name="tests", **settings)
     session.sparkContext.setLogLevel("OFF")
     yield session

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -281,8 +282,12 @@ print("done")
 """
 
 
-def test_a_retried_task_leaves_its_files_once(tmp_path):
+def test_a_retried_task_leaves_its_files_once(preloaded_python, tmp_path):
     run = subprocess.run(
-        [sys.executable, "-c", RETRIED, str(tmp_path)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", RETRIED, str(tmp_path)],
+        env=os.environ | {"PYSPARK_PYTHON": preloaded_python},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert run.stdout.strip().endswith("done"), run.stderr[-3000:]

@@ -202,7 +202,7 @@ def session_on(cluster: Cluster) -> Iterator[Callable[..., SparkSession]]:
 
 
 @pytest.fixture(scope="session")
-def spark(session_on: Callable[..., SparkSession]) -> SparkSession:
+def spark(session_on: Callable[..., SparkSession], preloaded_python: str) -> SparkSession:
     """A session on the cluster with speculation: slow tasks are run a second time in parallel."""
     speculation = {
         "spark.speculation": "true",
@@ -211,4 +211,4 @@ def spark(session_on: Callable[..., SparkSession]) -> SparkSession:
         "spark.speculation.multiplier": "1.5",
         "spark.speculation.quantile": "0.5",
     }
-    return session_on(packages=str(SOURCES), **speculation)
+    return session_on(preloaded_python, str(SOURCES), **speculation)

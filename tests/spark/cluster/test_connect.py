@@ -15,13 +15,14 @@ pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 CASES = Path(__file__).with_name("connect_cases.py")
 
 
-def test_all_cases_hold_on_spark_connect(tmp_path):
+def test_all_cases_hold_on_spark_connect(preloaded_python, tmp_path):
     pytest.importorskip("grpc", reason="Spark Connect needs grpcio")
     pytest.importorskip("grpc_status", reason="Spark Connect needs grpcio-status")
     home = find_java_home()
     environment = os.environ | ({"JAVA_HOME": home} if home else {})
     # Spark sets these in a process that has had a session; they lead to that session's Java.
     drop = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE")
+    environment["PYSPARK_PYTHON"] = preloaded_python
     environment["SPARK_TESTING"] = "1"  # Spark then uses a free port, instead of 15002
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(CASES)]
     # The other conftest.py is for sessions on the cluster, so no fixture of it is used.
