@@ -74,7 +74,7 @@ def test_existing_files_stay_or_go(say, tmp_path):
     assert say("write", source, f"{out}/").code == 0
     assert sorted(path.name for path in out.iterdir()) == ["_SUCCESS", "part-0.parquet"]
     said = say("write", source, f"{out}/")
-    assert said.code == 1
+    assert said.code == 5
     assert "--existing-data-behavior append keeps them, overwrite replaces them" in said.err
     for behavior, expected in (("append", 180), ("overwrite", 90), ("delete_matching", 90)):
         options = ("--existing-data-behavior", behavior)
@@ -89,7 +89,7 @@ def test_existing_files_stay_or_go(say, tmp_path):
 def test_a_folder_is_replaced_by_its_own_rows(say, tmp_path):
     source = put(tmp_path / "lake", "parquet")
     said = say("write", source, source, "--existing-data-behavior", "append")
-    assert said.code == 1
+    assert said.code == 5
     assert "its rows there twice" in said.err
     options = ("--existing-data-behavior", "overwrite", "--sort-by", "name")
     assert say("write", source, source, *options).code == 0
@@ -106,7 +106,7 @@ def test_a_failed_write_leaves_the_folder_as_it_was(say, tmp_path):
     for behavior in ("append", "overwrite"):
         options = ("--partition-by", "day", "--existing-data-behavior", behavior)
         said = say("write", source, out, *options)
-        assert said.code == 1
+        assert said.code == 4
         assert "2.csv: cannot be read" in said.err
         assert {path: path.stat() for path in out.rglob("*")} == before
 
@@ -114,10 +114,10 @@ def test_a_failed_write_leaves_the_folder_as_it_was(say, tmp_path):
 def test_too_many_partitions_are_an_error(say, tmp_path):
     pq.write_table(pa.table({"id": range(2000), "x": range(2000)}), tmp_path / "a.parquet")
     said = say("write", tmp_path / "a.parquet", tmp_path / "out", "--partition-by", "id")
-    assert said.code == 1
+    assert said.code == 5
     assert "2,000 partitions within 2,000 rows" in said.err
     said = say("write", tmp_path / "a.parquet", tmp_path / "out", "--partition-by", "day")
-    assert said.code == 1
+    assert said.code == 2
     assert "column 'day' is not there" in said.err
     assert not (tmp_path / "out").exists()
 
@@ -198,7 +198,7 @@ def test_lines_that_are_no_objects_of_the_type_are_refused(say, tmp_path):
         (tmp_path / "a.jsonl").write_text(f'{{"m": {{"a": 1}}}}\n{line}\n')
         out = tmp_path / "out.parquet"
         said = say("write", tmp_path / "a.jsonl", out, "--type", "m=map(varchar, bigint)")
-        assert said.code == 1, line
+        assert said.code == 4, line
         assert "a.jsonl: cannot be read" in said.err
         assert not out.exists()
 
@@ -220,7 +220,7 @@ def test_columns_and_types_of_another_file(say, tmp_path):
             assert [field.metadata for field in actual.schema] == [None, {b"unit": b"1"}]
             assert actual.equals(TABLE.select(["name", "id"]).cast(schema))
         else:
-            assert said.code == 1
+            assert said.code == 4
             assert "it has day besides" in said.err
     said = say("write", source, out, *like, "--type", "id=int64")
     assert said.code == 2
