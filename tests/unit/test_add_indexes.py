@@ -285,7 +285,7 @@ def test_only_indexes_can_be_dropped(file):
 
 
 def test_only_tables_are_written(tmp_path):
-    with pytest.raises(TypeError, match="data is a table, batches, .* or a relation, not int"):
+    with pytest.raises(TypeError, match=r"data is a table, batches, .* or a relation, not int"):
         ia.write_table(5, tmp_path / "t.parquet")
 
 
