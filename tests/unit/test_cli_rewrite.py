@@ -36,6 +36,25 @@ def test_files_are_rewritten_and_summed_up(say, lake):
     assert not any(report.indexes for report in ia.list_indexes(lake))
 
 
+def test_files_with_long_pages_are_rewritten_before_they_are_indexed(say, tmp_path):
+    table = pa.table({"k": range(70_000), "n": range(70_000)})
+    for name, rows in (("long", 70_000), ("short", 5_000)):
+        path = tmp_path / "lake" / f"{name}.parquet"
+        path.parent.mkdir(exist_ok=True)
+        pq.write_table(table, path, max_rows_per_page=rows, write_batch_size=rows)
+    said = say("index", "add", tmp_path / "lake", "k:lookup", "--rewrite")
+    assert (said.code, "a lookup of one row reads" in said.err) == (0, False)
+    assert "1 file with long pages rewritten" in said.err
+    for name, rows in (("long", 2_048), ("short", 5_000)):
+        file = ia.ParquetFile(tmp_path / "lake" / f"{name}.parquet")
+        assert max(page.num_rows or 0 for page in file.pages(0, "k")) == rows
+        assert file.read() == table
+    reports = ia.list_indexes(tmp_path / "lake")
+    assert [entry.name for report in reports for entry in report.indexes] == ["k:lookup"] * 2
+    said = say("index", "add", tmp_path / "lake", "k:lookup", "--rewrite", "--sidecar")
+    assert (said.code, "stay as they are" in said.err) == (2, True)
+
+
 def test_options_are_those_of_the_library(say, lake, tmp_path):
     said = say(
         *("rewrite", lake, "--sort-by", 'k,"a,b"', "--partition-by", '"a,b"', "--where", "k < 100"),

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import pyarrow.fs as pafs
+
 from intarsia.deadline import time_limited
 from intarsia.errors import (
     FormatError,
@@ -280,6 +282,15 @@ def add_indexes(
     if keep:
         keep_indexes(path, filesystem, indexes, sidecar=sidecar, page_index=page_index)
     return reports
+
+
+def coarse_files(
+    path: PathLike, table_format: TableFormatOption = "auto"
+) -> tuple[pafs.FileSystem, list[str]]:
+    """Returns the files under a path whose pages are so long that an index saves little."""
+    file_system, files = data_files(path, None, table_format)
+    layouts = ((file, page_layout(open_file(file, file_system))) for file in files)
+    return file_system, [file for file, layout in layouts if layout and layout.is_coarse]
 
 
 def index_file(

@@ -10,10 +10,12 @@ from intarsia.advisor.advise import advise
 from intarsia.cli.output import tables, terminal
 from intarsia.cli.output.json_document import json_text
 from intarsia.index.registry import parse
-from intarsia.indexing.add import IndexReport, add_indexes, list_indexes
+from intarsia.indexing.add import IndexReport, add_indexes, coarse_files, list_indexes
 from intarsia.indexing.drop import drop_indexes
 from intarsia.indexing.export import export_index
+from intarsia.rewrite.rewrite import rewrite as rewrite_files
 from intarsia.tables.data_files import TableFormatOption
+from intarsia.writer.defaults import INDEXED_PAGE_ROWS
 
 
 def index_add(
@@ -24,12 +26,17 @@ def index_add(
     missing: bool,
     page_index: bool,
     keep: bool,
+    rewrite: bool,
     table_format: TableFormatOption,
     everything: bool,
     as_json: bool,
 ) -> None:
     """Adds indexes to files."""
     specs = [parse(text) for text in indexes]
+    if rewrite and (sidecar or sidecar_folder is not None):
+        raise click.UsageError("--rewrite changes the files, with --sidecar they stay as they are")
+    if rewrite:
+        _rewrite_coarse_files(path, table_format)
     with terminal.progress("indexing") as progress:
         where = _sidecar_option(sidecar, sidecar_folder)
         reports = add_indexes(
@@ -49,6 +56,21 @@ def index_add(
             tables.indexes(reports, everything)
         tables.summary(reports, "added")
         tables.added(reports)
+
+
+def _rewrite_coarse_files(path: str, table_format: TableFormatOption) -> None:
+    """Rewrites the files whose pages are so long that an index saves little, each by itself."""
+    file_system, files = coarse_files(path, table_format)
+    with terminal.progress("rewriting") as progress:
+        for file in files:
+            rewrite_files(
+                file,
+                rows_per_page=INDEXED_PAGE_ROWS,
+                target_file_size=None,
+                filesystem=file_system,
+                progress=progress,
+            )
+    click.echo(f"{terminal.plural(len(files), 'file')} with long pages rewritten", err=True)
 
 
 def index_drop(

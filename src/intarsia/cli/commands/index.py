@@ -54,6 +54,11 @@ def index() -> None:
 @click.option(
     "--keep", is_flag=True, help="Also into the policy of the folder PATH, for files to come."
 )
+@click.option(
+    "--rewrite",
+    is_flag=True,
+    help="First write files with long pages anew. Indexes save little there.",
+)
 @click.option("--all", "everything", is_flag=True, help="List the indexes of each file as well.")
 @table_format_option
 @memory_limit_option
