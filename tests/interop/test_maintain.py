@@ -1,5 +1,6 @@
 """A lake that several writers append to, and ``maintain`` that is killed."""
 
+import json
 import random
 import signal
 import subprocess
@@ -93,3 +94,97 @@ def test_a_killed_maintain_is_completed_by_the_next_one(tmp_path):
     assert [one.share for one in ia.status(lake).indexes] == [1.0] * 3
     assert ia.verify(lake) == []
     assert ia.maintain(lake).changed == ()
+
+
+def tables_of(lake):
+    rows = ia.dataset(lake).to_table()
+    return rows.sort_by("n")
+
+
+def test_maintain_merges_small_files_and_shortens_long_pages(tmp_path):
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    big = pa.table({"k": [f"k{n}" for n in range(-90_000, 0)], "n": range(-90_000, 0)})
+    (lake / "day=00").mkdir()
+    pq.write_table(big, lake / "day=00" / "big.parquet", max_rows_per_page=90_000)
+    options = {"rows_per_page": 1_024, "target_file_size": 400_000, "compression": "zstd"}
+    ia.rewrite(lake, indexes=["k:lookup"], keep=True, **options)
+    assert json.loads((lake / "_intarsia" / "policy.json").read_bytes()) == {
+        "version": 1,
+        "indexes": ["k:lookup"],
+        "sort_by": [],
+        "page_index": True,
+        "layout": options,
+        "sidecar": False,
+    }
+    for n in range(6):
+        pq.write_table(day_table(n), lake / "day=00" / f"{n}.parquet")
+    (lake / "day=01").mkdir()
+    pq.write_table(big, lake / "day=01" / "long.parquet", max_rows_per_page=90_000)
+    before = {path: path.read_bytes() for path in lake.rglob("*.parquet")}
+    expected = tables_of(lake)
+    planned = ia.maintain(lake, dry_run=True)
+    assert {path: path.read_bytes() for path in lake.rglob("*.parquet")} == before
+    report = ia.maintain(lake)
+    assert (planned.rewritten, report.rewritten, report.failed) == (7, 7, ())
+    assert tables_of(lake) == expected
+    unchanged = lake / "day=00" / "big.parquet"
+    assert unchanged.read_bytes() == before[unchanged]
+    assert sorted(path.stat().st_size < 400_000 for path in lake.rglob("*.parquet")) == [
+        *[False] * 2,
+        *[True] * 1,
+    ]
+    for path in lake.rglob("*.parquet"):
+        file = ia.ParquetFile(path)
+        assert max(page.num_rows or 0 for page in file.pages(0, "k")) == 1_024
+        assert [entry.name for entry in ia.list_indexes(path)[0].indexes] == ["k:lookup"]
+    again = ia.maintain(lake)
+    assert (again.rewritten, again.changed, again.failed) == (0, (), ())
+
+
+def test_a_killed_maintain_loses_and_doubles_no_row_of_small_files(tmp_path):
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    append(0, lake)
+    ia.rewrite(lake, indexes=["k:lookup"], keep=True, target_file_size="1 MB")
+    code = (
+        "import sys, intarsia as ia; ia.maintain; print('ready', flush=True); "
+        "ia.maintain(sys.argv[1])"
+    )
+    choice, num_files = random.Random(47), 0
+    for _ in range(12):
+        for _ in range(3):
+            num_files += 1
+            pq.write_table(day_table(num_files), lake / "day=00" / f"{num_files}.parquet")
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, str(lake)], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(choice.uniform(0, 0.4))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert ia.dataset(lake).count_rows() == (num_files + 1) * ROWS
+        for failure in ia.maintain(lake).failed:
+            assert "was interrupted, recover() finishes or undoes it" in failure.error
+            ia.recover_dataset(lake)
+    assert ia.maintain(lake).failed == ()
+    rows = ia.dataset(lake).to_table(["n"])["n"].to_pylist()
+    assert sorted(rows) == list(range((num_files + 1) * ROWS))
+    assert [one.share for one in ia.status(lake).indexes] == [1.0, 1.0]
+    assert ia.verify(lake) == []
+
+
+def test_a_policy_of_sidecars_changes_no_file(tmp_path):
+    lake = tmp_path / "lake"
+    (lake / "day=00").mkdir(parents=True)
+    for n in range(3):
+        pq.write_table(day_table(n), lake / "day=00" / f"{n}.parquet")
+    ia.rewrite(lake, keep=True, target_file_size=1)
+    ia.add_indexes(lake, ["k:lookup"], keep=True, sidecar=True)
+    policy = lake / "_intarsia" / "policy.json"
+    policy.write_text(
+        policy.read_text().replace('"target_file_size": 1', '"target_file_size": 1000000')
+    )
+    before = {path: path.read_bytes() for path in lake.rglob("*.parquet")}
+    assert ia.maintain(lake).rewritten == 0
+    assert {path: path.read_bytes() for path in lake.rglob("*.parquet")} == before

@@ -55,6 +55,39 @@ def test_files_with_long_pages_are_rewritten_before_they_are_indexed(say, tmp_pa
     assert (said.code, "stay as they are" in said.err) == (2, True)
 
 
+def test_only_small_files_are_merged(say, lake):
+    ia.write_table(TABLE.take([*range(300)] * 500), lake / "day=0" / "9.parquet")
+    size = (lake / "day=0" / "9.parquet").stat().st_size
+    options = ("--only-small", "--target-file-size", size)
+    before = (lake / "day=0" / "9.parquet").read_bytes()
+    said = say("rewrite", lake, *options, "--index", "k:lookup", "--keep")
+    assert said.err.startswith("280 rows: 4 files, ")
+    assert (lake / "day=0" / "9.parquet").read_bytes() == before
+    policy = json.loads((lake / "_intarsia" / "policy.json").read_bytes())
+    assert (policy["indexes"], policy["layout"]) == (["k:lookup"], {"target_file_size": size})
+    assert len(list(lake.rglob("*.parquet"))) == 3
+    assert say("rewrite", lake, *options).err.startswith("0 rows: 0 files, ")
+    said = say("rewrite", lake, "--only-small", "--target-file-size", "none")
+    assert (said.code, "only_small needs target_file_size" in said.err) == (2, True)
+
+
+def test_a_rewrite_follows_the_policy(say, lake):
+    said = say("rewrite", lake, "--sort-by", "nix", "--keep")
+    assert said.code == 2
+    said = say("rewrite", lake, "--sort-by", '"a,b",k', "--rows-per-page", 9, "--keep")
+    assert said.code == 0
+    ia.add_indexes(lake, ["k:lookup"], keep=True)
+    pq.write_table(TABLE.slice(280), lake / "day=0" / "new.parquet")
+    assert say("rewrite", lake).code == 0
+    for path in lake.rglob("*.parquet"):
+        file = ia.ParquetFile(path)
+        rows = file.read()
+        assert rows == rows.sort_by([("a,b", "ascending"), ("k", "ascending")])
+        assert max(page.num_rows or 0 for page in file.pages(0, "k")) == 9
+        assert [entry.name for entry in ia.list_indexes(path)[0].indexes] == ["k:lookup"]
+    assert ia.dataset(lake).count_rows() == 300
+
+
 def test_options_are_those_of_the_library(say, lake, tmp_path):
     said = say(
         *("rewrite", lake, "--sort-by", 'k,"a,b"', "--partition-by", '"a,b"', "--where", "k < 100"),

@@ -200,6 +200,22 @@ def keep_indexes(
     write_policy(storage, root, policy)
 
 
+def keep_layout(
+    filesystem: pafs.FileSystem,
+    root: str,
+    indexes: Sequence[IndexSpec | str] | None,
+    sort_by: Sequence[str],
+    layout: Mapping[str, int | str],
+) -> None:
+    """Adds what is given to the policy of the data set in the folder ``root``.
+
+    Raises ``PathError`` if the policy cannot be written.
+    """
+    old = read_policy(filesystem, root) or Policy()
+    policy = replace(old, sort_by=tuple(sort_by) or old.sort_by, layout={**old.layout, **layout})
+    write_policy(filesystem, root, policy.with_indexes(indexes or ()))
+
+
 def policy_above(filesystem: pafs.FileSystem, folder: str) -> Policy | None:
     """Returns the policy of the data set that ``folder`` belongs to. None if it has none.
 

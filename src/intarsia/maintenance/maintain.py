@@ -1,4 +1,4 @@
-"""Brings the files of a data set in line with its policy: adds indexes, refreshes the catalog."""
+"""Brings the files of a data set in line with its policy: their layout, indexes and catalog."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ import intarsia.deadline as deadline
 from intarsia.catalog.build import build_catalog
 from intarsia.catalog.catalog import pointer_path
 from intarsia.catalog.describe import show_catalog
+from intarsia.commit.storage import Place
 from intarsia.dataset.commit_log import visible
 from intarsia.deadline import time_limited
 from intarsia.errors import IntarsiaError, OutOfMemoryError, PathError, public, quiet
+from intarsia.file.page_layout import page_layout
 from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.registry import IndexSpec, spec_name
 from intarsia.indexing.add import index_file
@@ -28,6 +30,8 @@ from intarsia.io.retry import infos_of
 from intarsia.io.storage import PathLike
 from intarsia.parquet.value_display import plural
 from intarsia.redaction import shown_redacted
+from intarsia.rewrite.rewrite import rewrite
+from intarsia.rewrite.rewrite_plan import folders_of, small_runs
 from intarsia.scan.parquet_file import open_file
 from intarsia.tables.data_files import TableFormatOption
 from intarsia.threads import run_io_tasks
@@ -76,6 +80,8 @@ class MaintenanceReport:
         ``"refreshed"``, ``"current"``, ``"outdated"`` in a dry run, or ``"none"``.
     is_dry_run : bool
         True if nothing was changed.
+    rewritten : int
+        The number of files that were merged or got shorter pages or, in a dry run, would be.
     """
 
     path: str
@@ -84,6 +90,7 @@ class MaintenanceReport:
     failed: tuple[MaintainedFile, ...]
     catalog: str
     is_dry_run: bool
+    rewritten: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Returns all attributes as values that JSON can represent."""
@@ -98,6 +105,8 @@ class MaintenanceReport:
         lines = [f"{self.path}: {verb} {files}; catalog: {self.catalog}"]
         counts = Counter(name for file in self.changed for name in file.indexes)
         lines += [f"  {name}: {plural(count, 'file')}" for name, count in counts.items()]
+        if self.rewritten:
+            lines.append(f"  rewritten: {plural(self.rewritten, 'file')}")
         lines += [f"  failed: {file.error}" for file in self.failed[:_MAX_FAILURES]]
         if len(self.failed) > _MAX_FAILURES:
             lines.append(f"  failed: … and {len(self.failed) - _MAX_FAILURES:,} more")
@@ -116,12 +125,21 @@ def maintain(
     timeout: float | None = None,
     memory_limit: int | str | None = None,
 ) -> MaintenanceReport:
-    """Adds the indexes that the files of a folder lack by its policy, and refreshes its catalog.
+    """Brings the files of a folder in line with its policy, and refreshes its catalog.
 
-    ``add_indexes(…, keep=True)`` writes the policy. Files that have all indexes are not touched. An
-    index counts if it has the policy's parameters, is whole and not stale. The catalog is refreshed
-    if there is one and it is outdated. Each file is replaced at once, and its rows stay. A run that
-    was ended is completed by the next one. An error in one file does not stop the others.
+    ``add_indexes(…, keep=True)`` and ``rewrite(…, keep=True)`` write the policy. In this order:
+
+    1. Small files are merged up to the ``target_file_size`` of its layout.
+    2. Files with pages of more than twice its ``rows_per_page`` are written anew.
+    3. Files get the indexes that they lack. An index counts if it has the policy's parameters, is
+       whole and not stale.
+    4. The catalog is refreshed if there is one and it is outdated.
+
+    Other files are not touched, and all rows stay. Readers see the old files or the new ones. A run
+    that was ended is completed by the next one, except while merged files were published: the
+    report then says that ``recover_dataset`` has to finish or undo that. An error in one file does
+    not stop the others. With a policy of sidecars no file is changed, so the first two steps are
+    left out.
 
     Parameters
     ----------
@@ -167,9 +185,12 @@ def maintain(
         raise PathError(
             f"{root}: the folder has no policy; add_indexes(path, indexes, keep=True) writes one"
         )
+    rewritten, errors = _laid_out(file_system, root, paths, policy, dry_run=dry_run)
+    if rewritten and not dry_run:
+        _, paths = visible(path, filesystem, table_format=table_format)
     lacking = _lacking(file_system, paths, policy)
     todo = [file for file in lacking if not file.error]
-    changed, failed = todo, [file for file in lacking if file.error]
+    changed, failed = todo, [*errors, *(file for file in lacking if file.error)]
     if not dry_run:
         changed = []
         remove_leftovers_of([file.path for file in todo], file_system)
@@ -182,10 +203,54 @@ def maintain(
                 failed.append(done)
             elif done.indexes:
                 changed.append(done)
-    # Files with another layout or order than the policy's are written anew here, and small files
-    # merged, by ``rewrite``: after the indexes of files that keep their layout.
-    catalog = _catalog(file_system, root, will_change=bool(todo), dry_run=dry_run)
-    return MaintenanceReport(root, len(paths), tuple(changed), tuple(failed), catalog, dry_run)
+    catalog = _catalog(file_system, root, will_change=bool(todo or rewritten), dry_run=dry_run)
+    return MaintenanceReport(
+        root, len(paths), tuple(changed), tuple(failed), catalog, dry_run, rewritten
+    )
+
+
+def _laid_out(
+    filesystem: pafs.FileSystem, root: str, paths: Sequence[str], policy: Policy, *, dry_run: bool
+) -> tuple[int, list[MaintainedFile]]:
+    """Merges small files, and rewrites those with long pages.
+
+    Returns the number of files that were, or would be, rewritten, and those that could not be.
+    """
+    failed: list[MaintainedFile] = []
+    if policy.sidecar is not False:
+        return 0, failed
+    rewritten = 0
+    target, page_rows = (policy.layout.get(n) for n in ("target_file_size", "rows_per_page"))
+    small: set[str] = set()
+    if target is not None:
+        place = Place.of(root, filesystem)
+        folders = folders_of(place, [path.removeprefix(f"{place.root}/") for path in paths])
+        runs = [run for sizes in folders.values() for run in small_runs(sizes, int(target))]
+        small = {place.path(path) for run in runs for path in run}
+    jobs = [(root, partial(rewrite, only_small=True, target_file_size=target), len(small))]
+    jobs = jobs if small else []
+    if page_rows is not None:
+        alone = (path for path in paths if path not in small)
+        long = [path for path in alone if _page_rows(filesystem, path) > 2 * int(page_rows)]
+        jobs += [(path, partial(rewrite, target_file_size=None), 1) for path in long]
+    for path, action, num_files in jobs:
+        try:
+            if not dry_run:
+                action(path, filesystem=filesystem)
+            rewritten += num_files
+        except (IntarsiaError, OutOfMemoryError, OSError) as error:
+            failed.append(MaintainedFile(path, error=str(error)))
+    return rewritten, failed
+
+
+def _page_rows(filesystem: pafs.FileSystem, path: str) -> int:
+    """Returns the rows of a file's pages; 0 if it cannot be read, which is reported later."""
+    try:
+        with quiet():
+            layout = page_layout(open_file(path, filesystem))
+    except (IntarsiaError, OSError):
+        return 0
+    return 0 if layout is None else layout.page_rows
 
 
 def _places(filesystem: pafs.FileSystem, policy: Policy) -> Sidecars | None:

@@ -54,7 +54,8 @@ def check_current(place: Place, job: str, files: Sequence[OldFile]) -> None:
     for entry in commit_entries(place):
         if entry.job != job and not old.isdisjoint(entry.remove):
             raise OvertakenError(
-                f"another write is replacing its files, or was interrupted: {entry.name}"
+                f"another write is replacing its files ({entry.name}); "
+                "if it was interrupted, recover() finishes or undoes it"
             )
     changed = changed_since(place, files)
     if changed:

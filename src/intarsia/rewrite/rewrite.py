@@ -48,7 +48,8 @@ from intarsia.dataset.partitioning import hive_types
 from intarsia.deadline import time_limited
 from intarsia.errors import PathError, PredicateError, public, unknown_column
 from intarsia.expr.evaluate import evaluate
-from intarsia.index.registry import IndexSpec, parse_indexes
+from intarsia.index.registry import IndexSpec, parse_indexes, spec_name
+from intarsia.indexing.policy import check_is_folder, keep_layout, policy_above
 from intarsia.io.atomic_replace import remove_leftovers_of
 from intarsia.io.external_sort import Workspace
 from intarsia.io.storage import PathLike
@@ -70,7 +71,7 @@ from intarsia.scan.request import without_rows
 from intarsia.sql.where_clause import parse_where
 from intarsia.threads import in_order
 from intarsia.writer.defaults import default_page_rows
-from intarsia.writer.parquet_writer import check_fit
+from intarsia.writer.parquet_writer import check_fit, policy_indexes
 from intarsia.writer.row_buffer import Rows
 from intarsia.writer.row_sorting import by_folder, sorted_tables, with_sortable
 
@@ -124,6 +125,8 @@ def rewrite(
     compression: str | None = None,
     where: pc.Expression | str | None = None,
     output: PathLike | None = None,
+    only_small: bool = False,
+    keep: bool = False,
     filesystem: Any = None,
     progress: Progress | None = None,
     timeout: float | None = None,
@@ -140,6 +143,9 @@ def rewrite(
     files get new names, by an entry of the commit log that Intarsia's readers obey. If the process
     is killed, no row is lost or doubled: ``recover_dataset`` finishes or undoes the commit. If
     another writer changes a file meanwhile, that file stays as it is.
+
+    A folder may have a policy (``keep``). Where an argument is not given, new files in the folder
+    follow it. They get its indexes in addition to those of the old files.
 
     Parameters
     ----------
@@ -170,6 +176,12 @@ def rewrite(
         With ``output`` it may be on any column, and only rows for which it is true are written.
     output : str or path-like, optional
         A folder for the new files, which must be empty or not exist. The old files then stay.
+    only_small : bool, default False
+        Only merges small files. Files that have no small neighbor stay as they are.
+    keep : bool, default False
+        Writes the arguments to the policy of the folder ``path``: ``indexes``, ``sort_by``, and as
+        its layout ``rows_per_page``, ``row_group_rows``, ``target_file_size``, ``compression``.
+        ``maintain`` then merges small files, and rewrites files with longer pages.
     filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
         The file system of ``path`` and ``output``. By default it is taken from each URI; other
         paths are local.
@@ -211,6 +223,12 @@ def rewrite(
     start = time.monotonic()
     target = bytes_of(target_file_size)
     columns, folder_columns = names_of(sort_by), names_of(partition_by or ())
+    if only_small and (target is None or partition_by is not None or output is not None):
+        raise ValueError("only_small needs target_file_size, without partition_by and output")
+    if keep:
+        if output is not None:
+            raise ValueError("keep is about the folder path, and output is another one")
+        check_is_folder(path, filesystem)
     for name, count in (("rows_per_page", rows_per_page), ("row_group_rows", row_group_rows)):
         if count is not None:
             check_count(name, count)
@@ -243,18 +261,32 @@ def rewrite(
             raise ValueError("partition_by with where needs output: the other files would stay")
         if given.root != source.root:
             raise ValueError(f"partition_by needs the whole data set, {source.root}, or output")
-    options: dict[str, Any] = {} if compression is None else {"compression": compression}
+    given_settings = {
+        "rows_per_page": rows_per_page,
+        "row_group_rows": row_group_rows,
+        "target_file_size": target,
+        "compression": compression,
+    }
+    policy = policy_above(source.filesystem, source.root) if output is None else None
+    policy_layout: Mapping[str, Any] = {}
+    if policy is not None:
+        columns, policy_layout = columns or policy.sort_by, policy.layout
+    codec = compression or policy_layout.get("compression")
+    options: dict[str, Any] = {} if codec is None else {"compression": codec}
     layout = _Layout(
         sort_by=columns,
         partition_by=None if partition_by is None else folder_columns,
         keys=keys,
-        rows_per_page=rows_per_page,
-        row_group_rows=row_group_rows or ROW_GROUP_ROWS,
+        rows_per_page=rows_per_page or policy_layout.get("rows_per_page"),
+        row_group_rows=row_group_rows or policy_layout.get("row_group_rows") or ROW_GROUP_ROWS,
         target_bytes=target,
         options=options,
         row_filter=row_filter,
+        only_small=only_small,
     )
     units = _planned_units(source, {name: sizes[name] for name in names}, layout, index_objects)
+    if policy is not None and index_objects is None:
+        units = [_with_policy_indexes(unit, source) for unit in units]
     work = _Rewriting(source, out, layout, units, progress)
     reports = work.run()
     if work.given_up:
@@ -262,6 +294,9 @@ def rewrite(
             f"{source.root}: {len(work.given_up):,} of {len(units):,} groups of files were left "
             f"as they were, the others are done: {'; '.join(work.given_up)}"
         )
+    if keep:
+        layout_kept = {name: value for name, value in given_settings.items() if value is not None}
+        keep_layout(source.filesystem, source.root, indexes, names_of(sort_by), layout_kept)
     before = [file for unit in units for file in unit.files]
     return RewriteReport(
         len(before),
@@ -286,6 +321,7 @@ class _Layout:
     target_bytes: int | None
     options: Mapping[str, Any]
     row_filter: pc.Expression | str | None
+    only_small: bool
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -378,10 +414,21 @@ def _planned_units(
     return units
 
 
+def _with_policy_indexes(unit: Folder, source: Place) -> Folder:
+    """Returns a unit whose new files also have the indexes of the policy."""
+    file_format = unit.file_format
+    added = policy_indexes(source.filesystem, source.root, file_format.schema, {})
+    indexes = {spec_name(index): index for index in (*file_format.indexes, *added)}
+    changed = dataclasses.replace(file_format, indexes=tuple(indexes.values()))
+    return dataclasses.replace(unit, file_format=changed)
+
+
 def _runs(files: Mapping[str, int], layout: _Layout) -> list[list[str]]:
     """Returns which files of a folder are rewritten together."""
     if layout.target_bytes is None:
         return [[path] for path in sorted(files)]
+    if layout.only_small:
+        return small_runs(files, layout.target_bytes)
     if layout.sort_by:
         return [sorted(files)]
     merged = small_runs(files, layout.target_bytes)

@@ -25,6 +25,8 @@ def rewrite(
     compression: str | None,
     where: str | None,
     output: str | None,
+    only_small: bool,
+    keep: bool,
     as_json: bool,
 ) -> None:
     """Rewrites the files of a data set."""
@@ -44,6 +46,8 @@ def rewrite(
                 compression=compression,
                 where=where,
                 output=output,
+                only_small=only_small,
+                keep=keep,
                 progress=progress,
             )
         except IntarsiaError:

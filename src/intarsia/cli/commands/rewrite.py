@@ -65,6 +65,10 @@ from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS, INDEXED_PAGE_ROWS, 
     metavar="FOLDER",
     help="Write new files to this folder, which must be empty or not exist. PATH stays.",
 )
+@click.option("--only-small", is_flag=True, help="Only merge small files. Others stay.")
+@click.option(
+    "--keep", is_flag=True, help="Also into the policy of the folder PATH, for files to come."
+)
 @memory_limit_option
 @timeout_option
 @click.option("--json", "as_json", is_flag=True, help="The report as one JSON document.")

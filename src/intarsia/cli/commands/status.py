@@ -48,10 +48,12 @@ def status(**options: Any) -> None:
 @timeout_option
 @click.option("--json", "as_json", is_flag=True, help="The report as one JSON document.")
 def maintain(**options: Any) -> None:
-    """Bring the files of the folder PATH in line with its policy, as index add --keep wrote it.
+    """Bring the files of the folder PATH in line with its policy.
 
-    Adds the indexes that files lack and refreshes the catalog if there is one. Does nothing if
-    nothing is due, so it can run from cron. A run that was ended is completed by the next one.
+    index add --keep and rewrite --keep write the policy. This command merges small files, rewrites
+    those with long pages, and adds the indexes that files lack, as the policy says. It refreshes
+    the catalog if there is one. It does nothing if nothing is due, so it can run from cron. A run
+    that was ended is completed by the next one, unless it asks for intarsia recover PATH.
 
     Exit codes: 0 all is done, 3 some files could not be changed, 1 another error.
     """
