@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 """Names of frames that see the variables of the function around them."""
+_NAME = re.compile(r"[^\W\d]\w*")
 _MAX_LISTED = 20
 """Variables that an error lists."""
 
@@ -39,8 +40,8 @@ def with_variables(query: str, tables: Mapping[str, TableLike]) -> dict[str, Tab
     variables = _visible()
     names = {
         word
-        for word in re.findall(r"\w+", query)
-        if word.lower() not in given and _is_table(variables.get(word))
+        for word in set(_NAME.findall(query)) & variables.keys()
+        if word.lower() not in given and _is_table(variables[word])
     }
     if names:
         names &= tables_named_in(query)
@@ -53,7 +54,7 @@ def listed_variables() -> str:
     return f"variables that are tables: {', '.join(sorted(names)[:_MAX_LISTED]) or 'none'}"
 
 
-def _visible() -> Mapping[str, Any]:
+def _visible() -> dict[str, Any]:
     """Returns the caller's variables, local ones first."""
     frame, _ = caller_frame()
     scopes = [frame.f_locals]
@@ -62,7 +63,7 @@ def _visible() -> Mapping[str, Any]:
             break
         frame = frame.f_back
         scopes.append(frame.f_locals)
-    return ChainMap(*scopes, frame.f_globals)
+    return {**frame.f_globals, **ChainMap(*scopes)}
 
 
 def is_lazy_frame(value: object) -> TypeGuard[polars.LazyFrame]:
