@@ -418,6 +418,6 @@ def test_a_page_index_decodes_each_chunk_and_page_header_once(wide, counted):
 @pytest.mark.parametrize("index", ["c7:bloom", "c7:lookup", "c7:minmax"])
 def test_an_index_of_one_column_decodes_no_others(wide, counted, index):
     decoded = counted(Decoder, "read")
-    ia.add_indexes(wide, [index])
-    assert len(decoded) < 250
+    ia.add_indexes(wide, [index], page_index=False)
+    assert len(decoded) < 300  # 200 of one row group, which tell how long pages are
     assert ia.ParquetFile(wide).read(["c9"], filter=pc.field("c7") == 17)["c9"].to_pylist() == [19]

@@ -372,6 +372,16 @@ def test_a_file_without_a_page_index_gets_one_along_with_an_index_that_finds_row
     assert file.read_bytes() == before
 
 
+def test_a_file_of_very_many_chunks_gets_a_page_index_only_if_asked_to(file, monkeypatch):
+    chunks = pq.read_metadata(file).num_columns * pq.read_metadata(file).num_row_groups
+    monkeypatch.setattr("intarsia.indexing.missing_indexes.MAX_CHUNKS", chunks - 1)
+    assert ia.add_indexes(file, ["k:lookup"])[0].added == ("k:lookup",)
+    assert ia.add_indexes(file, ["page_index"])[0].added == ("page_index",)
+    ia.drop_indexes(file, all=True)
+    monkeypatch.setattr("intarsia.indexing.missing_indexes.MAX_CHUNKS", chunks)
+    assert set(ia.add_indexes(file, ["k:lookup"])[0].added) == {"k:lookup", "page_index"}
+
+
 def test_a_file_indexed_without_pages_gets_its_page_index_later(file):
     ia.add_indexes(file, ["k:lookup"], page_index=False)
     (report,) = ia.add_indexes(file, ["k:lookup"], replace=False)

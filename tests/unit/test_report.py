@@ -541,7 +541,7 @@ def test_a_report_that_cannot_be_written_is_an_error_of_one_sentence(say, lake, 
         ("", "the path is empty"),
     ):
         said = say(command, file, "--html", out)
-        assert (said.code, said.out, len(said.err.splitlines())) == (1, "", 1)
+        assert (said.code, said.out, len(said.err.splitlines())) == (5, "", 1)
         assert words in said.err
     assert file.read_bytes() == before
     assert say(command, file, "--json", "--html", tmp_path / "page.html").code == 2
@@ -551,7 +551,7 @@ def test_a_report_that_cannot_be_written_is_an_error_of_one_sentence(say, lake, 
 def test_an_existing_report_stays_if_a_new_one_fails(say, tmp_path):
     (tmp_path / "page.html").write_text("old")
     (tmp_path / "a.parquet").write_bytes(b"PAR1 and nothing else")
-    assert say("inspect", tmp_path / "a.parquet", "--html", tmp_path / "page.html").code == 1
+    assert say("inspect", tmp_path / "a.parquet", "--html", tmp_path / "page.html").code == 4
     assert (tmp_path / "page.html").read_text() == "old"
 
 

@@ -191,8 +191,9 @@ def add_indexes(
         one. False leaves an index that has the same parameters, is whole and is not stale. A bloom
         filter counts with any parameters. Files that have all indexes are then not touched.
     page_index : bool, default True
-        True also adds the page index of all columns to files that have none. False adds it only if
-        ``indexes`` ask for it. Sidecars cannot hold it. With bloom filters alone it is not added.
+        True also adds the page index of all columns to files that have none and at most 10,000
+        column chunks. False adds it only if ``indexes`` ask for it. Sidecars cannot hold it. With
+        bloom filters alone it is not added.
     keep : bool, default False
         True also adds the indexes to the policy of the data set in the folder ``path``:
         ``write_table``, ``write_dataset`` and Spark's writers then give them to new files there,

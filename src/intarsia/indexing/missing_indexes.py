@@ -96,6 +96,10 @@ def choose(
     return Choice(tuple(due), tuple(present), unfit, absent)
 
 
+MAX_CHUNKS = 10_000
+"""Column chunks of a file that gets the page index without being asked: 0.5 ms each."""
+
+
 def due_in(
     file: OpenedFile,
     indexes: Sequence[IndexSpec],
@@ -107,12 +111,14 @@ def due_in(
     """Returns which indexes ``add_indexes`` gives a file, or its sidecar given ``places``.
 
     With ``page_index``, a file without a page index also gets one, if it has or gets an index that
-    finds rows: pages are read for these.
+    finds rows: pages are read for these. A file of more than ``MAX_CHUNKS`` column chunks does not.
     """
     choice = choose(file, indexes, anew=replace, in_sidecar=places is not None)
     kinds = {name.rpartition(":")[2] for name in (*map(spec_name, choice.due), *choice.present)}
+    num_chunks = len(file.schema.leaves) * len(file.metadata.row_groups)
     has_use = kinds - {Bloom.kind} and PageIndex.kind not in kinds and file.num_rows
-    if page_index and places is None and has_use and not page_index_places(file.metadata):
+    page_index = page_index and places is None and num_chunks <= MAX_CHUNKS
+    if page_index and has_use and not page_index_places(file.metadata):
         return dataclasses.replace(choice, extra=(PageIndex(),))
     return choice
 

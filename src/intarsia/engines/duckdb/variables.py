@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import sys
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
+from inspect import CO_OPTIMIZED
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 import pyarrow.dataset as pads
@@ -37,12 +39,9 @@ TableLike: TypeAlias = "pads.Dataset | PathLike | SupportsArrow | polars.LazyFra
 def with_variables(query: str, tables: Mapping[str, TableLike]) -> dict[str, TableLike]:
     """Returns ``tables``, and the caller's variables that the query names as other tables."""
     given = {name.lower() for name in tables}
-    variables = _visible()
-    names = {
-        word
-        for word in set(_NAME.findall(query)) & variables.keys()
-        if word.lower() not in given and _is_table(variables[word])
-    }
+    words = {word for word in set(_NAME.findall(query)) if word.lower() not in given}
+    variables = _visible(words)
+    names = {word for word in words & variables.keys() if _is_table(variables[word])}
     if names:
         names &= tables_named_in(query)
     return {**tables, **{name: variables[name] for name in names}}
@@ -54,16 +53,28 @@ def listed_variables() -> str:
     return f"variables that are tables: {', '.join(sorted(names)[:_MAX_LISTED]) or 'none'}"
 
 
-def _visible() -> dict[str, Any]:
-    """Returns the caller's variables, local ones first."""
+def _visible(words: Set[str] | None = None) -> dict[str, Any]:
+    """Returns the caller's variables, local ones first. Only some are needed, given ``words``."""
     frame, _ = caller_frame()
-    scopes = [frame.f_locals]
+    scopes = [_locals(frame, words)]
     while frame.f_code.co_name in _COMPREHENSIONS and frame.f_back is not None:
         if frame.f_code not in frame.f_back.f_code.co_consts:
             break
         frame = frame.f_back
-        scopes.append(frame.f_locals)
+        scopes.append(_locals(frame, words))
     return {**frame.f_globals, **ChainMap(*scopes)}
+
+
+def _locals(frame: FrameType, words: Set[str] | None) -> dict[str, Any]:
+    """Returns local variables of a frame: none if it has none of ``words``.
+
+    Python copies the variables of a function to read them. The function keeps the copy, and all
+    objects in it, until it ends.
+    """
+    code = frame.f_code
+    is_copied = bool(code.co_flags & CO_OPTIMIZED)
+    names = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
+    return {} if words is not None and is_copied and words.isdisjoint(names) else frame.f_locals
 
 
 def is_lazy_frame(value: object) -> TypeGuard[polars.LazyFrame]:
