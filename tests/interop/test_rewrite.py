@@ -334,7 +334,8 @@ def test_sorting_takes_bounded_memory(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True
     )
-    assert int(done.stdout) < 64 * 1024, "KiB above what a first rewrite took"
+    # Libraries take up to 100 MB in addition. Without the limit it is 254 MiB.
+    assert int(done.stdout) < 164 * 1024, "KiB above what a first rewrite took"
     assert pq.read_table(path)["id"].equals(pa.chunked_array([range(rows)], pa.int64()))
 
 
