@@ -11,7 +11,7 @@ from typing import Any
 from intarsia.redaction import shown_redacted
 from intarsia.writer.defaults import INDEXED_PAGE_ROWS
 
-LONG_PAGES = 8 * INDEXED_PAGE_ROWS
+MIN_ROWS_TO_REWRITE = 8 * INDEXED_PAGE_ROWS
 """Rows of a page from which a rewrite is estimated. An index can only skip whole pages."""
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
 
-from intarsia.advisor.advice import LONG_PAGES, Advice, FilterAdvice, Layout, Proposal
+from intarsia.advisor.advice import MIN_ROWS_TO_REWRITE, Advice, FilterAdvice, Layout, Proposal
 from intarsia.advisor.candidates import answers, indexes_for, page_index_for, tests_in
 from intarsia.advisor.read_cost import Member, ReadCostEstimator, View
 from intarsia.advisor.row_group_sample import indexed, with_short_pages
@@ -159,7 +159,7 @@ def advise(
     page_rows = estimator.page_rows()
     with Workspace() as work:
         rewritten = None
-        if page_rows >= LONG_PAGES:
+        if page_rows >= MIN_ROWS_TO_REWRITE:
             rewritten = _chosen_after_rewrite(estimator, requests, work)
         adviser = _Adviser(estimator, requests, work)
         # An index that saves nothing with short pages saves nothing with long ones.
