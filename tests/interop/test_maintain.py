@@ -11,6 +11,7 @@ import duckdb
 import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 import intarsia as ia
 
@@ -142,6 +143,7 @@ def test_maintain_merges_small_files_and_shortens_long_pages(tmp_path):
     assert (again.rewritten, again.changed, again.failed) == (0, (), ())
 
 
+@pytest.mark.filterwarnings("ignore:.*another write is under way:intarsia.IntarsiaWarning")
 def test_a_killed_maintain_loses_and_doubles_no_row_of_small_files(tmp_path):
     lake = tmp_path / "lake"
     lake.mkdir()
