@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -52,14 +52,18 @@ def s3_options_of(filesystem: pafs.S3FileSystem) -> dict[str, Any]:
     return filesystem.__reduce__()[1][0]  # type: ignore[no-any-return]  # pyarrow is not typed
 
 
+Nodes = list[tuple[str, str]]
+"""Nodes of an Expression in prefix order: kind and value of each."""
+
+
 class Serialized(NamedTuple):
     """An Expression's pickle state: its nodes in prefix order, and the values they point to."""
 
     rebuild: Callable[[pa.Buffer], pc.Expression]
-    nodes: list[tuple[str, str]]
+    nodes: Nodes
     batch: pa.RecordBatch
 
-    def part(self, nodes: list[tuple[str, str]]) -> pc.Expression:
+    def part(self, nodes: Nodes) -> pc.Expression:
         """Returns the Expression made of some of the nodes."""
         renumbered, columns = [], []
         for kind, value in nodes:
@@ -112,7 +116,7 @@ _MAX_KEPT_BYTES = 16 * 1024
 """Bytes of the longest state that is kept. Longer ones have lists of values."""
 
 
-def _check_depth(nodes: list[tuple[str, str]]) -> None:
+def _check_depth(nodes: Nodes) -> None:
     """Raises ``PredicateError`` if calls nest so deeply that pyarrow's stack may overflow."""
     if len(nodes) <= 2 * MAX_EXPRESSION_DEPTH:  # each call has an end
         return
@@ -127,7 +131,7 @@ def _check_depth(nodes: list[tuple[str, str]]) -> None:
         )
 
 
-def end_of(nodes: list[tuple[str, str]], at: int) -> int:
+def end_of(nodes: Nodes, at: int) -> int:
     """Returns the index after the node at ``at`` and everything below it."""
     depth = 0
     while True:
@@ -138,6 +142,19 @@ def end_of(nodes: list[tuple[str, str]], at: int) -> int:
         depth += {"call": 1, "end": -1}.get(kind, 0)
         if not depth:
             return at
+
+
+def operands_of(nodes: Nodes, functions: Container[str]) -> list[Nodes]:
+    """Returns the nodes of each operand of a chain of ``functions``, or ``nodes`` alone."""
+    operands, at = [], 0
+    while at < len(nodes):
+        kind, value = nodes[at]
+        stop = at + 1
+        if kind != "end" and (kind != "call" or value not in functions):
+            stop = end_of(nodes, at)
+            operands.append(nodes[at:stop])
+        at = stop
+    return operands
 
 
 class _CSchema(ctypes.Structure):
@@ -155,7 +172,7 @@ _capsule_pointer.restype = ctypes.c_void_p
 _capsule_pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
 
 
-def _metadata_items(schema: pa.Schema) -> list[tuple[str, str]]:
+def _metadata_items(schema: pa.Schema) -> Nodes:
     """Returns key/value metadata in order, repeated keys included."""
     capsule = schema.__arrow_c_schema__()
     address = _CSchema.from_address(_capsule_pointer(capsule, b"arrow_schema")).metadata

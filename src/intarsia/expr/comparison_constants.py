@@ -21,14 +21,13 @@ from intarsia.expr.evaluate import compute_columns
 from intarsia.expr.filterable_types import filterable_schema, filterable_type
 from intarsia.expr.functions import is_list
 from intarsia.expr.nested_types import type_at, without_dictionary
-from intarsia.pyarrow_internals import batch_of, serialized_of
+from intarsia.pyarrow_internals import Nodes, batch_of, serialized_of
 
 _EQUALITIES = {"equal", "not_equal", "is_in"}
 _COMPARISONS = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}
 _CONSTANT_OPTION_NAMES = {"is_in": "value_set", "map_lookup": "query_key"}
 """Functions whose constants are among their options, and the names of these options."""
-_Nodes = list[tuple[str, str]]
-_ExpressionBuilder = Callable[[_Nodes], pc.Expression]
+_ExpressionBuilder = Callable[[Nodes], pc.Expression]
 """Builds the Expression of some of a filter's nodes."""
 
 
@@ -36,7 +35,7 @@ class _Call(NamedTuple):
     """A call: function, nodes of its non-constant arguments, column numbers of its constants."""
 
     function: str
-    arguments: list[_Nodes]
+    arguments: list[Nodes]
     constants: list[int]
 
 
@@ -60,7 +59,7 @@ def with_comparable_constants(expression: pc.Expression, schema: pa.Schema) -> p
     original = serialized.batch.columns
     columns = [_filterable(column) for column in original]
 
-    def expression_of(nodes: _Nodes) -> pc.Expression:
+    def expression_of(nodes: Nodes) -> pc.Expression:
         return serialized._replace(batch=batch_of(columns)).part(nodes)
 
     if any(
@@ -92,7 +91,7 @@ def _has_type(kind: pa.DataType, predicate: Callable[[pa.DataType], bool]) -> bo
     return predicate(kind) or any(_has_type(child, predicate) for child in children)
 
 
-def _calls(nodes: _Nodes) -> Iterator[_Call]:
+def _calls(nodes: Nodes) -> Iterator[_Call]:
     """Yields every call. A call's arguments come before the call."""
     open_calls: list[tuple[int, _Call]] = []
     at = 0
@@ -141,7 +140,7 @@ def _comparable(
 
 
 def _compared_type(
-    nodes: _Nodes, expression_of: _ExpressionBuilder, schema: pa.Schema
+    nodes: Nodes, expression_of: _ExpressionBuilder, schema: pa.Schema
 ) -> pa.DataType | None:
     """Returns the type that an argument's values are compared in: a list's elements, a map's keys.
 
@@ -159,7 +158,7 @@ def _compared_type(
     return without_dictionary(kind.key_type if pa.types.is_map(kind) else kind)
 
 
-def _paths(nodes: _Nodes) -> Iterator[tuple[str, ...]]:
+def _paths(nodes: Nodes) -> Iterator[tuple[str, ...]]:
     """Yields the path of each field among ``nodes``."""
     at = 0
     while at < len(nodes):
@@ -173,7 +172,7 @@ def _paths(nodes: _Nodes) -> Iterator[tuple[str, ...]]:
 
 
 def _computed_type(
-    nodes: _Nodes, expression_of: _ExpressionBuilder, schema: pa.Schema, names: Container[str]
+    nodes: Nodes, expression_of: _ExpressionBuilder, schema: pa.Schema, names: Container[str]
 ) -> pa.DataType | None:
     """Returns the type that ``nodes`` compute from the columns ``names``, by computing zero rows.
 

@@ -14,9 +14,11 @@ from intarsia.errors import PredicateError
 from intarsia.expr.scalar_format import readable
 from intarsia.pyarrow_internals import (
     NODES_WITH_COLUMN,
+    Nodes,
     Serialized,
     batch_of,
     end_of,
+    operands_of,
     serialized_of,
 )
 
@@ -119,15 +121,7 @@ def conjuncts(expression: pc.Expression) -> list[pc.Expression]:
     serialized = serialized_of(expression)
     if serialized is None:
         return [expression]
-    nodes, operand_nodes, at = serialized.nodes, [], 0
-    while at < len(nodes):
-        kind, value = nodes[at]
-        if kind == "end" or (kind == "call" and value in ANDS):
-            at += 1
-            continue
-        stop = end_of(nodes, at)
-        operand_nodes.append(nodes[at:stop])
-        at = stop
+    operand_nodes = operands_of(serialized.nodes, ANDS)
     return (
         [serialized.part(operand) for operand in operand_nodes]
         if len(operand_nodes) > 1
@@ -196,7 +190,7 @@ def replaced(
 class _Piece(NamedTuple):
     """Nodes of a serialized Expression, and the columns that they point to."""
 
-    nodes: list[tuple[str, str]]
+    nodes: Nodes
     columns: list[pa.Array]
 
 

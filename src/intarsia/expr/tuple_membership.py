@@ -15,14 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.expr.tree import ANDS
-from intarsia.pyarrow_internals import Serialized, end_of, serialized_of
+from intarsia.pyarrow_internals import Nodes, Serialized, operands_of, serialized_of
 
 MIN_TERMS = 64
 """Terms of one chain on the same columns. Fewer are evaluated and planned one by one."""
 _ORS = ("or_kleene", "or")
 _MAX_TUPLES = 2**62
 """Numbers of tuples must fit into 64 bits."""
-_Nodes = list[tuple[str, str]]
 _Terms = list[dict[str, int]]
 """Terms by the names of their columns, with the numbers of their constants."""
 
@@ -42,7 +41,7 @@ def with_tuple_membership(expression: pc.Expression, schema: pa.Schema) -> pc.Ex
     serialized = serialized_of(expression)
     if serialized is None or len(serialized.nodes) < 4 * MIN_TERMS:
         return expression
-    conjuncts = _operands(serialized.nodes, ANDS)
+    conjuncts = operands_of(serialized.nodes, ANDS)
     rewritten = [_alternatives(serialized, nodes, schema) for nodes in conjuncts]
     if all(new is None for new in rewritten):
         return expression
@@ -53,26 +52,13 @@ def with_tuple_membership(expression: pc.Expression, schema: pa.Schema) -> pc.Ex
     return functools.reduce(operator.and_, parts)
 
 
-def _operands(nodes: _Nodes, functions: tuple[str, ...]) -> list[_Nodes]:
-    """Returns the nodes of each operand of a chain of ``functions``."""
-    operands, at = [], 0
-    while at < len(nodes):
-        kind, value = nodes[at]
-        stop = at + 1
-        if kind != "end" and (kind != "call" or value not in functions):
-            stop = end_of(nodes, at)
-            operands.append(nodes[at:stop])
-        at = stop
-    return operands
-
-
-def _alternatives(serialized: Serialized, nodes: _Nodes, schema: pa.Schema) -> pc.Expression | None:
+def _alternatives(serialized: Serialized, nodes: Nodes, schema: pa.Schema) -> pc.Expression | None:
     """Returns an OR with searches in place of its long chains, or None if it has none."""
     if len(nodes) < 4 * MIN_TERMS or nodes[0][1] not in _ORS:
         return None
     terms_by_columns: dict[tuple[str, ...], _Terms] = defaultdict(list)
-    nodes_by_columns: dict[tuple[str, ...], list[_Nodes]] = defaultdict(list)
-    for term in _operands(nodes, _ORS):
+    nodes_by_columns: dict[tuple[str, ...], list[Nodes]] = defaultdict(list)
+    for term in operands_of(nodes, _ORS):
         constants = _equalities(term)
         columns = tuple(sorted(constants))
         terms_by_columns[columns].append(constants)
@@ -89,10 +75,10 @@ def _alternatives(serialized: Serialized, nodes: _Nodes, schema: pa.Schema) -> p
     return functools.reduce(operator.or_, parts)
 
 
-def _equalities(term: _Nodes) -> dict[str, int]:
+def _equalities(term: Nodes) -> dict[str, int]:
     """Returns the number of each column's constant, or an empty dictionary for other terms."""
     constants: dict[str, int] = {}
-    for equality in _operands(term, ANDS):
+    for equality in operands_of(term, ANDS):
         match equality:
             case [("call", "equal"), ("field_ref", name), ("literal", number), ("end", _)] | [
                 ("call", "equal"),
