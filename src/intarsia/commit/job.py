@@ -26,11 +26,10 @@ from intarsia.index.registry import IndexSpec
 from intarsia.io.glob import is_glob
 from intarsia.io.storage import PathLike
 from intarsia.memory import share
+from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS
 from intarsia.writer.parquet_writer import open_writer
 from intarsia.writer.row_buffer import ROW_GROUP_BYTES, Rows
 
-ROW_GROUP_ROWS = 1024 * 1024
-"""Maximum rows of a row group by default."""
 SAMPLE_ROWS = 64 * 1024
 """Rows written to a scratch file first, to learn how many bytes of a file a row takes."""
 _SLACK_DIVISOR = 4
@@ -89,7 +88,7 @@ class Job:
     """Further options of pyarrow's writer."""
     annotations: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     """Fields of schema elements that pyarrow does not write, by position of the element."""
-    row_group_rows: int = ROW_GROUP_ROWS
+    row_group_rows: int = DEFAULT_ROW_GROUP_ROWS
     """The most rows of a row group. It also ends at ``ROW_GROUP_BYTES``."""
     groups_at_once: int = 1
     """Row groups that are held in memory and encoded at the same time."""

@@ -27,7 +27,6 @@ import pyarrow.fs as pafs
 import intarsia.deadline as deadline
 from intarsia.commit.commit import TEMPORARY, publish, root_of, settle
 from intarsia.commit.job import (
-    ROW_GROUP_ROWS,
     Job,
     WrittenFile,
     bytes_of,
@@ -70,7 +69,7 @@ from intarsia.rewrite.rewrite_plan import (
 from intarsia.scan.request import without_rows
 from intarsia.sql.where_clause import parse_where
 from intarsia.threads import in_order
-from intarsia.writer.defaults import default_page_rows
+from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS, default_page_rows
 from intarsia.writer.parquet_writer import check_fit, policy_indexes
 from intarsia.writer.row_buffer import Rows
 from intarsia.writer.row_sorting import by_folder, sorted_tables, with_sortable
@@ -278,7 +277,9 @@ def rewrite(
         partition_by=None if partition_by is None else folder_columns,
         keys=keys,
         rows_per_page=rows_per_page or policy_layout.get("rows_per_page"),
-        row_group_rows=row_group_rows or policy_layout.get("row_group_rows") or ROW_GROUP_ROWS,
+        row_group_rows=row_group_rows
+        or policy_layout.get("row_group_rows")
+        or DEFAULT_ROW_GROUP_ROWS,
         target_bytes=target,
         options=options,
         row_filter=row_filter,
