@@ -39,9 +39,9 @@ def _parts_of(data: Any, schema: pa.Schema | None) -> tuple[pa.Schema, Iterable[
         return data.projected_schema, data.to_batches()
     if isinstance(data, pads.Dataset):
         return data.schema, data.to_batches(**_READ_AHEAD)
-    if _is_of_polars(data, "DataFrame"):
+    if is_of_polars(data, "DataFrame"):
         return data.clear().to_arrow().schema, data.iter_slices(_FRAME_ROWS)
-    if _is_of_polars(data, "LazyFrame"):
+    if is_of_polars(data, "LazyFrame"):
         empty = sys.modules["polars"].DataFrame(schema=data.collect_schema())
         return empty.to_arrow().schema, data.collect_batches(chunk_size=_FRAME_ROWS)
     if isinstance(data, pa.RecordBatchReader):
@@ -67,7 +67,8 @@ def _parts_of(data: Any, schema: pa.Schema | None) -> tuple[pa.Schema, Iterable[
     return schema, data
 
 
-def _is_of_polars(data: Any, name: str) -> bool:
+def is_of_polars(data: Any, name: str) -> bool:
+    """True if ``data`` is of Polars' class of that name. Polars is not imported for it."""
     polars = sys.modules.get("polars")
     return polars is not None and isinstance(data, getattr(polars, name))
 
@@ -77,7 +78,7 @@ def _table_of(part: Any) -> pa.Table:
         return part
     if isinstance(part, pa.RecordBatch):
         return pa.Table.from_batches([part])
-    if _is_of_polars(part, "DataFrame"):  # its stream has types that pyarrow does not write
+    if is_of_polars(part, "DataFrame"):  # its stream has types that pyarrow does not write
         return part.to_arrow()
     if hasattr(part, "__arrow_c_stream__"):
         return pa.table(part)

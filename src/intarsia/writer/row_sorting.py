@@ -59,14 +59,14 @@ def order_of(
     Raises ``UnsupportedError`` for a type that has no order.
     """
     # Columns are renamed, as pyarrow reads a name that begins with a dot as a path.
-    keys = {str(number): _sortable(table.column(name)) for number, name in enumerate(columns)}
+    keys = {str(number): sortable(table.column(name)) for number, name in enumerate(columns)}
     try:
         return pc.sort_indices(pa.table(keys), sort_keys=[(k, "ascending", nulls) for k in keys])
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise UnsupportedError(f"rows cannot be sorted by {', '.join(columns)}: {error}") from error
 
 
-def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Returns values in a type that pyarrow sorts: no dictionary and no view type."""
     kind = filterable_type(without_dictionary(column.type))
     return column if kind == column.type else column.cast(kind)
@@ -76,7 +76,7 @@ def with_sortable(table: pa.Table, columns: Sequence[str]) -> pa.Table:
     """Returns ``table`` with ``columns`` in types that pyarrow sorts."""
     for name in columns:
         position = table.column_names.index(name)
-        table = table.set_column(position, name, _sortable(table.column(position)))
+        table = table.set_column(position, name, sortable(table.column(position)))
     return table
 
 

@@ -21,8 +21,7 @@ from intarsia.dataset.discovery import dataset
 from intarsia.dataset.request_builder import check_columns, confuses_pyarrow, fields_at, paths_of
 from intarsia.errors import PathError, PredicateError, first_duplicate, unknown_column
 from intarsia.expr.evaluate import evaluate
-from intarsia.expr.filterable_types import filterable_schema, filterable_type, restorer_of, taken
-from intarsia.expr.nested_types import without_dictionary
+from intarsia.expr.filterable_types import filterable_schema, restorer_of, taken
 from intarsia.file.corrupt_data import OnCorrupt
 from intarsia.io.glob import HIDDEN, is_glob, means
 from intarsia.io.storage import resolve
@@ -33,6 +32,7 @@ from intarsia.sql.where_clause import parse_where
 from intarsia.tables.data_files import TableFormatOption
 from intarsia.threads import run_io_tasks
 from intarsia.writer.input_rows import input_rows
+from intarsia.writer.row_sorting import sortable
 from intarsia.writer.type_annotations import Annotations, agreed_where_possible, annotations_of
 
 _AHEAD = {"batch_readahead": 4, "fragment_readahead": 2}
@@ -181,7 +181,7 @@ def row_order(table: pa.Table, order: Iterable[tuple[int, bool]]) -> pa.Array:
     """
     keys, directions = [], []
     for number, descends in order:
-        key = _sortable(table.column(number))
+        key = sortable(table.column(number))
         if descends and pa.types.is_floating(key.type):  # pyarrow sorts NaN after all values
             keys.append(pc.is_nan(key))
             directions.append("descending")
@@ -191,12 +191,6 @@ def row_order(table: pa.Table, order: Iterable[tuple[int, bool]]) -> pa.Array:
     names = [str(number) for number in range(len(keys))]
     sort_keys = [(*key, "at_end") for key in zip(names, directions, strict=True)]
     return pc.sort_indices(pa.table(keys, names), sort_keys=sort_keys)
-
-
-def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Returns values in a type that pyarrow sorts: no dictionary and no view type."""
-    kind = filterable_type(without_dictionary(column.type))
-    return column if kind == column.type else column.cast(kind)
 
 
 def check_is_other(source: str, form: str, files: Sequence[str], out: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections import ChainMap
 from collections.abc import Mapping, Set
 from inspect import CO_OPTIMIZED
@@ -15,6 +14,7 @@ import pyarrow.dataset as pads
 from intarsia.errors import caller_frame
 from intarsia.io.storage import PathLike
 from intarsia.sql.query.scans import tables_named_in
+from intarsia.writer.input_rows import is_of_polars
 
 if TYPE_CHECKING:
     import polars
@@ -79,7 +79,7 @@ def _locals(frame: FrameType, words: Set[str] | None) -> dict[str, Any]:
 
 def is_lazy_frame(value: object) -> TypeGuard[polars.LazyFrame]:
     """True if ``value`` is a lazy frame of Polars."""
-    return "polars" in sys.modules and isinstance(value, sys.modules["polars"].LazyFrame)
+    return is_of_polars(value, "LazyFrame")
 
 
 def _is_table(value: object) -> TypeGuard[TableLike]:
