@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -41,7 +42,7 @@ from intarsia.index.registry import IndexSpec, make, parse_indexes
 from intarsia.indexing.build import Builder, GroupProgress, names_of
 from intarsia.indexing.file_layout import compose
 from intarsia.indexing.missing_indexes import Choice, choose, due_in
-from intarsia.indexing.policy import check_is_folder, keep_indexes
+from intarsia.indexing.policy import change_policy, policy_folder
 from intarsia.indexing.rewrite import check_changeable, rewrite, warn_of_names
 from intarsia.indexing.sidecar_writer import only_embedded, write_sidecar
 from intarsia.io.atomic_replace import check_unchanged, remove_leftovers_of
@@ -240,7 +241,7 @@ def add_indexes(
     if not indexes:
         raise IndexSpecError("no index was asked for")
     if keep:
-        check_is_folder(path, filesystem)
+        policy_place = policy_folder(path, filesystem)
     file_system, files = data_files(path, filesystem, table_format)
     places = (
         None if sidecar is False else Sidecars(file_system, None if sidecar is True else sidecar)
@@ -281,7 +282,8 @@ def add_indexes(
         )
     steps_done.end()
     if keep:
-        keep_indexes(path, filesystem, indexes, sidecar=sidecar, page_index=page_index)
+        place = sidecar if isinstance(sidecar, bool) else os.fspath(sidecar)
+        change_policy(*policy_place, indexes, sidecar=place, page_index=page_index)
     return reports
 
 

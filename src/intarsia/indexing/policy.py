@@ -7,7 +7,6 @@ writers read it when they add files, and ``maintain`` adds what files lack.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -155,7 +154,9 @@ def read_policy(filesystem: pafs.FileSystem, root: str) -> Policy | None:
             return Policy.decode(bytes(source.read([(0, source.size)])[0]))
         finally:
             source.close()
-    except PathError:
+    except PathError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
         try:
             if infos_of(filesystem, path).type == pafs.FileType.NotFound:
                 return None
@@ -171,49 +172,34 @@ def write_policy(filesystem: pafs.FileSystem, root: str, policy: Policy) -> None
     write_small_file(filesystem, policy_path(root), policy.encode())
 
 
-def check_is_folder(path: PathLike | Sequence[PathLike], filesystem: Any) -> str:
-    """Returns the folder ``path`` on its file system. Raises ``PathError`` if it is no folder."""
+def policy_folder(
+    path: PathLike | Sequence[PathLike], filesystem: Any
+) -> tuple[pafs.FileSystem, str]:
+    """Returns the file system of ``path``, and the folder there.
+
+    Raises ``PathError`` if it is no folder.
+    """
     given = as_list(path)
     storage, root = resolve(given[0], filesystem)
     if len(given) > 1 or infos_of(storage, root).type != pafs.FileType.Directory:
         raise PathError(f"{root}: a policy is of one folder, and this is not one")
-    return root.rstrip("/")
+    return storage, root.rstrip("/")
 
 
-def keep_indexes(
-    path: PathLike | Sequence[PathLike],
-    filesystem: Any,
-    indexes: Sequence[IndexSpec | str],
-    *,
-    sidecar: bool | PathLike,
-    page_index: bool,
-) -> None:
-    """Adds indexes to the policy of the data set in the folder ``path``.
-
-    Raises ``PathError`` if ``path`` is no folder, or the policy cannot be written.
-    """
-    root = check_is_folder(path, filesystem)
-    storage, _ = resolve(as_list(path)[0], filesystem)
-    place = sidecar if isinstance(sidecar, bool) else os.fspath(sidecar)
-    old = read_policy(storage, root) or Policy()
-    policy = replace(old, page_index=page_index, sidecar=place).with_indexes(indexes)
-    write_policy(storage, root, policy)
-
-
-def keep_layout(
+def change_policy(
     filesystem: pafs.FileSystem,
     root: str,
-    indexes: Sequence[IndexSpec | str] | None,
-    sort_by: Sequence[str],
-    layout: Mapping[str, int | str],
+    indexes: Sequence[IndexSpec | str] = (),
+    layout: Mapping[str, int | str] | None = None,
+    **attributes: Any,
 ) -> None:
-    """Adds what is given to the policy of the data set in the folder ``root``.
+    """Adds indexes and settings of the layout to a folder's policy, and replaces ``attributes``.
 
     Raises ``PathError`` if the policy cannot be written.
     """
     old = read_policy(filesystem, root) or Policy()
-    policy = replace(old, sort_by=tuple(sort_by) or old.sort_by, layout={**old.layout, **layout})
-    write_policy(filesystem, root, policy.with_indexes(indexes or ()))
+    policy = replace(old, layout={**old.layout, **(layout or {})}, **attributes)
+    write_policy(filesystem, root, policy.with_indexes(indexes))
 
 
 def policy_above(filesystem: pafs.FileSystem, folder: str) -> Policy | None:

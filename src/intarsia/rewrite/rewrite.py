@@ -48,7 +48,7 @@ from intarsia.deadline import time_limited
 from intarsia.errors import PathError, PredicateError, public, unknown_column
 from intarsia.expr.evaluate import evaluate
 from intarsia.index.registry import IndexSpec, parse_indexes, spec_name
-from intarsia.indexing.policy import check_is_folder, keep_layout, policy_above
+from intarsia.indexing.policy import change_policy, policy_above, policy_folder
 from intarsia.io.atomic_replace import remove_leftovers_of
 from intarsia.io.external_sort import Workspace
 from intarsia.io.storage import PathLike
@@ -227,7 +227,7 @@ def rewrite(
     if keep:
         if output is not None:
             raise ValueError("keep is about the folder path, and output is another one")
-        check_is_folder(path, filesystem)
+        policy_folder(path, filesystem)
     for name, count in (("rows_per_page", rows_per_page), ("row_group_rows", row_group_rows)):
         if count is not None:
             check_count(name, count)
@@ -297,7 +297,8 @@ def rewrite(
         )
     if keep:
         layout_kept = {name: value for name, value in given_settings.items() if value is not None}
-        keep_layout(source.filesystem, source.root, indexes, names_of(sort_by), layout_kept)
+        order = {"sort_by": names_of(sort_by)} if sort_by else {}
+        change_policy(source.filesystem, source.root, indexes or (), layout_kept, **order)
     before = [file for unit in units for file in unit.files]
     return RewriteReport(
         len(before),
