@@ -43,6 +43,21 @@ def append(day, lake):
             ia.write_table(rows, path)
 
 
+def kill_maintain(lake, seconds):
+    """Begins ``maintain`` in a process, which is killed after some time."""
+    code = (
+        "import sys, intarsia as ia; ia.maintain; print('ready', flush=True); "
+        "ia.maintain(sys.argv[1])"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(lake)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(seconds)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+
 def test_maintain_keeps_full_coverage_of_a_month_of_appends_by_four_writers(tmp_path):
     lake = tmp_path / "lake"
     lake.mkdir()
@@ -71,19 +86,9 @@ def test_a_killed_maintain_is_completed_by_the_next_one(tmp_path):
     for day in range(1, 29):
         append(day, lake)
     before = {path: path.read_bytes() for path in lake.rglob("*.parquet")}
-    code = (
-        "import sys, intarsia as ia; ia.maintain; print('ready', flush=True); "
-        "ia.maintain(sys.argv[1])"
-    )
     choice = random.Random(48)
     for _ in range(6):
-        process = subprocess.Popen(
-            [sys.executable, "-c", code, str(lake)], stdout=subprocess.PIPE, text=True
-        )
-        assert process.stdout.readline() == "ready\n"
-        time.sleep(choice.uniform(0, 0.4))
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+        kill_maintain(lake, choice.uniform(0, 0.4))
         assert ia.dataset(lake).count_rows() == 29 * ROWS
     assert ia.maintain(lake).failed == ()
     for path, data in before.items():
@@ -149,22 +154,12 @@ def test_a_killed_maintain_loses_and_doubles_no_row_of_small_files(tmp_path):
     lake.mkdir()
     append(0, lake)
     ia.rewrite(lake, indexes=["k:lookup"], keep=True, target_file_size="1 MB")
-    code = (
-        "import sys, intarsia as ia; ia.maintain; print('ready', flush=True); "
-        "ia.maintain(sys.argv[1])"
-    )
     choice, num_files = random.Random(47), 0
     for _ in range(12):
         for _ in range(3):
             num_files += 1
             pq.write_table(day_table(num_files), lake / "day=00" / f"{num_files}.parquet")
-        process = subprocess.Popen(
-            [sys.executable, "-c", code, str(lake)], stdout=subprocess.PIPE, text=True
-        )
-        assert process.stdout.readline() == "ready\n"
-        time.sleep(choice.uniform(0, 0.4))
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+        kill_maintain(lake, choice.uniform(0, 0.4))
         assert ia.dataset(lake).count_rows() == (num_files + 1) * ROWS
         for failure in ia.maintain(lake).failed:
             assert "was interrupted, recover() finishes or undoes it" in failure.error

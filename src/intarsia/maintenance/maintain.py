@@ -21,10 +21,10 @@ from intarsia.deadline import time_limited
 from intarsia.errors import IntarsiaError, OutOfMemoryError, PathError, public, quiet
 from intarsia.file.page_layout import page_layout
 from intarsia.file.sidecar_discovery import Sidecars
-from intarsia.index.registry import IndexSpec, spec_name
+from intarsia.index.registry import spec_name
 from intarsia.indexing.add import index_file
 from intarsia.indexing.missing_indexes import due_in
-from intarsia.indexing.policy import Policy, check_is_folder, read_policy
+from intarsia.indexing.policy import Policy, policy_folder, read_policy
 from intarsia.io.atomic_replace import remove_leftovers_of
 from intarsia.io.retry import infos_of
 from intarsia.io.storage import PathLike
@@ -178,79 +178,61 @@ def maintain(
     >>> ia.maintain("lake").changed
     ()
     """
-    root = check_is_folder(path, filesystem)
+    _, root = policy_folder(path, filesystem)
     file_system, paths = visible(path, filesystem, table_format=table_format)
     policy = read_policy(file_system, root)
     if policy is None:
         raise PathError(
             f"{root}: the folder has no policy; add_indexes(path, indexes, keep=True) writes one"
         )
-    rewritten, errors = _laid_out(file_system, root, paths, policy, dry_run=dry_run)
-    if rewritten and not dry_run:
+    small, failed = _merged(file_system, root, paths, policy, dry_run=dry_run)
+    rewritten, remaining = len(small), [file for file in paths if file not in small]
+    if small and not dry_run:
         _, paths = visible(path, filesystem, table_format=table_format)
-    lacking = _lacking(file_system, paths, policy)
-    todo = [file for file in lacking if not file.error]
-    changed, failed = todo, [*errors, *(file for file in lacking if file.error)]
+        remaining = paths
+    looked_at = _looked_at(file_system, remaining, policy)
+    failed += [file for file, _ in looked_at if file.error]
+    todo = [(file, is_long) for file, is_long in looked_at if not file.error]
+    changed: list[MaintainedFile] = []
     if not dry_run:
-        changed = []
-        remove_leftovers_of([file.path for file in todo], file_system)
-        for number, file in enumerate(todo):
-            deadline.check()
-            if progress:
-                progress(file.path, number, len(todo))
-            done = _maintained(file_system, file.path, policy)
-            if done.error:
-                failed.append(done)
-            elif done.indexes:
-                changed.append(done)
+        remove_leftovers_of([file.path for file, _ in todo], file_system)
+    for number, (file, is_long) in enumerate(todo):
+        deadline.check()
+        if progress and not dry_run:
+            progress(file.path, number, len(todo))
+        done = file if dry_run else _maintained(file_system, file.path, policy, is_long)
+        if done.error:
+            failed.append(done)
+        elif is_long:
+            rewritten += 1
+        elif done.indexes:
+            changed.append(done)
     catalog = _catalog(file_system, root, will_change=bool(todo or rewritten), dry_run=dry_run)
     return MaintenanceReport(
         root, len(paths), tuple(changed), tuple(failed), catalog, dry_run, rewritten
     )
 
 
-def _laid_out(
+def _merged(
     filesystem: pafs.FileSystem, root: str, paths: Sequence[str], policy: Policy, *, dry_run: bool
-) -> tuple[int, list[MaintainedFile]]:
-    """Merges small files, and rewrites those with long pages.
+) -> tuple[set[str], list[MaintainedFile]]:
+    """Merges small files as the policy says.
 
-    Returns the number of files that were, or would be, rewritten, and those that could not be.
+    Returns the files that were, or would be, merged, and the folder if it failed.
     """
-    failed: list[MaintainedFile] = []
-    if policy.sidecar is not False:
-        return 0, failed
-    rewritten = 0
-    target, page_rows = (policy.layout.get(n) for n in ("target_file_size", "rows_per_page"))
-    small: set[str] = set()
-    if target is not None:
-        place = Place.of(root, filesystem)
-        folders = folders_of(place, [path.removeprefix(f"{place.root}/") for path in paths])
-        runs = [run for sizes in folders.values() for run in small_runs(sizes, int(target))]
-        small = {place.path(path) for run in runs for path in run}
-    jobs = [(root, partial(rewrite, only_small=True, target_file_size=target), len(small))]
-    jobs = jobs if small else []
-    if page_rows is not None:
-        alone = (path for path in paths if path not in small)
-        long = [path for path in alone if _page_rows(filesystem, path) > 2 * int(page_rows)]
-        jobs += [(path, partial(rewrite, target_file_size=None), 1) for path in long]
-    for path, action, num_files in jobs:
-        try:
-            if not dry_run:
-                action(path, filesystem=filesystem)
-            rewritten += num_files
-        except (IntarsiaError, OutOfMemoryError, OSError) as error:
-            failed.append(MaintainedFile(path, error=str(error)))
-    return rewritten, failed
-
-
-def _page_rows(filesystem: pafs.FileSystem, path: str) -> int:
-    """Returns the rows of a file's pages; 0 if it cannot be read, which is reported later."""
+    target = policy.layout.get("target_file_size")
+    if target is None or policy.sidecar is not False:
+        return set(), []
+    place = Place.of(root, filesystem)
+    folders = folders_of(place, [path.removeprefix(f"{place.root}/") for path in paths])
+    runs = [run for sizes in folders.values() for run in small_runs(sizes, int(target))]
+    small = {place.path(path) for run in runs for path in run}
     try:
-        with quiet():
-            layout = page_layout(open_file(path, filesystem))
-    except (IntarsiaError, OSError):
-        return 0
-    return 0 if layout is None else layout.page_rows
+        if small and not dry_run:
+            rewrite(root, only_small=True, target_file_size=target, filesystem=filesystem)
+    except (IntarsiaError, OutOfMemoryError, OSError) as error:
+        return set(), [MaintainedFile(root, error=str(error))]
+    return small, []
 
 
 def _places(filesystem: pafs.FileSystem, policy: Policy) -> Sidecars | None:
@@ -260,46 +242,46 @@ def _places(filesystem: pafs.FileSystem, policy: Policy) -> Sidecars | None:
     return Sidecars(filesystem, None if policy.sidecar is True else policy.sidecar)
 
 
-def _lacking(
+def _looked_at(
     filesystem: pafs.FileSystem, paths: Sequence[str], policy: Policy
-) -> list[MaintainedFile]:
-    """Returns the files that lack indexes of the policy, and those that cannot be read."""
-    specs, places = policy.specs, _places(filesystem, policy)
+) -> list[tuple[MaintainedFile, bool]]:
+    """Returns the files that lack something, and those that cannot be read.
 
-    def look(path: str) -> MaintainedFile:
+    Comes with True if a file's pages are more than twice as long as the policy says.
+    """
+    specs, places = policy.specs, _places(filesystem, policy)
+    page_rows = policy.layout.get("rows_per_page")
+
+    def look(path: str) -> tuple[MaintainedFile, bool]:
         deadline.check()
         try:
             with quiet():
-                names = _due(filesystem, path, specs, places, page_index=policy.page_index)
-            return MaintainedFile(path, names)
+                file = open_file(path, filesystem, sidecar=places)
+                choice = due_in(file, specs, places, replace=False, page_index=policy.page_index)
+                layout = None if page_rows is None or places is not None else page_layout(file)
+            names = tuple(map(spec_name, choice.all_due)) if file.num_rows else ()
+            is_long = layout is not None and layout.page_rows > 2 * int(page_rows or 0)
+            return MaintainedFile(path, names), is_long
         except (IntarsiaError, OSError) as error:
-            return MaintainedFile(path, error=str(error))
+            return MaintainedFile(path, error=str(error)), False
 
     if isinstance(filesystem, pafs.LocalFileSystem):
-        files = [look(path) for path in paths]
+        looked_at = [look(path) for path in paths]
     else:
-        files = list(run_io_tasks(partial(look, path) for path in paths))
-    return [file for file in files if file.indexes or file.error]
+        looked_at = list(run_io_tasks(partial(look, path) for path in paths))
+    return [(file, is_long) for file, is_long in looked_at if file.indexes or file.error or is_long]
 
 
-def _due(
-    filesystem: pafs.FileSystem,
-    path: str,
-    specs: Sequence[IndexSpec],
-    places: Sidecars | None,
-    *,
-    page_index: bool,
-) -> tuple[str, ...]:
-    file = open_file(path, filesystem, sidecar=places)
-    choice = due_in(file, specs, places, replace=False, page_index=page_index)
-    return tuple(map(spec_name, choice.all_due)) if file.num_rows else ()
-
-
-def _maintained(filesystem: pafs.FileSystem, path: str, policy: Policy) -> MaintainedFile:
-    """Adds the indexes that a file lacks."""
+def _maintained(
+    filesystem: pafs.FileSystem, path: str, policy: Policy, is_long: bool
+) -> MaintainedFile:
+    """Adds the indexes that a file lacks, or writes a file with long pages anew, with them."""
     places = _places(filesystem, policy)
     try:
         with quiet():
+            if is_long:
+                rewrite(path, target_file_size=None, filesystem=filesystem)
+                return MaintainedFile(path)
             report = index_file(
                 path, policy.specs, filesystem, places, replace=False, page_index=policy.page_index
             )
