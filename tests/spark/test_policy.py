@@ -33,13 +33,13 @@ def lake(tmp_path):
 
 def test_writes_appends_and_overwrites_need_no_indexes(spark, lake):
     rows = spark.range(0, 20, 1, 2).selectExpr("id", "id % 3 AS part")
-    wanted = {"id:lookup", "part:bloom"}
+    expected = {"id:lookup", "part:bloom"}
     for mode in ("append", "append", "overwrite"):
         ias.write(rows, lake, mode=mode)
-        assert all(names == wanted for names in indexes_of(lake))
+        assert all(names == expected for names in indexes_of(lake))
     rows.write.format("intarsia").mode("append").save(str(lake))
     assert len(indexes_of(lake)) == 4
-    assert all(names == wanted for names in indexes_of(lake))
+    assert all(names == expected for names in indexes_of(lake))
     assert read_policy(pafs.LocalFileSystem(), str(lake)) == POLICY
     assert ia.maintain(lake).changed == ()
 

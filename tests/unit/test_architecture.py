@@ -39,7 +39,7 @@ LAYERS = (
     "scan/files",
     "dataset",
     "report verify writer",
-    "advisor engines recovery commit",
+    "commit",
     "rewrite writer/dataset",
     "advisor engines maintenance recovery",
     "engines/duckdb engines/polars",

@@ -72,9 +72,9 @@ def test_rows_come_in_order(column, descends, limit, rows, logs, say):
 def test_order_is_by_several_columns_and_fields_after_the_filter(rows, logs, say):
     options = ("--order-by", "word DESC,point.x,k desc", "--columns", "k,word,k", "--limit", 4)
     said = say("scan", logs, *options, "--where", "k < 1000", "--format", "csv")
-    kept = rows.slice(0, 1000).to_pylist()
-    kept.sort(key=lambda row: (-int(row["word"][1:]), row["point"]["x"], -row["k"]))
-    assert said.lines[1:] == [f'{r["k"]},"{r["word"]}",{r["k"]}' for r in kept[:4]]
+    expected = rows.slice(0, 1000).to_pylist()
+    expected.sort(key=lambda row: (-int(row["word"][1:]), row["point"]["x"], -row["k"]))
+    assert said.lines[1:] == [f'{r["k"]},"{r["word"]}",{r["k"]}' for r in expected[:4]]
 
 
 def test_the_first_rows_are_read_by_the_bounds_of_pages(logs, say, monkeypatch):

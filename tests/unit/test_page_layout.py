@@ -1,4 +1,4 @@
-"""What a lookup of one row reads, by the footer and the page index."""
+"""The share of a file that a lookup of one row reads, by the footer and the page index."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
