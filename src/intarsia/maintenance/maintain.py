@@ -127,7 +127,7 @@ def maintain(
 ) -> MaintenanceReport:
     """Brings the files of a folder in line with its policy, and refreshes its catalog.
 
-    ``add_indexes(…, keep=True)`` and ``rewrite(…, keep=True)`` write the policy. In this order:
+    ``add_indexes(…, keep=True)`` and ``rewrite(…, keep=True)`` write the policy.
 
     1. Small files are merged up to the ``target_file_size`` of its layout.
     2. Files with pages of more than twice its ``rows_per_page`` are written anew.

@@ -74,8 +74,7 @@ def recover(torn: str, out: str | None, schema_from: str | None, as_json: bool) 
     if as_json:
         click.echo(json_text(report.to_dict(), indent=2))
     else:
-        for line in str(report).splitlines():
-            click.echo(terminal.clean(line))
+        terminal.lines(report)
     sys.exit(0 if report.is_whole else PARTIAL_SUCCESS)
 
 

@@ -44,8 +44,7 @@ def status(
     if as_json:
         click.echo(json_text(redacted_in(state.to_dict()) | {"unmet": unmet}, indent=2))
     else:
-        for line in str(state).splitlines():
-            click.echo(clean(line))
+        terminal.lines(state)
     for message in unmet:
         click.echo(f"intarsia: {clean(message)}", err=True)
     if unmet:
@@ -69,7 +68,6 @@ def maintain(path: str, dry_run: bool, table_format: TableFormatOption, as_json:
     if as_json:
         click.echo(json_text(redacted_in(report.to_dict()), indent=2))
     else:
-        for line in str(report).splitlines():
-            click.echo(clean(line))
+        terminal.lines(report)
     if report.failed:
         sys.exit(PARTIAL_SUCCESS)

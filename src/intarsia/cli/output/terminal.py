@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import click
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.markup import escape
@@ -29,6 +30,12 @@ NONE = "-"
 """An empty cell."""
 _GAP = 2
 _INDENT = 2
+
+
+def lines(report: object) -> None:
+    """Prints the text of a report without control characters."""
+    for line in str(report).splitlines():
+        click.echo(clean(line))
 
 
 @dataclass(frozen=True, slots=True)
