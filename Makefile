@@ -1,4 +1,4 @@
-# Each of make demo, test, fast, versions, coverage, bench, fuzz and guided sets up .venv first;
+# Each of make demo, test, fast, versions, coverage, bench, docs, fuzz and guided sets up .venv first;
 # nothing else is needed but Python 3.11 or later.
 PYTHON ?= python3
 DATA ?= flights
@@ -13,14 +13,14 @@ ROWS ?= 10000000
 RUNS ?= 7
 # Files of tests/unit that start many processes or wait.
 SLOW := advise bench catalog catalog_hostile changed_in_place cli cli_demo cli_errors cli_inspect \
-	cli_pages cli_write forks imports index_base memory_limit redaction remote_writes \
-	replaced_files report sidecar soak staleness storage_errors supported_versions \
+	cli_pages cli_write docs_site forks imports index_base memory_limit redaction \
+	remote_writes replaced_files report sidecar soak staleness storage_errors supported_versions \
 	text_indexes timeout
 
 # Tests start hundreds of processes that import the package: it is compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test fast versions coverage check bench fuzz guided clean
+.PHONY: demo test fast versions coverage check bench docs fuzz guided clean
 
 demo: .venv/demo
 	@$(BIN)/python examples/demo.py --data $(DATA) --scale $(SCALE)
@@ -49,6 +49,10 @@ check: .venv/test
 # Beside DuckDB, Polars, DataFusion and pyarrow; BENCH=--grow and other options are the script's.
 bench: .venv/bench
 	@$(BIN)/python benchmarks/queries.py --rows $(ROWS) --runs $(RUNS) $(BENCH)
+
+# The documentation as a site: build/docs/index.html.
+docs: .venv/docs
+	@$(BIN)/python -m sphinx --fail-on-warning --quiet docs build/docs
 
 # The long run: the test suite goes through a sample of as many mutants of the corpus's files.
 fuzz: .venv/test
