@@ -22,6 +22,7 @@ myst_heading_anchors = 3  # links such as performance.md#many-files
 
 html_theme = "furo"
 html_title = "Intarsia"
+html_show_sourcelink = html_copy_source = False
 html_theme_options = {
     "light_css_variables": {
         "color-brand-primary": "#7a4a12",
