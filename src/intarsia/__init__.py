@@ -43,6 +43,7 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time ``__getattr__`` 
     )
     from intarsia.expr.functions import (
         contains_words,
+        json_extract_string,
         list_contains,
         list_contains_all,
         list_contains_any,
@@ -116,6 +117,7 @@ __all__ = [
     "drop_indexes",
     "explain_sql",
     "export_index",
+    "json_extract_string",
     "list_contains",
     "list_contains_all",
     "list_contains_any",
@@ -176,6 +178,7 @@ _NAMES = {
     "intarsia.advisor.advice": ("Advice",),
     "intarsia.expr.functions": (
         "contains_words",
+        "json_extract_string",
         "list_contains",
         "list_contains_all",
         "list_contains_any",

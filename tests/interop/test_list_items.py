@@ -93,11 +93,39 @@ CONDITIONS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> ia.Dataset:
+INDEXES = ["tags[1]:distinct", "items[1].sku:lookup", "items[2].Qty:distinct", "large[1]:minmax"]
+
+
+@pytest.fixture(scope="module", params=[[], INDEXES], ids=["plain", "indexed"])
+def lake(request, tmp_path_factory: pytest.TempPathFactory) -> ia.Dataset:
     path = tmp_path_factory.mktemp("items") / "a.parquet"
     ia.write_table(ROWS, path, max_rows_per_page=50, row_group_size=200)
+    if request.param:
+        ia.add_indexes(path, [f"{on}({of}, granule_rows=20)" for of, _, on in map(parts, INDEXES)])
     return ia.dataset(path)
+
+
+def parts(index):
+    return index.rpartition(":")
+
+
+def test_indexes_on_items_leave_granules(tmp_path):
+    path = tmp_path / "a.parquet"
+    rows = pa.table(
+        {
+            "tags": [[f"t{i}", "x"] for i in range(1000)],
+            "items": [[{"sku": f"s{i}"}, {"sku": "z"}] for i in range(1000)],
+        }
+    )
+    indexes = ["lookup(tags[1], granule_rows=10)", "lookup(items[1].sku, granule_rows=10)"]
+    ia.write_table(rows, path, indexes=indexes, max_rows_per_page=10)
+    data = ia.dataset(path)
+    for condition in ("tags[1] = 't7'", "items[1].SKU = 's7'"):
+        (file,) = data.explain(filter=condition).files
+        assert file.plan.steps[-1].rows == 10
+        assert data.to_table(filter=condition).num_rows == 1
+        text = ia.explain_sql(f"SELECT * FROM data WHERE {condition}", data=data)
+        assert ":lookup decided" in str(text)
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)

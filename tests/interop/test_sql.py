@@ -23,7 +23,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.engines.duckdb import connection as connection_module
+import intarsia.duckdb_session as connection_module
 from intarsia.engines.duckdb import sql as duckdb_sql
 from intarsia.sql.query import predicate_pushdown
 from intarsia.sql.query.equivalence import equal_columns

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 import pytest
 
 import intarsia as ia
+import intarsia.duckdb_session as connection
 from intarsia import process_state
 from intarsia.catalog.catalog import _CATALOG_CACHE
-from intarsia.engines.duckdb import connection
 from intarsia.index.section.page_cache import PAGE_CACHE
 from intarsia.io import storage
 

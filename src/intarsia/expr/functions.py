@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from intarsia.errors import PredicateError, public
 from intarsia.expr.casts import without_extension
 from intarsia.expr.filterable_types import VIEWED
+from intarsia.expr.json_text import json_text, written_path
 from intarsia.expr.nested_types import without_dictionary
 from intarsia.pyarrow_internals import call
 from intarsia.row_ranges import Int64Array
@@ -29,6 +30,7 @@ LIST_CONTAINS = "ia.list_contains"
 LIST_CONTAINS_ANY = "ia.list_contains_any"
 LIST_CONTAINS_ALL = "ia.list_contains_all"
 MAP_CONTAINS = "ia.map_contains"
+JSON_EXTRACT_STRING = "ia.json_extract_string"
 
 
 class Function(NamedTuple):
@@ -208,6 +210,41 @@ def map_contains(of: pc.Expression | str, key: Any) -> pc.Expression:
     return call(MAP_CONTAINS, [_operand(of), pc.scalar(key)])
 
 
+@public
+def json_extract_string(of: pc.Expression | str, path: str) -> pc.Expression:
+    """Returns the values at a path of JSON documents, as DuckDB's function of this name does.
+
+    Strings lose their quotes; objects, lists, numbers and booleans are their JSON text. A filter
+    with this function needs DuckDB, which computes it.
+
+    Parameters
+    ----------
+    of : pyarrow.compute.Expression or str
+        The strings that hold JSON: an Expression, or the name of a field.
+    path : str
+        ``"$.user.id"``, ``"/user/id"``, or the name of a key.
+
+    Returns
+    -------
+    pyarrow.compute.Expression
+        Strings. NULL where the document is NULL or lacks the path, or has ``null`` there.
+
+    Raises
+    ------
+    PredicateError
+        When a filter with the value is evaluated: if ``of`` is not a column of strings, if a
+        document is not JSON, or if the path is invalid or leads to several values.
+    MissingDependencyError
+        When the value is evaluated without DuckDB.
+
+    Examples
+    --------
+    >>> ia.json_extract_string("payload", "$.user.id")
+    <pyarrow.compute.Expression ia.json_extract_string(payload, "$.user.id")>
+    """
+    return call(JSON_EXTRACT_STRING, [_operand(of), pc.scalar(written_path(path))])
+
+
 def _operand(of: pc.Expression | str) -> pc.Expression:
     return pc.field(of) if isinstance(of, str) else of
 
@@ -289,6 +326,13 @@ def _check_words(kind: pa.DataType, words: pa.DataType) -> None:
         raise PredicateError(f"{words} is not a string of words")
 
 
+def _check_json(kind: pa.DataType, path: pa.DataType) -> None:
+    if not is_text(plain_type(kind)):
+        raise PredicateError(f"{kind} is not a string type, so it holds no JSON")
+    if not pa.types.is_string(path):
+        raise PredicateError(f"{path} is not a string, so it is no path in JSON")
+
+
 # --- values -------------------------------------------------------------------------------------
 
 
@@ -316,6 +360,10 @@ def _contains_words(strings: pa.Array, words: pa.Scalar) -> pa.Array:
     return text_words.contains_words(strings, words.as_py())
 
 
+def _json_text(documents: pa.Array, path: pa.Scalar) -> pa.Array:
+    return json_text(plain_values(documents), path)
+
+
 def _all_null(lists: pa.Array) -> pa.Array:
     return pa.nulls(len(lists), pa.bool_())
 
@@ -326,6 +374,7 @@ FUNCTIONS: dict[str, Function] = {
     LIST_CONTAINS_ANY: Function(_check_elements, _contains_any),
     LIST_CONTAINS_ALL: Function(_check_elements, _contains_all),
     MAP_CONTAINS: Function(_check_key, _contains),
+    JSON_EXTRACT_STRING: Function(_check_json, _json_text),
 }
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pyarrow as pa
-from pyarrow import acero
 
 from intarsia.errors import FormatError, IndexSpecError, PredicateError, instead
 from intarsia.expr.casts import has_zone, is_in_utc, without_extension
+from intarsia.expr.evaluate import compute_columns
 from intarsia.expr.functions import element_type, is_list, plain_type
 from intarsia.expr.nested_types import leaf_pairs, type_at, without_dictionary
 from intarsia.expr.type_cache import cached_by_type
@@ -169,13 +169,7 @@ def evaluated(term: Term, columns: Mapping[str, pa.ChunkedArray]) -> pa.ChunkedA
     if len(term.path) == 1:
         return columns[term.path[0]]
     table = pa.Table.from_arrays(list(columns.values()), list(columns))
-    plan = acero.Declaration.from_sequence(
-        [
-            acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),
-            acero.Declaration("project", acero.ProjectNodeOptions([term.expression], [_VALUE])),
-        ]
-    )
     try:
-        return plan.to_table(use_threads=False).column(_VALUE)
+        return compute_columns({_VALUE: term.expression}, table).column(_VALUE)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise PredicateError(f"cannot evaluate {term}: {error}") from error

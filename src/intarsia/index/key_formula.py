@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from intarsia.pruning.predicates import Predicate
 
 FingerprintArray = NDArray[np.uint32]
-KeyArray = FingerprintArray | pa.Array
+KeyArray: TypeAlias = FingerprintArray | pa.Array
 Granules = NDArray[np.uint32]
 """Numbers of granules, from 0."""
 GranuleMask = NDArray[np.bool_]

@@ -7,7 +7,6 @@ A function's results may change between versions of pyarrow, as Unicode's tables
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -19,8 +18,11 @@ from sqlglot import exp
 
 from intarsia.errors import PredicateError
 from intarsia.expr.casts import is_in_utc
+from intarsia.expr.functions import JSON_EXTRACT_STRING
+from intarsia.expr.json_text import json_version
 from intarsia.expr.tree import Call, FieldRef, Literal, Node, Opaque, field_paths, read_expression
-from intarsia.pruning.term_sql import FUNCTIONS, quoted, rebuilt, written
+from intarsia.pruning.term_sql import FUNCTIONS, field_name, quoted, rebuilt, written
+from intarsia.sql.dialect import DUCKDB, parsed_as
 from intarsia.sql.where_clause import SQL_ERRORS, parse_where
 
 _MEANING = 1
@@ -66,7 +68,7 @@ class Term:
         """A string that identifies the results of the term's functions; empty for a field.
 
         Terms of other meanings may have other values. Upper and lower case depend on Unicode's
-        tables, casts on pyarrow's version.
+        tables, casts on pyarrow's version, values in JSON on DuckDB's.
         """
         functions = _functions(self.node)
         if not functions:
@@ -74,6 +76,8 @@ class Term:
         parts = [str(_MEANING)]
         if functions & {"utf8_lower", "utf8_upper"}:
             parts.append(f"case {_case_tables()}")
+        if JSON_EXTRACT_STRING in functions:
+            parts.append(f"json {json_version()}")
         if "cast" in functions:
             parts.append(f"cast {pa.__version__.partition('.')[0]}")
         return ", ".join(parts)
@@ -116,7 +120,7 @@ def parse_term(text: str, schema: pa.Schema) -> Term:
 def columns_named(text: str) -> frozenset[str]:
     """Returns the columns that the SQL of a term names; none if it is not such SQL."""
     try:
-        columns = sqlglot.parse_one(text, dialect="duckdb").find_all(exp.Column)
+        columns = sqlglot.parse_one(text, dialect=parsed_as(DUCKDB)).find_all(exp.Column)
         return frozenset(column.parts[0].name for column in columns)
     except (*SQL_ERRORS, RecursionError):
         return frozenset()
@@ -128,10 +132,9 @@ def _with_paths(node: Node) -> Node:
         return node
     arguments = tuple(_with_paths(argument) for argument in node.arguments)
     if node.function == "struct_field" and len(arguments) == 1:
-        reference, inner = node.options.get("field_ref"), arguments[0]
-        name = re.fullmatch(r"\.([^.\[\]\\]+)", str(reference))
+        name, inner = field_name(node), arguments[0]
         if name and isinstance(inner, FieldRef):
-            return FieldRef((*inner.path, name.group(1)))
+            return FieldRef((*inner.path, name))
     return Call(node.function, arguments, node.options)
 
 

@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot.dialects.duckdb import DuckDB
 
+from intarsia.expr.functions import JSON_EXTRACT_STRING
 from intarsia.expr.map_lookup import is_first
 from intarsia.expr.tree import Call, FieldRef, Literal, Node
+from intarsia.pyarrow_internals import call as own_call
 
 FUNCTIONS = (
     "these are lower, upper, length, abs, floor, ceil, +, -, *, CAST and coalesce, quarter, month, "
     "week, day, hour, minute, second, dayofweek, isodow and dayofyear of moments, and values of "
-    "maps, attrs['key']; of columns and constants"
+    "maps, attrs['key'], of lists, tags[1], and of JSON, payload->>'$.key'; of columns and "
+    "constants"
 )
 """The functions that have canonical SQL, for messages."""
 _SQL_NAMES = {
@@ -38,6 +41,7 @@ _SQL_NAMES = {
     "second": "second",
     "day_of_year": "dayofyear",
 }
+_SLICE_OPTIONS = ("start", "stop", "step", "return_fixed_size_list")
 _DAY_OPTIONS = ("count_from_zero", "week_start")
 _DAYS_OF_WEEK = {(True, 7): "dayofweek", (False, 1): "isodow"}
 _OPERATORS = {"add_checked": "+", "subtract_checked": "-", "multiply_checked": "*"}
@@ -56,6 +60,9 @@ PROPAGATES_NULL = {
     "day_of_week": True,
     "map_lookup": True,
     "negate_checked": True,
+    "list_element": True,
+    "struct_field": True,
+    JSON_EXTRACT_STRING: True,
     "cast": True,
     **dict.fromkeys([*_SQL_NAMES, *_OPERATORS], True),
 }
@@ -70,6 +77,13 @@ def written(node: Node) -> str | None:
             return quoted(path)
         case Literal(value):
             return _number(value)
+        case Call(function, (document, Literal(path))) if function == JSON_EXTRACT_STRING:
+            document_sql, path_sql = written(document), _string_literal(path)
+            has_sql = document_sql is not None and path_sql is not None
+            return f"json_extract_string({document_sql}, {path_sql})" if has_sql else None
+        case Call("list_element", (Call("list_slice", (items,), options), Literal(first))):
+            items_sql, position = written(items), _position(options, first)
+            return f"{items_sql}[{position}]" if items_sql and position else None
         case Call(function, arguments) if function in PROPAGATES_NULL:
             write = _written_coalesce_argument if function == "coalesce" else written
             arguments_sql = [write(argument) for argument in arguments]
@@ -98,6 +112,8 @@ def _written_call(call: Call, arguments: Sequence[str]) -> str | None:
                 if options_given in _DAYS_OF_WEEK
                 else None
             )
+        case "struct_field", [argument] if name := field_name(call):
+            return f"{argument}.{_identifier(name)}"
         case "map_lookup", [argument]:
             key = _string_literal(options["query_key"])
             return f"{argument}[{key}]" if key and is_first(options) else None
@@ -115,12 +131,33 @@ def rebuilt(call: Call, arguments: Sequence[pc.Expression]) -> pc.Expression:
     match call.function:
         case "cast":
             return arguments[0].cast(options["to_type"].type)
+        case "list_slice":
+            return pc.list_slice(arguments[0], *(options[name].as_py() for name in _SLICE_OPTIONS))
+        case "struct_field":
+            return pc.struct_field(arguments[0], [field_name(call)])
+        case function if function == JSON_EXTRACT_STRING:
+            return own_call(function, arguments)
         case "day_of_week":
             day_options = {option: options[option].as_py() for option in _DAY_OPTIONS}
             return pc.day_of_week(*arguments, **day_options)
         case "map_lookup":
             return pc.map_lookup(*arguments, options["query_key"], "first")
     return getattr(pc, call.function)(*arguments)
+
+
+def field_name(call: Call) -> str | None:
+    """Returns the field that ``struct_field`` takes of its argument, or None if it has no name."""
+    name = re.fullmatch(r"\.([^.\[\]\\]+)", str(call.options.get("field_ref")))
+    return name.group(1) if name else None
+
+
+def _position(slice_options: Mapping[str, pa.Scalar], index: pa.Scalar) -> int | None:
+    """Returns the position, from 1, of the only item of a slice; None for any other slice."""
+    values = [slice_options[name].as_py() for name in _SLICE_OPTIONS if name in slice_options]
+    match values:
+        case [int(start), int(stop), 1, True] if stop == start + 1 and index.as_py() == 0:
+            return start + 1
+    return None
 
 
 def quoted(path: tuple[str, ...]) -> str:

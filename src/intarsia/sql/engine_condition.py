@@ -220,8 +220,8 @@ class _Exact(Translator):
 
     def _value(self, node: exp.Expr) -> pc.Expression:
         """Returns a field, or a function of a field that pyarrow and the engine compute alike."""
-        if any(map(is_of_item, node.find_all(exp.Bracket))):
-            raise _rejection(node)
+        if is_of_item(node):
+            return super()._value(node)  # of a column, or of another item
         match node:
             case exp.Paren(this=inner):
                 return self._value(inner)
@@ -235,6 +235,10 @@ class _Exact(Translator):
                 return super()._value(node)
             case exp.Cast(this=exp.Column() | exp.Dot() as inner) if self._widens(node):
                 return super()._value(inner).cast(self._kind(node))
+            case exp.JSONExtractScalar(
+                this=exp.Column() | exp.Dot() as inner, expression=exp.Literal()
+            ) if is_text(without_dictionary(self._type_of(inner) or pa.null())):
+                return super()._value(node)
             case exp.Bracket(this=exp.Column() | exp.Dot()):
                 return super()._value(node)  # of a map; other uses of brackets are rejected
         if self._is_period(node):
@@ -284,10 +288,11 @@ class _Exact(Translator):
         return without_dictionary(kind)
 
     def _is_json(self, node: exp.Expr) -> bool:
-        """True if ``node`` is a JSON column. The engine fails to compare it with anything else."""
+        """True if ``node`` is a JSON field. The engine fails to compare it with anything else."""
         node = _unparenthesized(node)
-        is_column = isinstance(node, exp.Column | exp.Dot)
-        return is_column and is_json(self._resolve(node)[1])
+        if isinstance(node, exp.Dot) and is_of_item(node):
+            return is_json(self._item_field(node).type)
+        return isinstance(node, exp.Column | exp.Dot) and is_json(self._resolve(node)[1])
 
     def _check_fields(self, left: exp.Expr, right: exp.Expr) -> None:
         """Raises ``PredicateError`` unless two fields have one type that has no NaN."""

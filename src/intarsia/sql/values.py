@@ -22,7 +22,7 @@ from intarsia.expr.constants import (
     number_scalar,
     text_scalar,
 )
-from intarsia.expr.functions import is_list
+from intarsia.expr.functions import is_list, json_extract_string
 from intarsia.expr.nested_types import without_dictionary
 from intarsia.expr.sql_text import text_of
 from intarsia.sql.date_functions import in_utc, part_of
@@ -48,8 +48,8 @@ _MAX_POSITION_DIGITS = 5
 """Digits of an item's position. pyarrow's ``list_slice`` crashes for positions of nine digits."""
 _VALUES = (
     "values are columns, constants, +, -, *, CAST, coalesce, lower, upper, length, abs, floor, "
-    "ceil, of moments date_trunc, year, month, hour and the like, of maps attrs['key'], and of "
-    "lists tags[1]"
+    "ceil, of moments date_trunc, year, month, hour and the like, of maps attrs['key'], of lists "
+    "tags[1], and of JSON payload->>'$.key'"
 )
 """The values that are understood, for messages."""
 
@@ -84,7 +84,7 @@ class Values:
             case exp.Paren(this=inner):
                 return self._value(inner)
             case exp.Dot(this=inner) if is_of_item(node):
-                return pc.struct_field(self._value(inner), [self._item_field(node)[0]])
+                return pc.struct_field(self._value(inner), [self._item_field(node).name])
             case exp.Column() | exp.Dot():
                 return pc.field(*self._resolve(node)[0])
             case exp.Bracket(this=inner) if is_of_item(node):
@@ -98,6 +98,10 @@ class Values:
                 if kind is not None and pa.types.is_map(kind):
                     map_key = self._scalar(key, kind.key_type).cast(kind.key_type)
                     return pc.map_lookup(self._value(inner), map_key, "first")
+            case exp.JSONExtractScalar(this=inner, expression=path):
+                return json_extract_string(
+                    self._text_value(inner, "json_extract_string"), _json_path(path)
+                )
             case exp.Neg(this=inner) if not is_constant(inner):
                 return pc.negate_checked(self._value(inner))
             case exp.Coalesce(this=inner, expressions=others):
@@ -234,7 +238,7 @@ class Values:
             case exp.Paren(this=inner):
                 return self._type_of(inner)
             case exp.Dot() if is_of_item(node):
-                return without_extension(self._item_field(node)[1].type)
+                return without_extension(self._item_field(node).type)
             case exp.Column() | exp.Dot():
                 kind = self._resolve(node)[1]
                 return kind if is_uuid(kind) else without_extension(kind)
@@ -249,7 +253,7 @@ class Values:
                 return self._arithmetic_value(node)[1]
             case exp.Cast(to=target):
                 return cast_type(target)
-            case exp.Lower() | exp.Upper():
+            case exp.Lower() | exp.Upper() | exp.JSONExtractScalar():
                 return pa.string()
             case exp.Length():
                 return pa.int32()
@@ -261,16 +265,16 @@ class Values:
         part = part_of(node)
         return None if part is None else part.type(self._type_of(part.subject))
 
-    def _item_field(self, node: exp.Dot) -> tuple[int, pa.Field]:
-        """Returns the number and the type of a field of a list's item, as ``items[1].sku``.
+    def _item_field(self, node: exp.Dot) -> pa.Field:
+        """Returns a field of a list's item, as ``items[1].sku``.
 
         Raises ``PredicateError`` for an unknown or ambiguous field.
         """
         kind, name = self._type_of(node.this), node.expression.name
         has_fields = kind is not None and pa.types.is_struct(kind)
-        fields = list(enumerate(kind.fields if kind is not None and has_fields else ()))
-        matches = [one for one in fields if one[1].name == name] or [
-            one for one in fields if one[1].name.lower() == name.lower()
+        fields = kind.fields if kind is not None and has_fields else ()
+        matches = [field for field in fields if field.name == name] or [
+            field for field in fields if field.name.lower() == name.lower()
         ]
         if len(matches) != 1:
             problem = "is ambiguous" if matches else "is not there"
@@ -385,6 +389,14 @@ class Values:
             elif is_decimal:
                 value = pc.round(value, round_mode="half_towards_infinity")
         return value.cast(target)
+
+
+def _json_path(node: exp.Expr) -> str:
+    """Returns a path in JSON. Raises ``PredicateError`` if ``node`` is no constant path."""
+    match node:
+        case exp.Literal(this=path):
+            return path if node.is_string else f"$[{path}]"
+    raise PredicateError(f"{text_of(node)!r} is no path in JSON: it must be a constant")
 
 
 def _is_text(node: exp.Expr) -> bool:

@@ -28,6 +28,7 @@ from intarsia.expr.functions import contains_words
 from intarsia.expr.in_list import is_member
 from intarsia.expr.sql_text import check_characters, text_of
 from intarsia.sql.constant_folding import Now, fold_constants, utc_now
+from intarsia.sql.dialect import DUCKDB, parsed_as
 from intarsia.sql.intervals import partial_interval
 from intarsia.sql.list_functions import Membership, call_of, membership_of, searched_type
 from intarsia.sql.literals import is_constant
@@ -98,6 +99,7 @@ def parse_where(
     - lower, upper, length, abs, isnan, coalesce,
     - date_trunc, year, month, extract and similar ones,
     - starts_with, ends_with, contains, regexp_matches, contains_words,
+    - ``payload->>'$.user.id'`` and json_extract_string of JSON text,
     - list_contains, list_has_any, list_has_all, map_contains (by any of DuckDB's names for them),
       and ``= ANY`` of a list.
 
@@ -118,7 +120,7 @@ def _parsed(
     """Returns the Expression of a condition."""
     text = shortened.text
     try:
-        tree = sqlglot.parse_one(text, dialect="duckdb", into=exp.Condition)
+        tree = sqlglot.parse_one(text, dialect=parsed_as(DUCKDB), into=exp.Condition)
     except SQL_ERRORS as error:
         # The cause has the reason in its first line.
         cause = error.__cause__ if isinstance(error, sqlglot.errors.SqlglotError) else None

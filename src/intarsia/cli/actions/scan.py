@@ -20,7 +20,7 @@ from intarsia.dataset.dataset import Dataset
 from intarsia.dataset.discovery import dataset
 from intarsia.dataset.request_builder import check_columns
 from intarsia.dataset.top_k import first_rows
-from intarsia.engines.duckdb.connection import require_duckdb
+from intarsia.duckdb_session import require_duckdb
 from intarsia.engines.duckdb.explain import explain_sql
 from intarsia.engines.duckdb.sql import opened_table, run_query
 from intarsia.expr.filterable_types import taken

@@ -11,7 +11,7 @@ import pyarrow.dataset as pads
 
 from intarsia.dataset.dataset import Dataset
 from intarsia.dataset.explain import explain_scan
-from intarsia.engines.duckdb.connection import require_duckdb, session
+from intarsia.duckdb_session import require_duckdb, session
 from intarsia.engines.duckdb.scan_dataset import WatchedDataset
 from intarsia.engines.duckdb.sql import begin, opened_table, rewrite_query, run_query
 from intarsia.engines.duckdb.variables import TableLike, with_variables

@@ -25,13 +25,13 @@ from intarsia.dataset.engine_hand_over import (
 from intarsia.dataset.scan_source import ScanSource
 from intarsia.dataset.top_k import first_rows
 from intarsia.deadline import check, shown, time_limit
-from intarsia.engines.arrow_types import as_in_duckdb, filters_by_other_types
-from intarsia.engines.duckdb.connection import (
+from intarsia.duckdb_session import (
     NotAnsweredError,
     asking_first,
     require_duckdb,
     session,
 )
+from intarsia.engines.arrow_types import as_in_duckdb, filters_by_other_types
 from intarsia.engines.duckdb.join_keys import Joined
 from intarsia.engines.duckdb.native_scan import create_view, drop_views, with_files
 from intarsia.engines.duckdb.offset import from_offset

@@ -15,6 +15,7 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import Token, TokenType, exp
 
+from intarsia.sql.dialect import parsed_as
 from intarsia.sql.scope import has_only, joins_of
 from intarsia.sql.where_clause import SQL_ERRORS
 
@@ -44,13 +45,15 @@ def scalar_subqueries(query: str, tables: Mapping[str, pa.Schema], dialect: str)
     if not _SUBQUERY.search(query):
         return []
     try:
-        tree = sqlglot.parse_one(query, dialect=dialect)
+        tree = sqlglot.parse_one(query, dialect=parsed_as(dialect))
         if not isinstance(tree, exp.Query) or tree.find(exp.With):
             return []
         columns = {name.lower(): _lower(schema.names) for name, schema in tables.items()}
         in_conditions = list(_one_row_selects(tree, columns))
         subqueries = list(_in_parentheses(query, sqlglot.tokenize(query, read=dialect)))
-        parsed = [sqlglot.parse_one(subquery.text, dialect=dialect) for subquery in subqueries]
+        parsed = [
+            sqlglot.parse_one(subquery.text, dialect=parsed_as(dialect)) for subquery in subqueries
+        ]
     except (RecursionError, *SQL_ERRORS):
         return []
     # One that also occurs elsewhere, for example as a column, is left.

@@ -26,6 +26,7 @@ from intarsia.errors import PredicateError
 from intarsia.expr.nested_types import Path
 from intarsia.expr.sql_text import check_characters, text_of
 from intarsia.sql.constant_folding import Now, fold_constants
+from intarsia.sql.dialect import parsed_as
 from intarsia.sql.engine_condition import exact_condition
 from intarsia.sql.intervals import clear_intervals, partial_interval
 from intarsia.sql.long_lists import Shortened, without_long_lists
@@ -242,7 +243,7 @@ def _parse(query: str, dialect: str) -> exp.Query | None:
     try:
         if _PIPE in query and _is_piped(query, dialect):
             return None
-        tree = sqlglot.parse_one(query, dialect=dialect)
+        tree = sqlglot.parse_one(query, dialect=parsed_as(dialect))
     except (RecursionError, *SQL_ERRORS):
         return None
     return tree if isinstance(tree, exp.Query) else None
