@@ -28,11 +28,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
-from intarsia.dataset.partition_values import NULL_FOLDER
+from intarsia.dataset.partition_values import (
+    NULL_FOLDER,
+    constants_expression,
+    hive_values,
+    key_expression,
+)
 from intarsia.dataset.request_builder import request_of
 from intarsia.dataset.scan_source import ScanSource
 from intarsia.errors import FormatError
 from intarsia.expr.nested_types import holds
+from intarsia.file.file_view import OWN_VIEW
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.portable_columns import has_old_bounds, plain_type, why_not_portable
 from intarsia.io.storage import FileReplaced
@@ -148,6 +154,7 @@ def _checked(
     if not files:
         raise RefusedError("no row is left")
     check_paths([path for path, *_ in files])
+    _check_views(files, schema)
     _check_folders(files, source.schema, columns)
     folder_keys = _folder_keys(files, schema)
     in_files = [field for field in schema if field.name not in folder_keys]
@@ -212,6 +219,35 @@ def _has_bare_index(file: OpenedFile, name: str) -> bool:
             if chunk.meta_data is None or not chunk.meta_data.statistics:
                 return True
     return False
+
+
+def _check_views(files: Iterable[_OpenFile], schema: pa.Schema) -> None:
+    """Raises ``RefusedError`` if a table says more about a file than engines see in it."""
+    for path, file, constants in files:
+        view = file.view
+        if view is OWN_VIEW:
+            continue
+        if view.deleted_rows:
+            raise RefusedError(f"{path}: its table deletes rows of it")
+        if file.file_footer.stored is not None:
+            raise RefusedError(f"{path}: its table gives its columns other names")
+        if not view.defaults.keys().isdisjoint(schema.names):
+            raise RefusedError(f"{path}: its table has defaults for columns")
+        folders = hive_values(posixpath.dirname(path))
+        for name in constants.keys() & set(schema.names):
+            if not _is_value_of(folders.get(name), name, constants[name]):
+                raise RefusedError(f"{path}: its folders do not have the value of {name!r}")
+
+
+def _is_value_of(text: str | None, name: str, value: pa.Scalar) -> bool:
+    """True if ``text`` is how the folders of column ``name`` write ``value``."""
+    if text is None:
+        return False
+    try:
+        condition = key_expression(name, text, value.type)
+    except (pa.ArrowException, ValueError):
+        return False
+    return condition is not None and condition.equals(constants_expression({name: value}))
 
 
 def _check_source(source: ScanSource) -> None:

@@ -75,7 +75,7 @@ def account_of(
         return _unopened(cache, file, request)
     _, opened_file, profile = opened[-1]
     steps = _steps(opened_file, profile)
-    rows = profile.steps[-1][1] if profile.steps else RowRanges.all(opened_file.num_rows)
+    rows = profile.steps[-1][1] if profile.steps else opened_file.rows
     if not rows and not profile.is_together:
         plan = _whole_plan(opened_file, file, (), rows, steps)
         return FileAccount(plan, remarks=tuple(opened_file.ignored), reader=SKIPPED)
@@ -208,7 +208,7 @@ def _nothing(source: str) -> Step:
 
 def _first_steps(file: OpenedFile) -> tuple[Step, ...]:
     """Returns the steps of a plan of all rows."""
-    return (Step(ROW_GROUP_STATISTICS, file.num_rows, len(file.metadata.row_groups)),)
+    return (Step(ROW_GROUP_STATISTICS, file.rows.num_rows, len(file.metadata.row_groups)),)
 
 
 def _map_of(file: OpenedFile, plan: FilePlan, request: Request) -> FileMap:

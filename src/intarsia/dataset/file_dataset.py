@@ -18,12 +18,15 @@ from intarsia.dataset.fragment import (
     to_pyarrow_fragment,
     without_footer,
 )
+from intarsia.dataset.partition_values import constants_expression
 from intarsia.dataset.scan_source import ScanSource
 from intarsia.errors import public
 from intarsia.file.corrupt_data import CorruptData
+from intarsia.file.file_view import TableSnapshot
 from intarsia.file.read_options import ReadOptions
-from intarsia.file.sidecar_discovery import Sidecars
+from intarsia.file.sidecar_discovery import Sidecars, places_of
 from intarsia.index.directory import without_pointer
+from intarsia.io.storage import PathLike
 from intarsia.redaction import shown_redacted
 from intarsia.scan.files.file_cache import FileCache
 
@@ -71,9 +74,9 @@ class FileDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is n
         self._partitioning = None
 
     def __repr__(self) -> str:
-        files = self.scan_source.files
+        files, table = self.scan_source.files, self.scan_source.cache.table
         shown = f"{len(files):,} files, the first {files[0].path}" if files else "none"
-        return f"<intarsia.Dataset of {shown}>"
+        return f"<intarsia.Dataset of {shown}{f', of {table.name}' if table else ''}>"
 
     @classmethod
     def wrap(cls, base: pads.FileSystemDataset, schema: pa.Schema | None = None) -> Self:
@@ -97,6 +100,34 @@ class FileDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is n
         made._set_filter(base._scan_options.get("filter"))
         made._partitioning = base.partitioning
         return made
+
+    @classmethod
+    def of_table(
+        cls,
+        table: TableSnapshot,
+        schema: pa.Schema,
+        filesystem: pafs.FileSystem,
+        *,
+        sidecar: PathLike | None = None,
+        **options: Any,
+    ) -> Self:
+        """Returns a data set of the rows of a table at one version, in the order of its views.
+
+        ``schema`` is the table's. ``sidecar`` is the folder of the sidecars, if they are not beside
+        the files. ``options`` are ``ReadOptions``, by name.
+        """
+        scan_options = pads.ParquetFragmentScanOptions(arrow_extensions_enabled=True)
+        form = pads.ParquetFileFormat(default_fragment_scan_options=scan_options)
+        fragments = [
+            form.make_fragment(path, filesystem, constants_expression(view.constants_in(schema)))
+            for path, view in table.views.items()
+        ]
+        cache = FileCache.of(filesystem, form, places=places_of(filesystem, sidecar))
+        cache.table = table
+        source = ScanSource.of(fragments, schema, filesystem, cache)
+        made = cls.__new__(cls)
+        made._initialize(fragments, schema, form, filesystem, source=source)
+        return made.with_options(**options)
 
     def _set_filter(self, condition: pc.Expression | None) -> None:
         """Sets the data set's own filter, for pyarrow's scans and for ours."""
@@ -147,8 +178,9 @@ class FileDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is n
         parts = (fragments, self.schema, self.format, self.filesystem, self.partition_expression)
         source = self.scan_source
         root = None if source.catalog is None else source.catalog.root
-        sidecars = source.cache.places.folder
-        state = source.filter, self._partitioning, source.options, sidecars, root
+        sidecars, table = source.cache.places.folder, source.cache.table
+        own_table = None if table is None else table.only(file.path for file in source.files)
+        state = source.filter, self._partitioning, source.options, sidecars, root, own_table
         return _rebuild, (type(self), parts, *state)
 
     @property
@@ -173,9 +205,11 @@ def _rebuild(
     options: ReadOptions,
     sidecar: str | None,
     catalog: str | None,
+    table: TableSnapshot | None = None,
 ) -> D:
     made = cls(*parts)
     cache = made.scan_source.cache.anew(options)
+    cache.table = table
     if sidecar is not None:
         cache.places = Sidecars(made.filesystem, sidecar)
     made.scan_source = made.scan_source.with_cache(cache)

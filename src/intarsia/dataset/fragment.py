@@ -109,7 +109,9 @@ class PlannedFragment:
 
     def _alone(self, schema: pa.Schema | None = None) -> pads.FileSystemDataset:
         """Returns a data set of this file."""
-        schema = schema or self._fragment.physical_schema
+        if schema is None:
+            is_own = self._source.cache.table is None
+            schema = self._fragment.physical_schema if is_own else self._source.schema
         if not self._is_current():
             self._fragment = without_footer(self._fragment)
             self._note_version()

@@ -79,6 +79,15 @@ def folder_constants(fragment: pads.Fragment, schema: pa.Schema) -> dict[str, pa
     return {name: pa.scalar(keys[name], kind) for name, kind in kinds.items()}
 
 
+def constants_expression(constants: Mapping[str, pa.Scalar]) -> pc.Expression:
+    """Returns the condition that columns have these values."""
+    conditions = [
+        pc.field(name) == value if value.is_valid else pc.field(name).is_null()
+        for name, value in constants.items()
+    ]
+    return functools.reduce(operator.and_, conditions) if conditions else pc.scalar(True)
+
+
 def _literals(node: Node, schema: pa.Schema) -> dict[str, pa.Scalar]:
     """Returns the columns for which a partition expression gives a value or NULL, by name."""
     match node:

@@ -14,8 +14,10 @@ from intarsia.dataset.scan_source import ScanSource
 
 
 def must_read_pages(source: ScanSource) -> bool:
-    """True if every scan needs our reader: for checks of pages, or for names of columns."""
+    """True if every scan needs our reader: for a table's view, for checks, or for names."""
     options = source.options
+    if source.cache.table_view is not None:
+        return True
     checks_pages = options.looks_for_damage or options.page_size_limit is not None
     return checks_pages or confuses_pyarrow(source.schema)
 

@@ -171,14 +171,14 @@ def confuses_pyarrow(schema: pa.Schema) -> bool:
 
 
 def check_scanner_columns(
-    columns: Columns, filter_: pc.Expression | None, *, limited: bool
+    columns: Columns, filter_: pc.Expression | None, obstacle: str | None
 ) -> None:
     """Raises ``PredicateError`` for an Expression that pyarrow's scanner cannot evaluate.
 
-    Raises it also if the size of pages is ``limited``, because pyarrow has no such limit.
+    Raises it also if there is an ``obstacle``: something that pyarrow's scanner does not know.
     """
-    if limited:
-        raise PredicateError(f"page_size_limit does not go with {', '.join(_SCANNER_COLUMNS)}")
+    if obstacle is not None:
+        raise PredicateError(f"{obstacle} does not go with {', '.join(_SCANNER_COLUMNS)}")
     for expression in [*expressions_of(columns), *([] if filter_ is None else [filter_])]:
         if needs_evaluation(expression):
             raise PredicateError(

@@ -101,10 +101,19 @@ def _rows_by_file(cache: FileCache, files: Sequence[File], rows: RowRanges) -> I
     opened = run_file_tasks(cache, (partial(cache.get, file.path) for file in files))
     with contextlib.closing(opened):
         for file, file_opened in zip(files, opened, strict=True):
-            stop = start + file_opened.num_rows
+            stop = start + file_opened.rows.num_rows
             if within := rows.clip(start, stop):
-                yield _FileRows(start, file, file_opened, within.shift(-start))
+                yield _FileRows(start, file, file_opened, _in_file(file_opened, within, start))
             start = stop
             if start >= rows.stops[-1]:
                 return
     check_within(rows.stops - 1, start)
+
+
+def _in_file(file: OpenedFile, rows: RowRanges, start: int) -> RowRanges:
+    """Returns the rows of a file that have these numbers, which are counted without deleted rows.
+
+    The file's first row has the number ``start``.
+    """
+    own = rows.shift(-start)
+    return file.rows.at(own.rows()) if file.view.deleted_rows else own

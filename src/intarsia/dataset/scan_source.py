@@ -43,7 +43,16 @@ class ScanSource:
         cache: FileCache,
     ) -> ScanSource:
         """Returns the source for the files of pyarrow's fragments, without a filter."""
-        files = [File(f.path, folder_constants(f, schema)) for f in fragments]
+        table = cache.table
+        files = [
+            File(
+                f.path,
+                folder_constants(f, schema)
+                if table is None
+                else table.views[f.path].constants_in(schema),
+            )
+            for f in fragments
+        ]
         return cls(files, schema, filesystem, cache)
 
     @property
@@ -57,8 +66,12 @@ class ScanSource:
         return self.cache.catalog
 
     def with_cache(self, cache: FileCache) -> ScanSource:
-        """Returns the same source, whose files ``cache`` opens."""
-        return replace(self, cache=cache)
+        """Returns the same source, whose files ``cache`` opens, as parts of its table if any."""
+        if cache.table is None or cache.table is self.cache.table:
+            return replace(self, cache=cache)
+        views = cache.table.views
+        files = [File(f.path, views[f.path].constants_in(self.schema)) for f in self.files]
+        return replace(self, cache=cache, files=files)
 
     def profiled(self) -> ScanSource:
         """Returns the same source, whose files are opened anew and record what is read."""

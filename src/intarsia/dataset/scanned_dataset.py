@@ -88,8 +88,9 @@ class ScannedDataset(FileDataset):
         condition = source.filter_with(filter_)
         check_columns(self.schema, columns)
         if uses_scanner_columns(columns, self.schema):
-            limited = source.options.page_size_limit is not None
-            check_scanner_columns(columns, condition, limited=limited)
+            is_limited = source.options.page_size_limit is not None
+            obstacle = "page_size_limit" if is_limited else source.cache.table_view
+            check_scanner_columns(columns, condition, obstacle)
             if condition is None:
                 return None
             unfiltered = self.wrap(self)

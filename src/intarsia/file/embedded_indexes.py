@@ -6,8 +6,8 @@ An index that is damaged or contradicts the file is ignored, and a warning is is
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from intarsia.file.file_footer import FileFooter
 from intarsia.file.file_warnings import FileWarnings
 from intarsia.file.health import Health
 from intarsia.file.idx1_lookup import entry_of, find_list, problem_of
-from intarsia.file.index_subjects import subject_of
+from intarsia.file.index_subjects import renamed_subject, subject_of
 from intarsia.file.sidecar_discovery import SidecarFinder, SidecarOption
 from intarsia.index.base import Inverted, Subject
 from intarsia.index.directory import Directory, IndexEntry, StaleError, read_directory
@@ -186,15 +186,27 @@ class Sections:
         index_files: dict[IndexEntry, IndexFile] = {}
         if self.directory is not None:
             own = IndexFile(self._source, self.directory, False)
-            index_files.update(dict.fromkeys(self.directory.indexes, own))
+            index_files.update(dict.fromkeys(self._named(self.directory), own))
         if self.sidecar is not None:
             names = {e.name for e in index_files if known_version(e.kind) == e.kind_version}
-            entries = [e for e in self.sidecar.directory.indexes if e.name not in names]
+            entries = [e for e in self._named(self.sidecar.directory) if e.name not in names]
             index_files.update(dict.fromkeys(entries, self.sidecar))
         if self._health is not None:
             places = {e: file.is_sidecar and self.sidecar_option for e, file in index_files.items()}
             self._health.note(self._footer.name, places, {**self.stale}, self._footer.columns)
         return index_files
+
+    def _named(self, directory: Directory) -> Sequence[IndexEntry]:
+        """Returns the indexes of a directory, on columns with the names of the file's table."""
+        footer = self._footer
+        if footer.stored is None:
+            return directory.indexes
+        subjects = [
+            renamed_subject(entry.on, footer.stored.columns, footer.columns)
+            for entry in directory.indexes
+        ]
+        pairs = zip(directory.indexes, subjects, strict=True)
+        return [replace(entry, on=on) for entry, on in pairs if on is not None]
 
     @property
     def entries(self) -> tuple[IndexEntry, ...]:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
-from intarsia.decode.synthetic_footer import SchemaTemplates
+from intarsia.decode.synthetic_footer import ARROW_SCHEMA, SchemaTemplates
 from intarsia.errors import FormatError, Where
 from intarsia.file.column_types import ColumnTypes
+from intarsia.file.file_view import ColumnMapping
 from intarsia.file.read_options import ReadOptions
 from intarsia.index.directory import binding_of
 from intarsia.parquet.footer import Footer
 from intarsia.parquet.footer_cache import FooterLayout
 from intarsia.parquet.metadata import FileMetaData
 from intarsia.parquet.schema import Root, Schema, read_schema
+from intarsia.parquet.thrift import amended, encode
 from intarsia.process_state import cached_property
 from intarsia.row_ranges import Int64Array
 
@@ -28,14 +30,15 @@ ChunkId = tuple[int, int]
 class FileFooter:
     """A file's name and size, its footer, and the options that decide its column types.
 
-    Never changes. Holds neither the file's handle nor bytes of the file other than the footer.
+    Never changes. Holds neither the file's handle nor bytes of the file other than the footer. If
+    a table gives the columns other names, ``metadata``, ``shape`` and ``schema`` have those.
     """
 
     name: str
     source_size: int
     """Bytes of the whole file."""
     raw: bytes
-    """The footer's thrift bytes."""
+    """The footer's thrift bytes, as they are in the file."""
     offset: int
     """Where the footer begins in the file, in bytes."""
     metadata: FileMetaData
@@ -43,14 +46,47 @@ class FileFooter:
     """The parts that this footer shares with those of other files."""
     schema: Schema
     options: ReadOptions
+    stored: FileFooter | None = None
+    """The footer with the file's own names. None if a table gives the columns no other names."""
 
     @classmethod
-    def of(cls, footer: Footer, name: str, options: ReadOptions) -> FileFooter:
-        """Decodes the schema of a footer. Raises ``FormatError`` if that is damaged."""
+    def of(
+        cls, footer: Footer, name: str, options: ReadOptions, mapping: ColumnMapping | None = None
+    ) -> FileFooter:
+        """Decodes the schema of a footer. Raises ``FormatError`` if that is damaged.
+
+        ``mapping`` has the names that a table gives to the columns.
+        """
         metadata, shape = footer.metadata, footer.shape
         schema = shape.cached("schema", lambda: read_schema(metadata.schema))
         size = footer.source.size
-        return cls(name, size, footer.raw, footer.offset, metadata, shape, schema, options)
+        made = cls(name, size, footer.raw, footer.offset, metadata, shape, schema, options)
+        return made if mapping is None else made._mapped(mapping)
+
+    def _mapped(self, mapping: ColumnMapping) -> FileFooter:
+        """Returns this footer with the names that a table gives to the columns."""
+        elements = self.metadata.schema
+
+        def make() -> tuple[FooterLayout, Schema] | None:
+            names = mapping.names(elements)
+            if names == [element.name for element in elements]:
+                return None
+            pairs = zip(elements, names, strict=True)
+            return FooterLayout(), read_schema([amended(one, name=name) for one, name in pairs])
+
+        mapped = self.shape.cached(("mapped", mapping), make)
+        if mapped is None:
+            return self
+        shape, schema = mapped
+        # The stored Arrow schema has the file's names; a table has types of its own.
+        entries = [one for one in self.metadata.key_value_metadata or [] if one.key != ARROW_SCHEMA]
+        metadata = replace(self.metadata, schema=list(schema.elements), key_value_metadata=entries)
+        return replace(self, metadata=metadata, shape=shape, schema=schema, stored=self)
+
+    @cached_property
+    def named_raw(self) -> bytes:
+        """The footer's thrift bytes with the names that a table gives to the columns."""
+        return self.raw if self.stored is None else encode(self.metadata)
 
     @cached_property
     def binding(self) -> str:
@@ -81,7 +117,7 @@ class FileFooter:
         leaves = {leaf.name for leaf in self.schema.leaves}
         read_dictionary = [path for path in self.options.read_dictionary if path in leaves]
         unit = self.options.coerce_int96_timestamp_unit
-        return SchemaTemplates(self.metadata, self.raw, read_dictionary, unit)
+        return SchemaTemplates(self.metadata, self.named_raw, read_dictionary, unit)
 
     @cached_property
     def columns(self) -> ColumnTypes:

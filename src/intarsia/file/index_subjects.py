@@ -11,6 +11,7 @@ from intarsia.expr.casts import has_zone, is_in_utc, without_extension
 from intarsia.expr.evaluate import compute_columns
 from intarsia.expr.functions import element_type, is_list, plain_type
 from intarsia.expr.nested_types import leaf_pairs, type_at, without_dictionary
+from intarsia.expr.tree import Call, FieldRef, Node
 from intarsia.expr.type_cache import cached_by_type
 from intarsia.file.column_types import ColumnTypes
 from intarsia.index.base import Reads, Subject, index_name
@@ -19,7 +20,7 @@ from intarsia.index.indexed_type import order_of_type
 from intarsia.index.registry import EmbeddedIndex, make
 from intarsia.parquet.schema import Leaf, Schema
 from intarsia.parquet.value_order import Domain, ValueOrder
-from intarsia.pruning.term import Term, field_term, parse_term
+from intarsia.pruning.term import Term, field_term, parse_term, term_of
 
 NESTED_READS = (Reads.ELEMENTS, Reads.ENTRIES)
 """The parts of lists and maps that indexes may be on."""
@@ -56,6 +57,38 @@ def can_have(columns: ColumnTypes, entry: IndexEntry) -> bool:
     except (IndexSpecError, FormatError):
         return False
     return True
+
+
+def renamed_subject(on: str, columns: ColumnTypes, renamed: ColumnTypes) -> str | None:
+    """Returns what an index on ``on`` is on, if the columns have the names of ``renamed``.
+
+    ``columns`` and ``renamed`` are the same columns. Returns None if ``on`` is neither a column nor
+    a function of columns.
+    """
+    names: dict[tuple[str, ...], tuple[str, ...]] = {}
+    for leaf, other in zip(columns.schema.leaves, renamed.schema.leaves, strict=True):
+        for depth in range(1, len(leaf.path) + 1):
+            names.setdefault(leaf.path[:depth], other.path[:depth])
+    for path in ((on,), tuple(on.split("."))):
+        if path in names:
+            return ".".join(names[path])
+    try:
+        term, _ = _function(on, columns.schema_arrow)
+    except (FormatError, PredicateError):
+        return None
+    other_term = term_of(_with_names(term.node, names))
+    return None if other_term is None else other_term.sql
+
+
+def _with_names(node: Node, names: Mapping[tuple[str, ...], tuple[str, ...]]) -> Node:
+    match node:
+        case FieldRef(path):
+            return FieldRef(names.get(path, path))
+        case Call(function, arguments, options):
+            renamed = tuple(_with_names(argument, names) for argument in arguments)
+            return Call(function, renamed, options)
+        case _:
+            return node
 
 
 def _subject(columns: ColumnTypes, index: EmbeddedIndex, meaning: str | None) -> Subject:

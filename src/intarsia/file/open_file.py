@@ -23,6 +23,7 @@ from intarsia.file.corrupt_data import CorruptData
 from intarsia.file.damage import Damage
 from intarsia.file.embedded_indexes import Sections
 from intarsia.file.file_footer import ChunkId, FileFooter
+from intarsia.file.file_view import OWN_VIEW, FileView
 from intarsia.file.file_warnings import FileWarnings
 from intarsia.file.health import Health
 from intarsia.file.page_index_cache import PageIndexes
@@ -40,7 +41,7 @@ from intarsia.parquet.schema import Root, Schema
 from intarsia.parquet.statistics import Bounds
 from intarsia.parquet.value_order import ValueOrder
 from intarsia.process_state import cached_property
-from intarsia.row_ranges import Int64Array
+from intarsia.row_ranges import Int64Array, RowRanges
 
 T = TypeVar("T")
 
@@ -65,14 +66,15 @@ class OpenedFile:
         profile: NoProfile = NO_PROFILE,
         sidecar_finder: SidecarFinder | None = None,
         health: Health | None = None,
+        view: FileView = OWN_VIEW,
     ) -> None:
         """Reads the footer. Raises ``FormatError`` if there is none, or if it contradicts itself.
 
         Reading ``request_bytes`` more costs about as much as one more request. ``profile`` counts
         what is read. ``health`` records for the data set which indexes the file has, and which of
-        them are stale.
+        them are stale. ``view`` says how the file is read as part of a table.
         """
-        self.name = name
+        self.name, self.view = name, view
         self.pin: Callable[[], object] = _no_handle
         """Returns an object that keeps the file's handle open, as ``FileSource.pin`` does."""
         self.sidecar_finder = sidecar_finder
@@ -83,8 +85,8 @@ class OpenedFile:
         try:
             footer = read_footer(profile.watched(source), tail_bytes)
             self._tail: CachedRangeSource = footer.source
-            self.file_footer = FileFooter.of(footer, name, options)
-            self.metadata: FileMetaData = footer.metadata
+            self.file_footer = FileFooter.of(footer, name, options, view.columns)
+            self.metadata: FileMetaData = self.file_footer.metadata
             self.schema: Schema = self.file_footer.schema
             self.shape: FooterLayout = self.file_footer.shape
             """The parts that this footer shares with those of other files."""
@@ -203,7 +205,20 @@ class OpenedFile:
     @cached_property
     def pyarrow_metadata(self) -> pq.FileMetaData:
         """The footer as pyarrow decodes it. Raises one of ``FAILURES``."""
-        return read_pyarrow_metadata(self.footer)
+        return read_pyarrow_metadata(self.file_footer.named_raw)
+
+    # --- rows -----------------------------------------------------------------------------------
+
+    @property
+    def rows(self) -> RowRanges:
+        """The rows of the file, without those that its view deletes."""
+        rows, deleted = RowRanges.all(self.num_rows), self.view.deleted_rows
+        return rows - deleted if deleted else rows
+
+    def missing_value(self, column: pa.Field) -> pa.Scalar:
+        """Returns the value of a column that the file lacks: the view's default, or NULL."""
+        default = self.view.defaults.get(column.name)
+        return pa.scalar(None, column.type) if default is None else default.cast(column.type)
 
     # --- chunks ---------------------------------------------------------------------------------
 

@@ -87,6 +87,18 @@ class FileGroup:
         return int(self.row_group_starts[-1])
 
     @cached_property
+    def rows(self) -> RowRanges:
+        """The rows of all files, without those that a table deletes."""
+        if self.is_single:
+            return self.file.rows
+        if not any(file.view.deleted_rows for file in self.files):
+            return RowRanges.all(self.num_rows)
+        starts = self.file_starts.tolist()
+        return RowRanges.union(
+            file.rows.shift(start) for file, start in zip(self.files, starts, strict=False)
+        )
+
+    @cached_property
     def trusts_bounds(self) -> bool:
         """True if the statistics of all files are used. All files have the same read options."""
         return self.file.trusts_bounds if self.is_single else not self.file.options.looks_for_damage

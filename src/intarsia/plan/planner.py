@@ -117,7 +117,7 @@ class _Planner:
         self._group, self._pruning, self._after = group, pruning, after
         self._predicates = predicates_of(pruning)
         self._all = RowRanges.all(group.num_rows)
-        self._rows = self._all if within is None else within
+        self._rows = group.rows if within is None else within
         self._rows_by_test: dict[Predicate, RowRanges] = {}
         self._steps: list[Step] = []
         self._learned_from = ""

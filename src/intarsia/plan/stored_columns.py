@@ -55,10 +55,13 @@ def values_agree(file: OpenedFile, term: Term, constants: Constants, schema: pa.
 def missing_columns(
     file: OpenedFile, tests: Sequence[Predicate], constants: Constants, schema: pa.Schema
 ) -> Constants:
-    """Returns NULL for each column of ``tests`` that ``file`` and its partition values lack."""
+    """Returns the value of each column of ``tests`` that ``file`` and its partition values lack.
+
+    It is NULL, unless the file is part of a table with a default.
+    """
     names = {path[0] for test in tests for path in test.term.fields}
     missing = [name for name in names - constants.keys() if file.schema.root(name) is None]
-    return {name: pa.scalar(None, schema.field(name).type) for name in missing}
+    return {name: file.missing_value(schema.field(name)) for name in missing}
 
 
 def check_folder(file: OpenedFile, constants: Constants, schema: pa.Schema) -> None:

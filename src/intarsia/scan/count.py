@@ -11,7 +11,6 @@ from intarsia.memory import has_limit
 from intarsia.plan.file_group import FileGroup
 from intarsia.plan.planner import plan_group
 from intarsia.pruning.partition_pruning import folder_might_match
-from intarsia.pruning.predicate_tree import Maybe
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.request import Request
 from intarsia.scan.scan import Part, files_ahead, has_known_matches, scan
@@ -69,8 +68,8 @@ def _counted(
     if file.options.skips_corrupt:  # rows in damaged pages are not counted, as in a read
         rest_of_part = replace(part, get=partial(as_current_version, file))
         return count_matching(rest_of_part)
-    if _all_rows_match(part, request):
-        return file.num_rows
+    if request.filter is None or _all_rows_match(part, request):
+        return file.rows.num_rows
     while True:
         distrusted = file.page_indexes.distrusted
         proven, unsure = _proven(file, part, request)
@@ -87,7 +86,8 @@ def _proven(file: OpenedFile, part: Part, request: Request) -> tuple[int, RowRan
 
     The footer is used first, then indexes.
     """
-    escapes = Maybe() if request.filter is None else request.filter.escapes
+    assert request.filter is not None
+    escapes = request.filter.escapes
     known = None if part.by_footer is None else part.by_footer(file)
     if known is None:
         group = FileGroup([file], [part.constants], request.schema)

@@ -17,6 +17,7 @@ from intarsia.expr.filterable_types import restorer_of
 from intarsia.file.chunk_reader import Chunk
 from intarsia.file.corrupt_data import CorruptData, OnCorrupt, check_on_corrupt
 from intarsia.file.file_footer import ChunkId
+from intarsia.file.file_view import OWN_VIEW, FileView
 from intarsia.file.health import Health
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.page_listing import PageInfo, describe_pages
@@ -470,10 +471,12 @@ def open_source(
     places: Sidecars,
     health: Health | None = None,
     tail: memoryview | None = None,
+    view: FileView = OWN_VIEW,
 ) -> OpenedFile:
     """Opens a file by its source. Raises the errors of ``ParquetFile``.
 
-    ``tail`` are the file's last bytes with the footer, if the caller has them.
+    ``tail`` are the file's last bytes with the footer, if the caller has them. ``view`` says how
+    the file is read as part of a table.
     """
     path = source.path
     try:
@@ -486,6 +489,7 @@ def open_source(
             profile=profile,
             sidecar_finder=SidecarFinder(source, places),
             health=health,
+            view=view,
         )
         opened.pin = source.pin
         return opened

@@ -210,7 +210,9 @@ def _adapt(
     if constant is not None:
         return pa.chunked_array([pa.repeat(constant, count)])
     if values is None:
-        return pa.chunked_array([pa.nulls(count, field.type)])
+        value = file.missing_value(field)
+        missing = pa.repeat(value, count) if value.is_valid else pa.nulls(count, field.type)
+        return pa.chunked_array([missing])
     try:
         return as_type(values, field.type)
     except pa.ArrowException as error:

@@ -94,10 +94,11 @@ def _portions(
 
 
 def may_be_together(file: OpenedFile) -> bool:
-    """True if the file has default read options and its pages need no checks."""
+    """True if the file has default read options, its pages need no checks, and no defaults."""
     options = file.options
     return not (
-        options.read_dictionary
+        file.view.defaults
+        or options.read_dictionary
         or options.on_corrupt
         or options.page_size_limit is not None
         or has_limit()

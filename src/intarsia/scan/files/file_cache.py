@@ -16,6 +16,7 @@ import pyarrow.fs as pafs
 
 from intarsia.catalog.catalog import Catalog
 from intarsia.errors import FormatError, PathError
+from intarsia.file.file_view import OWN_VIEW, FileView, TableSnapshot
 from intarsia.file.health import Health
 from intarsia.file.open_file import (
     OpenedFile,
@@ -77,7 +78,10 @@ class FileCache(SharedState):
         places: Sidecars | None = None,
         health: Health | None = None,
         is_profiled: bool = False,
+        table: TableSnapshot | None = None,
     ) -> None:
+        self.table = table
+        """The table that the files are part of, at one version, if they are."""
         self.profiled: dict[str, list[ProfiledFile]] = {}
         self.engine_scans: list[EngineScan] = []
         self.requests: list[Request] = []
@@ -132,6 +136,7 @@ class FileCache(SharedState):
             places=self.places,
             health=self.health,
             is_profiled=is_profiled,
+            table=self.table,
         )
         if not options.looks_for_damage:  # a catalog repeats footers, which are not checked
             cache.catalog = self.catalog
@@ -143,6 +148,18 @@ class FileCache(SharedState):
     def options(self) -> ReadOptions:
         """How files are read."""
         return self._options
+
+    def view(self, path: str) -> FileView:
+        """Returns how the file at ``path`` is read as part of its table."""
+        return OWN_VIEW if self.table is None else self.table.views[path]
+
+    @property
+    def table_view(self) -> str | None:
+        """The name of the table, if readers that know the files alone give other rows. Else None.
+
+        The table deletes rows of its files, or gives columns other names or defaults.
+        """
+        return None if self.table is None or self.table.is_plain else self.table.name
 
     @property
     def num_kept(self) -> int:
@@ -213,8 +230,10 @@ class FileCache(SharedState):
         return source, self._opened(source, NO_PROFILE)
 
     def _opened(self, source: FileSource, profile: NoProfile) -> OpenedFile:
-        places, health = self.places, self.health
-        opened = partial(open_source, source, self._options, profile, places=places, health=health)
+        places, health, view = self.places, self.health, self.view(source.path)
+        opened = partial(
+            open_source, source, self._options, profile, places=places, health=health, view=view
+        )
         tail = None if self.catalog is None else self.catalog.tail(source)
         if tail is not None:
             with contextlib.suppress(FormatError):  # opening the file itself reports the error
@@ -230,7 +249,7 @@ class FileCache(SharedState):
             version = source.version  # before anything is read: what changes later is noticed
         except PathError as error:
             if isinstance(error.__cause__, FileNotFoundError):
-                error.add_note("It was deleted since it was listed: open the data set again")
+                error.add_note(self._advice_on_missing_file)
             raise
         profile = Profile() if self.is_profiled else NO_PROFILE
         with profile.during(Activity.PLANNING):
@@ -247,6 +266,15 @@ class FileCache(SharedState):
         source.on_reopen = partial(_changed, weakref.ref(self), path, is_suspended=False)
         source.on_suspend = partial(_changed, weakref.ref(self), path, is_suspended=True)
         return file
+
+    @property
+    def _advice_on_missing_file(self) -> str:
+        if self.table is None:
+            return "It was deleted since it was listed: open the data set again"
+        return (
+            f"It is a file of {self.table.name}, and was removed since, as by a vacuum: open the "
+            "table again, at a version whose files still exist"
+        )
 
     def _is_current(self, cached: _CachedFile) -> bool:
         version = cached.version

@@ -50,7 +50,8 @@ def matching_rows(
         columns[row] = pa.chunked_array([np.arange(sum(counts))])
         passed = evaluate(filter_.condition.expression, pa.table(columns))
         rows = RowRanges.by_part(passed.column(row).to_numpy(), np.cumsum([0, *counts]))
-        return dict(zip([numbers[i] for i in positions], rows, strict=True))
+        by_file = zip([numbers[i] for i in positions], rows, strict=True)
+        return {number: _without_deleted(group.files[number], own) for number, own in by_file}
 
     rows_by_file: dict[int, RowRanges] = {}
     try:
@@ -59,6 +60,11 @@ def matching_rows(
     except READ_ERRORS:
         pass  # reading the files one by one reports the error
     return rows_by_file
+
+
+def _without_deleted(file: OpenedFile, rows: RowRanges) -> RowRanges:
+    deleted = file.view.deleted_rows
+    return rows - deleted if deleted else rows
 
 
 def small_files_of(
