@@ -70,6 +70,7 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time ``__getattr__`` 
     from intarsia.rewrite.rewrite import RewriteReport, rewrite
     from intarsia.row_ranges import RowRanges
     from intarsia.scan.parquet_file import ParquetFile
+    from intarsia.tables.delta import delta
     from intarsia.verify.file import verify
     from intarsia.verify.finding import Finding, Severity
     from intarsia.writer.dataset import write_dataset
@@ -113,6 +114,7 @@ __all__ = [
     "build_catalog",
     "contains_words",
     "dataset",
+    "delta",
     "drop_catalog",
     "drop_indexes",
     "explain_sql",
@@ -187,6 +189,7 @@ _NAMES = {
     "intarsia.row_ranges": ("RowRanges",),
     "intarsia.file.corrupt_data": ("CorruptData",),
     "intarsia.scan.parquet_file": ("ParquetFile",),
+    "intarsia.tables.delta": ("delta",),
     "intarsia.verify.file": ("verify",),
     "intarsia.verify.finding": (
         "Finding",

@@ -5,18 +5,16 @@ Delta's log records each file's length, and its readers expect the footer at tha
 
 from __future__ import annotations
 
-import base64
 import json
 import os
-import struct
 import urllib.parse
 
+import delta_log
 import deltalake
 import polars
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import pyroaring
 import pytest
 from deltalake import DeltaTable
 
@@ -138,41 +136,12 @@ def test_mapped_columns_have_their_physical_names_in_files(tmp_path):
     assert rows(actual) == rows(TABLE.filter(WANTED))
 
 
-def deleted(table, numbers):
-    """Adds a deletion vector for rows of a table's only file, as other Delta writers do."""
-    bitmap = pyroaring.BitMap(numbers).serialize()
-    data = struct.pack("<IQI", 1681511377, 1, 0) + bitmap
-    data += b"\0" * (-len(data) % 4)
-    log = os.path.join(table.table_uri.removeprefix("file://"), "_delta_log")
-    with open(os.path.join(log, f"{0:020}.json")) as file:
-        first = [json.loads(line) for line in file]
-    add = next(action["add"] for action in first if "add" in action)
-    vector = {
-        "storageType": "i",
-        "pathOrInlineDv": z85(data),
-        "sizeInBytes": len(data),
-        "cardinality": len(numbers),
-    }
-    remove = {"path": add["path"], "deletionTimestamp": 1, "dataChange": True}
-    actions = [{"remove": remove}, {"add": {**add, "deletionVector": vector}}]
-    with open(os.path.join(log, f"{1:020}.json"), "w") as file:
-        file.write("\n".join(json.dumps(action) for action in actions))
-
-
-def z85(data):
-    """Base 85 with ZeroMQ's alphabet."""
-    theirs = (
-        "0123456789abcdefghijklmnopqrstuvwxyz" + "ABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-    )
-    ours = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
-    return base64.b85encode(data).decode().translate(str.maketrans(ours, theirs))
-
-
 def test_rows_deleted_by_a_deletion_vector_are_still_in_the_file(tmp_path, documented):
     path = str(tmp_path / "vectors")
     features = {"delta.enableDeletionVectors": "true"}
     deltalake.write_deltalake(path, TABLE, configuration=features)
-    deleted(DeltaTable(path), [3, 4, 3753])
+    (file,) = [one["add"]["path"] for one in delta_log.actions(path) if "add" in one]
+    delta_log.delete_rows(path, file, [3, 4, 3753])
     table = DeltaTable(path)
     assert ia.dataset(table.file_uris()).count_rows() == ROWS
     with pytest.raises(ValueError, match="deletion vectors take away"):

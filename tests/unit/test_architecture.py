@@ -38,6 +38,7 @@ LAYERS = (
     "catalog",
     "scan/files",
     "dataset",
+    "tables/delta",
     "report verify writer",
     "commit",
     "rewrite writer/dataset",

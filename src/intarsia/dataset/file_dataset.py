@@ -153,6 +153,11 @@ class FileDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is n
         return made
 
     @property
+    def table_snapshot(self) -> TableSnapshot | None:
+        """The table that the files are part of, at one version. None for plain files."""
+        return self.scan_source.cache.table
+
+    @property
     def corrupt(self) -> list[CorruptData]:
         """The damaged places that scans have found so far, with the rows that were left out.
 

@@ -6,7 +6,7 @@ An index that is damaged or contradicts the file is ignored, and a warning is is
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -110,6 +110,8 @@ class Sections:
         self._footer, self._source, self._chunks = footer, source, chunks
         self._warnings, self._finder, self._health = warnings, sidecar_finder, health
         self._embedded: dict[IndexEntry, Embedded | None] = {}
+        self._stored_subjects: dict[str, str] = {}
+        """What indexes are on by the file's own names, by the names in the file's table."""
         self._opened: dict[IndexEntry, AnySection | None] = {}
         self.sidecar_option: SidecarOption = sidecar_finder.option if sidecar_finder else True
         """The value of ``sidecar=`` that stands for the file's sidecar."""
@@ -123,9 +125,10 @@ class Sections:
         """The directory of embedded indexes, or None if there is none that fits this file."""
         try:
             footer = self._footer
-            return read_directory(
+            directory = read_directory(
                 footer.metadata, self._source, footer.offset, lambda: footer.binding
             )
+            return None if directory is None else self._renamed(directory)
         except StaleError as error:
             self.stale[False] = error.entries
             self._warnings.warn(f"embedded indexes are ignored: {error}", counted=True)
@@ -138,7 +141,9 @@ class Sections:
         """The file's sidecar, or None if there is none that fits this file."""
         try:
             sidecar = self._finder.opened(self._footer.raw) if self._finder else None
-            return None if sidecar is None else IndexFile(sidecar.source, sidecar.directory, True)
+            if sidecar is None:
+                return None
+            return IndexFile(sidecar.source, self._renamed(sidecar.directory), True)
         except StaleError as error:
             self.stale[self.sidecar_option] = error.entries
             self._warnings.warn(f"its sidecar is ignored: {error}", counted=True)
@@ -186,27 +191,41 @@ class Sections:
         index_files: dict[IndexEntry, IndexFile] = {}
         if self.directory is not None:
             own = IndexFile(self._source, self.directory, False)
-            index_files.update(dict.fromkeys(self._named(self.directory), own))
+            index_files.update(dict.fromkeys(self.directory.indexes, own))
         if self.sidecar is not None:
             names = {e.name for e in index_files if known_version(e.kind) == e.kind_version}
-            entries = [e for e in self._named(self.sidecar.directory) if e.name not in names]
+            entries = [e for e in self.sidecar.directory.indexes if e.name not in names]
             index_files.update(dict.fromkeys(entries, self.sidecar))
         if self._health is not None:
             places = {e: file.is_sidecar and self.sidecar_option for e, file in index_files.items()}
             self._health.note(self._footer.name, places, {**self.stale}, self._footer.columns)
         return index_files
 
-    def _named(self, directory: Directory) -> Sequence[IndexEntry]:
-        """Returns the indexes of a directory, on columns with the names of the file's table."""
+    def _renamed(self, directory: Directory) -> Directory:
+        """Returns a directory whose indexes are on columns with the names of the file's table.
+
+        An index on anything else gets a name that no column and no function has.
+        """
         footer = self._footer
         if footer.stored is None:
-            return directory.indexes
-        subjects = [
-            renamed_subject(entry.on, footer.stored.columns, footer.columns)
-            for entry in directory.indexes
-        ]
-        pairs = zip(directory.indexes, subjects, strict=True)
-        return [replace(entry, on=on) for entry, on in pairs if on is not None]
+            return directory
+        indexes = []
+        for entry in directory.indexes:
+            on = renamed_subject(entry.on, footer.stored.columns, footer.columns)
+            on = f"?{entry.on}" if on is None else on
+            self._stored_subjects[on] = entry.on
+            indexes.append(replace(entry, on=on))
+        return replace(directory, indexes=tuple(indexes))
+
+    def stored(self, entry: IndexEntry) -> IndexEntry:
+        """Returns an index as the file's directory has it: on columns with the file's own names."""
+        footer = self._footer
+        if footer.stored is None:
+            return entry
+        on = self._stored_subjects.get(entry.on)
+        on = on or renamed_subject(entry.on, footer.columns, footer.stored.columns)
+        assert on is not None  # it was built from columns of the file
+        return replace(entry, on=on)
 
     @property
     def entries(self) -> tuple[IndexEntry, ...]:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
 from intarsia.deadline import time_limited
@@ -30,6 +31,7 @@ from intarsia.errors import (
     quiet,
     warn,
 )
+from intarsia.file.file_view import OWN_VIEW, FileView
 from intarsia.file.health import missing_in
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.page_layout import PageLayout, page_layout
@@ -53,7 +55,7 @@ from intarsia.parquet.metadata import ColumnChunk, IndexPlaces
 from intarsia.parquet.thrift import all_as
 from intarsia.redaction import shown_redacted
 from intarsia.scan.parquet_file import open_file
-from intarsia.tables.data_files import TableFormatOption, data_files
+from intarsia.tables.data_files import Data, TableFormatOption, data_files, views_of
 
 Progress = Callable[[str, int, int], None]
 """Called with a file's path, the row groups that are done, and the row groups of all files.
@@ -142,7 +144,7 @@ class IndexReport:
 @public
 @time_limited("adding indexes to")
 def add_indexes(
-    path: PathLike | Sequence[PathLike],
+    path: Data,
     indexes: Sequence[IndexSpec | str],
     *,
     filesystem: Any = None,
@@ -174,8 +176,9 @@ def add_indexes(
 
     Parameters
     ----------
-    path : str, path-like or sequence of them
-        Files, folders, globs or URIs.
+    path : str, path-like, sequence of them or Dataset
+        Files, folders, globs or URIs. A data set stands for its files: of a table, these are the
+        files of its version, and indexes are on columns by their names in the table.
     indexes : sequence of index or str
         Indexes such as ``Lookup("trace_id")``, ``Bloom("user_id")`` or ``PageIndex()``, or strings
         such as ``"trace_id:lookup"``.
@@ -243,17 +246,19 @@ def add_indexes(
     if keep:
         policy_place = policy_folder(path, filesystem)
     file_system, files = data_files(path, filesystem, table_format)
+    views = views_of(path)
     places = (
         None if sidecar is False else Sidecars(file_system, None if sidecar is True else sidecar)
     )
     if places is not None:
         only_embedded(indexes)
-        places.check_apart(path, filesystem)
+        if not isinstance(path, pads.FileSystemDataset):
+            places.check_apart(path, filesystem)
     remove_leftovers_of(files, file_system)
     steps, unfit = [], {}
     coarse: dict[str, PageLayout] = {}
     for file in files:
-        opened = open_file(file, file_system)
+        opened = open_file(file, file_system, view=views.get(file, OWN_VIEW))
         choice = choose(opened, indexes, anew=True, in_sidecar=False)
         check_may_write(file_system, file)
         if places is None:
@@ -278,6 +283,7 @@ def add_indexes(
                 replace=replace,
                 page_index=page_index,
                 on_group_done=steps_done,
+                view=views.get(file, OWN_VIEW),
             )
         )
     steps_done.end()
@@ -305,11 +311,15 @@ def index_file(
     replace: bool,
     page_index: bool,
     on_group_done: GroupProgress | None = None,
+    view: FileView = OWN_VIEW,
 ) -> IndexReport:
-    """Adds indexes to one file, or to its sidecar given ``places``, as ``add_indexes`` does."""
+    """Adds indexes to one file, or to its sidecar given ``places``, as ``add_indexes`` does.
+
+    ``view`` has the names of its columns in a table.
+    """
     version = version_of(path, filesystem)
     with quiet(), _naming(path):
-        opened = open_file(path, filesystem, sidecar=places)
+        opened = open_file(path, filesystem, sidecar=places, view=view)
         choice = due_in(opened, indexes, places, replace=replace, page_index=page_index)
         names = names_of(opened, choice.all_due)
         has_standard = any(isinstance(index, Standard) for index in choice.all_due)
@@ -330,7 +340,7 @@ def index_file(
                 reason = error
         if reason is not None:
             warn(f"{path}: it gets no page index: {reason}")
-    report = report_of(open_file(path, filesystem, sidecar=places))
+    report = report_of(open_file(path, filesystem, sidecar=places, view=view))
     added = _added(names, reports_before, report.standard)
     present_names = {index_report.name for index_report in report.standard} - {*added}
     untouched = (*choice.present, *(name for name in names if name in present_names))
@@ -412,7 +422,7 @@ def add_to_file(
 
 @public
 def list_indexes(
-    path: PathLike | Sequence[PathLike],
+    path: Data,
     *,
     filesystem: Any = None,
     sidecar: PathLike | None = None,
@@ -422,8 +432,8 @@ def list_indexes(
 
     Parameters
     ----------
-    path : str, path-like or sequence of them
-        Files, folders, globs or URIs.
+    path : str, path-like, sequence of them or Dataset
+        Files, folders, globs or URIs, or a data set, which stands for its files.
     filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
         The file system of ``path``. By default it is taken from the URI; other paths are local.
     sidecar : path-like, optional
@@ -454,7 +464,12 @@ def list_indexes(
     """
     file_system, files = data_files(path, filesystem, table_format)
     places = places_of(file_system, sidecar)
-    reports = [report_of(open_file(file, file_system, sidecar=places)) for file in files]
+    views = views_of(path)
+
+    def opened(file: str) -> OpenedFile:
+        return open_file(file, file_system, sidecar=places, view=views.get(file, OWN_VIEW))
+
+    reports = [report_of(opened(file)) for file in files]
     known = {entry.name: entry for report in reports for entry in report.entries}
     names = {report.path: frozenset(entry.name for entry in report.entries) for report in reports}
     lacking = {path for paths in missing_in(names).values() for path in paths}
@@ -463,8 +478,7 @@ def list_indexes(
         if report.path in lacking:
             others = [spec for name, spec in specs.items() if name not in names[report.path]]
             with quiet():
-                file = open_file(report.path, file_system, sidecar=places)
-                choice = choose(file, others, anew=True, in_sidecar=False)
+                choice = choose(opened(report.path), others, anew=True, in_sidecar=False)
             unknown = known.keys() - specs.keys() - names[report.path]
             reports[position] = _with_unfit(report, choice.without(unknown))
     return reports

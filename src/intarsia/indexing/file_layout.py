@@ -147,8 +147,9 @@ def compose(
         return Composed(kept_bytes, ())
     if sum(entry.kind == DistinctIDX1.kind for entry in entries) > 1:
         raise IndexSpecError(f"{file.name}: a file can have only one index {DistinctIDX1.kind}")
+    stored = tuple(map(file.sections.stored, entries))
     directory = Directory(
-        file_id, binding_of(file.metadata), old.base_length if old else kept_bytes, tuple(entries)
+        file_id, binding_of(file.metadata), old.base_length if old else kept_bytes, stored
     )
     return out.with_directory_and_footer(footer, directory, file.source)
 

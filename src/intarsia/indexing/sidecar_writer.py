@@ -174,7 +174,8 @@ def _replace(
         check()
         if entries:
             binding = binding_of(file.metadata)
-            directory = Directory(file_id, binding, file.source.size, tuple(entries))
+            stored = tuple(map(file.sections.stored, entries))
+            directory = Directory(file_id, binding, file.source.size, stored)
             with _new_file(file.name, places) as out:
                 out.write(MAGIC)
                 for part in parts:

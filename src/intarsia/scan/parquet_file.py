@@ -441,9 +441,13 @@ def open_file(
     filesystem: Any = None,
     options: ReadOptions = DEFAULTS,
     sidecar: PathLike | Sidecars | None = None,
+    view: FileView = OWN_VIEW,
 ) -> OpenedFile:
-    """Opens a file by path, URI or ``Source``. Raises the errors of ``ParquetFile``."""
-    return _open(where, filesystem, options, sidecar)[0]
+    """Opens a file by path, URI or ``Source``. Raises the errors of ``ParquetFile``.
+
+    ``view`` is as for ``open_source``.
+    """
+    return _open(where, filesystem, options, sidecar, view)[0]
 
 
 def _open(
@@ -451,6 +455,7 @@ def _open(
     filesystem: Any,
     options: ReadOptions,
     sidecar: PathLike | Sidecars | None,
+    view: FileView = OWN_VIEW,
 ) -> tuple[OpenedFile, Callable[[], None]]:
     """Opens a file and returns it with the function that closes it."""
     if not isinstance(where, str | os.PathLike):
@@ -459,7 +464,7 @@ def _open(
             raise TypeError(f"a file is opened by its path, its URI or as a Source, not as {kind}")
         return OpenedFile(where, "<source>", options=options), lambda: None
     source = FileSource(*resolve(where, filesystem))
-    opened = open_source(source, options, places=places_of(source.filesystem, sidecar))
+    opened = open_source(source, options, places=places_of(source.filesystem, sidecar), view=view)
     return opened, source.close
 
 

@@ -13,11 +13,13 @@ import tempfile
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
+import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
 from intarsia.errors import IntarsiaError, PathError
+from intarsia.file.file_view import FileView, TableSnapshot
 from intarsia.file.open_file import OpenedFile
 from intarsia.io.glob import base_of, is_glob
 from intarsia.io.local_path import local_path, unwrapped
@@ -56,6 +58,20 @@ _DELETE_TYPE = "delete-type"
 """The footer key by which Iceberg's Java library marks delete files."""
 
 
+Data: TypeAlias = PathLike | Sequence[PathLike] | pads.FileSystemDataset
+"""Paths, or a data set, which stands for its files."""
+
+
+def views_of(data: Data) -> Mapping[str, FileView]:
+    """Returns the names of columns in the files of a table, by path. Empty for other files.
+
+    Deleted rows, constants and defaults are left out: indexes are on all rows of a file.
+    """
+    table: TableSnapshot | None = getattr(data, "table_snapshot", None)
+    views = {} if table is None else table.views
+    return {path: FileView(view.columns) for path, view in views.items()}
+
+
 def check_table_format(table_format: object) -> None:
     """Raises ``ValueError`` unless ``table_format`` is a ``TableFormatOption``."""
     if table_format not in get_args(TableFormatOption):
@@ -63,7 +79,7 @@ def check_table_format(table_format: object) -> None:
 
 
 def data_files(
-    path: PathLike | Sequence[PathLike],
+    path: Data,
     filesystem: Any = None,
     table_format: TableFormatOption = "auto",
     seen: dict[str, pafs.FileInfo] | None = None,
@@ -73,6 +89,10 @@ def data_files(
     Raises ``PathError`` for folders of tables. ``seen`` is as for ``list_files``.
     """
     check_table_format(table_format)
+    if isinstance(path, pads.FileSystemDataset):
+        if not path.files:
+            raise NoDataError(f"{path!r}: the data set has no files")
+        return path.filesystem, path.files
     tables: Tables = {}
     file_system, files = list_files(path, filesystem, seen=seen, tables=tables)
     given = [resolve(one, filesystem)[1] for one in as_list(path)]
