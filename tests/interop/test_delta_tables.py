@@ -348,3 +348,56 @@ def test_widened_types_are_cast(tmp_path):
 def test_a_table_that_was_moved_is_read_where_it_is(versions, tmp_path):
     shutil.move(versions, tmp_path / "moved")
     assert ia.delta(tmp_path / "moved").count_rows() == ROWS
+
+
+# --- the other functions ------------------------------------------------------------------------
+
+
+@pytest.fixture(params=[plain, mapped, mapped_vectors])
+def kept_indexed(request, tmp_path):
+    """A table with a policy, whose files follow it."""
+    path = str(tmp_path / "table")
+    request.param(path)
+    ia.add_indexes(ia.delta(path), ["lookup(key, granule_rows=50)"], keep=True)
+    return path
+
+
+def test_maintain_adds_what_files_of_other_writers_lack(kept_indexed):
+    assert ia.maintain(ia.delta(kept_indexed)).changed == ()
+    table = DeltaTable(kept_indexed)
+    more = pa.table(table.scan()).slice(0, 10)
+    more = pa.Table.from_pylist(more.to_pylist(), pa.schema(table.schema().to_arrow()))
+    deltalake.write_deltalake(kept_indexed, more, mode="append")
+    data = ia.delta(kept_indexed)
+    before = ia.status(data)
+    assert "Delta table" in before.path
+    assert before.coverage("lookup(key, granule_rows=50)").share < 1
+    expected = ia.maintain(data, dry_run=True).changed
+    assert expected
+    assert ia.maintain(data).changed == expected
+    after = ia.status(ia.delta(kept_indexed))
+    assert after.coverage("lookup(key, granule_rows=50)").share == 1
+    assert {one.name for one in after.indexes} >= {"key:lookup"}
+    assert in_order(ia.delta(kept_indexed).to_table(), data.schema) == in_order(
+        DeltaTable(kept_indexed).scan(), data.schema
+    )
+
+
+def test_indexes_are_advised_and_dropped_by_their_names_in_the_table(kept_indexed):
+    data = ia.delta(kept_indexed)
+    assert [one.dropped for one in ia.drop_indexes(data, "key:lookup")] == [("key:lookup",)] * len(
+        data.files
+    )
+    data = ia.delta(kept_indexed)
+    advice = ia.advise(data, ["key = 'k00007'", "s IS NULL"])
+    assert advice.filters[0].total > 0
+    assert not ia.status(data).coverage("lookup(key)").files
+
+
+def test_a_policy_is_of_one_folder(versions):
+    files = ia.dataset(ia.delta(versions).files)
+    with pytest.raises(ia.PathError, match="a policy is of one folder"):
+        ia.maintain(files)
+    reports = ia.add_indexes(files, ["lookup(key)"])
+    assert len(reports) == len(files.files)
+    assert ia.status(files).coverage("key:lookup").share == 1

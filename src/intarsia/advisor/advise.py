@@ -17,6 +17,7 @@ from intarsia.advisor.advice import MIN_ROWS_TO_REWRITE, Advice, FilterAdvice, L
 from intarsia.advisor.candidates import answers, indexes_for, page_index_for, tests_in
 from intarsia.advisor.read_cost import Member, ReadCostEstimator, View
 from intarsia.advisor.row_group_sample import indexed, with_short_pages
+from intarsia.dataset.dataset import Dataset
 from intarsia.dataset.discovery import dataset
 from intarsia.dataset.request_builder import request_of
 from intarsia.deadline import time_limited
@@ -29,12 +30,11 @@ from intarsia.index.registry import IndexSpec, spec_name, spec_text
 from intarsia.indexing import missing_indexes
 from intarsia.indexing.add import parquet_index_reports
 from intarsia.io.external_sort import Workspace
-from intarsia.io.storage import PathLike
 from intarsia.plan.planner import plan_rows
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.scan.page_selection import groups_of
 from intarsia.scan.request import FilterLike, Request, expression_of
-from intarsia.tables.data_files import TableFormatOption
+from intarsia.tables.data_files import Data, TableFormatOption
 from intarsia.writer.defaults import INDEXED_PAGE_ROWS
 
 _MAX_FILES = 64
@@ -85,7 +85,7 @@ class _Option:
 @public
 @time_limited("advising on")
 def advise(
-    path: PathLike | Sequence[PathLike],
+    path: Data,
     filters: Sequence[FilterLike] | pc.Expression | str,
     *,
     filesystem: Any = None,
@@ -101,8 +101,8 @@ def advise(
 
     Parameters
     ----------
-    path : str, path-like or sequence of them
-        Files, folders, globs or URIs.
+    path : str, path-like, sequence of them or Dataset
+        Files, folders, globs or URIs, or a data set.
     filters : filter or sequence of filters
         Each is a pyarrow Expression, a SQL condition, or tuples as a data set takes them.
     filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
@@ -138,7 +138,11 @@ def advise(
     >>> advice.filters[0].then < advice.filters[0].now / 5
     True
     """
-    source = dataset(path, filesystem=filesystem, table_format=table_format)
+    source = (
+        path
+        if isinstance(path, Dataset)
+        else dataset(path, filesystem=filesystem, table_format=table_format)
+    )
     filter_list = [filters] if isinstance(filters, str | pc.Expression) else list(filters or ())
     expressions = [
         expression_of([f] if isinstance(f, tuple) else f, source.schema) for f in filter_list

@@ -88,7 +88,7 @@ def sample_of(file: OpenedFile, groups: Sequence[int]) -> OpenedFile:
     rows = sum(group.num_rows for group in sampled_groups)
     raw = encode(amended(metadata, row_groups=sampled_groups, num_rows=rows))
     footer = framed(with_key_values(raw, {FOOTER_KEY: None}))
-    return OpenedFile(ExtendedSource(file.source, [footer]), file.name)
+    return OpenedFile(ExtendedSource(file.source, [footer]), file.name, view=file.view.names)
 
 
 def with_short_pages(file: OpenedFile, requests: Sequence[Request], num_rows: int) -> OpenedFile:
@@ -97,7 +97,8 @@ def with_short_pages(file: OpenedFile, requests: Sequence[Request], num_rows: in
     names = {name for request in requests for name in request.filter_columns}
     request = request_of(schema, [name for name in schema.names if name in names], None)
     rows = RowRanges.of((0, min(num_rows, file.num_rows)))
-    anew = OpenedFile(file.source, file.name)  # a scan remembers pages, which estimates would count
+    # A scan remembers pages, which estimates would count.
+    anew = OpenedFile(file.source, file.name, view=file.view.names)
     tables = scan([ScanPart(partial(as_current_version, anew), {}, rows, rows)], request)
     table = pa.concat_tables([without_rows(request.output), *tables])
 
@@ -122,4 +123,4 @@ def indexed(file: OpenedFile, indexes: Sequence[IndexSpec], work: Workspace) -> 
     """Returns a sample with ``indexes``, which are in memory. Raises as ``add_indexes`` does."""
     parts: list[Part] = list(compose(file, indexes, (), work).parts)
     new = [part for part in parts if not isinstance(part, tuple)]
-    return OpenedFile(ExtendedSource(file.source, new), file.name)
+    return OpenedFile(ExtendedSource(file.source, new), file.name, view=file.view.names)

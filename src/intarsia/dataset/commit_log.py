@@ -15,24 +15,27 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
+import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
 from intarsia.errors import FormatError, PathError, Where
 from intarsia.io.glob import is_glob
 from intarsia.io.retry import infos_of
-from intarsia.io.storage import FileSource, NoDataError, PathLike, as_list, list_files, resolve
+from intarsia.io.storage import FileSource, NoDataError, as_list, list_files, resolve
 from intarsia.io.table_format import Tables
 from intarsia.limits import MAX_COMMIT_LOG_BYTES, check_claim
 from intarsia.tables.data_files import (
+    Data,
     Listed,
     Opener,
     TableFormatOption,
     check_table_format,
+    data_files,
     plain_files,
 )
 
@@ -131,7 +134,7 @@ def folders_above(path: str) -> list[str]:
 
 
 def visible(
-    path: PathLike | Sequence[PathLike],
+    path: Data,
     filesystem: Any = None,
     seen: dict[str, pafs.FileInfo] | None = None,
     *,
@@ -144,6 +147,8 @@ def visible(
     ``table_format`` and ``opened`` are as for ``plain_files``, which leaves out what is no data.
     Raises ``PathError`` if commits follow each other too fast to list files between them.
     """
+    if isinstance(path, pads.FileSystemDataset):
+        return data_files(path)
     given = as_list(path)
     if not given:
         raise PathError("no path was given")

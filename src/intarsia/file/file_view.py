@@ -13,7 +13,7 @@ the footer sees these names only: statistics, page indexes, embedded indexes, fi
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -96,6 +96,11 @@ class FileView:
         """True if any reader of Parquet gives the view's rows, given the constants."""
         return self.columns is None and not self.deleted_rows and not self.defaults
 
+    @property
+    def names(self) -> FileView:
+        """The view with the names of columns alone. Indexes are built on all rows of a file."""
+        return FileView(self.columns)
+
     def constants_in(self, schema: pa.Schema) -> Constants:
         """Returns the constants that are columns of ``schema``, in its types."""
         return {
@@ -114,11 +119,12 @@ class TableSnapshot:
     """The files of a table at one version, and how each is read.
 
     ``name`` is the table with its version, for messages, such as ``"Delta table /lake/t, version
-    3"``. ``views`` has the files by path.
+    3"``. ``views`` has the files by path. ``root`` is the folder of the table, if it has one.
     """
 
     name: str
     views: Mapping[str, FileView]
+    root: str | None = None
 
     @cached_property
     def is_plain(self) -> bool:
@@ -127,7 +133,7 @@ class TableSnapshot:
 
     def only(self, paths: Iterable[str]) -> TableSnapshot:
         """Returns the snapshot with the views of these files alone."""
-        return TableSnapshot(self.name, {path: self.views[path] for path in paths})
+        return replace(self, views={path: self.views[path] for path in paths})
 
 
 class _Naming:

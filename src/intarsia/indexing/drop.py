@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from intarsia.errors import IndexSpecError, public, quiet
+from intarsia.file.file_view import OWN_VIEW
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.parquet_indexes import Bloom, PageIndex
@@ -22,12 +23,12 @@ from intarsia.io.external_sort import Workspace
 from intarsia.io.file_handle import Version, version_of
 from intarsia.io.storage import PathLike
 from intarsia.scan.parquet_file import open_file
-from intarsia.tables.data_files import TableFormatOption, data_files
+from intarsia.tables.data_files import Data, TableFormatOption, data_files, views_of
 
 
 @public
 def drop_indexes(
-    path: PathLike | Sequence[PathLike],
+    path: Data,
     indexes: Sequence[IndexSpec | str] | IndexSpec | str | None = None,
     *,
     all: bool = False,  # noqa: A002 # the name of the command's option
@@ -46,8 +47,8 @@ def drop_indexes(
 
     Parameters
     ----------
-    path : str, path-like or sequence of them
-        Files, folders, globs or URIs.
+    path : str, path-like, sequence of them or Dataset
+        Files, folders, globs or URIs, or a data set, which stands for its files.
     indexes : index, str or sequence of them, optional
         Indexes by the names that ``list_indexes`` gives, such as ``"trace_id:lookup"``, or as for
         ``add_indexes``.
@@ -88,15 +89,17 @@ def drop_indexes(
     places = (
         None if sidecar is False else Sidecars(file_system, None if sidecar is True else sidecar)
     )
+    views = views_of(path)
+
+    def opened(file: str, places: Sidecars | None = None) -> OpenedFile:
+        return open_file(file, file_system, sidecar=places, view=views.get(file, OWN_VIEW))
+
     with quiet():  # stale indexes can be dropped as well
-        names_in = {
-            file: _names_to_drop(open_file(file, file_system, sidecar=places), places)
-            for file in files
-        }
+        names_in = {file: _names_to_drop(opened(file, places), places) for file in files}
     everywhere = set().union(*names_in.values())
-    first = open_file(files[0], file_system)
+    first = opened(files[0])
     with_pages = next((file for file in files if PageIndex.kind in names_in[file]), files[0])
-    paged = first if with_pages == files[0] else open_file(with_pages, file_system)
+    paged = first if with_pages == files[0] else opened(with_pages)
     if specs is None:
         names = sorted(everywhere)
     else:
@@ -120,13 +123,13 @@ def drop_indexes(
                 warn_of_names(file, file_system)
             with quiet():
                 drop_from(
-                    open_file(file, file_system, sidecar=places),
+                    opened(file, places),
                     names,
                     file_system,
                     version,
                     places,
                 )
-        report = report_of(open_file(file, file_system, sidecar=places))
+        report = report_of(opened(file, places))
         parquet_names = {
             index_report.name
             for index_report in report.standard

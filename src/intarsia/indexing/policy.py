@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
 from intarsia.errors import FormatError, IndexSpecError, IntarsiaError, PathError, Where, warn
@@ -18,9 +19,10 @@ from intarsia.index.parquet_indexes import PageIndex, Standard
 from intarsia.index.registry import IndexSpec, parse, parse_indexes, spec_name, spec_text
 from intarsia.io.retry import infos_of
 from intarsia.io.small_file import write_small_file
-from intarsia.io.storage import SIDECAR_FOLDER, FileSource, PathLike, as_list, resolve
+from intarsia.io.storage import SIDECAR_FOLDER, FileSource, as_list, resolve
 from intarsia.limits import MAX_POLICY_BYTES, check_claim
 from intarsia.redaction import shown_redacted
+from intarsia.tables.data_files import Data, table_of
 
 POLICY_NAME = "policy.json"
 _VERSION = 1
@@ -172,13 +174,16 @@ def write_policy(filesystem: pafs.FileSystem, root: str, policy: Policy) -> None
     write_small_file(filesystem, policy_path(root), policy.encode())
 
 
-def policy_folder(
-    path: PathLike | Sequence[PathLike], filesystem: Any
-) -> tuple[pafs.FileSystem, str]:
-    """Returns the file system of ``path``, and the folder there.
+def policy_folder(path: Data, filesystem: Any) -> tuple[pafs.FileSystem, str]:
+    """Returns the file system of ``path``, and the folder there. A table has its own folder.
 
     Raises ``PathError`` if it is no folder.
     """
+    if isinstance(path, pads.FileSystemDataset):
+        table = table_of(path)
+        if table is None or table.root is None:
+            raise PathError(f"{path!r}: a policy is of one folder, and this is not one")
+        return path.filesystem, table.root
     given = as_list(path)
     storage, root = resolve(given[0], filesystem)
     if len(given) > 1 or infos_of(storage, root).type != pafs.FileType.Directory:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
 import intarsia.deadline as deadline
@@ -19,6 +20,7 @@ from intarsia.commit.storage import Place
 from intarsia.dataset.commit_log import visible
 from intarsia.deadline import time_limited
 from intarsia.errors import IntarsiaError, OutOfMemoryError, PathError, public, quiet
+from intarsia.file.file_view import OWN_VIEW, FileView
 from intarsia.file.page_layout import page_layout
 from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.registry import spec_name
@@ -33,7 +35,7 @@ from intarsia.redaction import shown_redacted
 from intarsia.rewrite.rewrite import rewrite
 from intarsia.rewrite.rewrite_plan import folders_of, small_runs
 from intarsia.scan.parquet_file import open_file
-from intarsia.tables.data_files import TableFormatOption
+from intarsia.tables.data_files import TableFormatOption, table_of, views_of
 from intarsia.threads import run_io_tasks
 
 Progress = Callable[[str, int, int], None]
@@ -116,7 +118,7 @@ class MaintenanceReport:
 @public
 @time_limited("maintaining")
 def maintain(
-    path: PathLike,
+    path: PathLike | pads.FileSystemDataset,
     *,
     dry_run: bool = False,
     filesystem: Any = None,
@@ -143,8 +145,9 @@ def maintain(
 
     Parameters
     ----------
-    path : str or path-like
-        The folder or URI of the data set.
+    path : str, path-like or Dataset
+        The folder or URI of the data set, or a table such as ``intarsia.delta`` opens. The files of
+        a table only get indexes: its log would not know of files that are written.
     dry_run : bool, default False
         Only reports what would be done.
     filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
@@ -185,12 +188,15 @@ def maintain(
         raise PathError(
             f"{root}: the folder has no policy; add_indexes(path, indexes, keep=True) writes one"
         )
+    if table_of(path) is not None:
+        policy = dataclasses.replace(policy, layout={})
     small, failed = _merged(file_system, root, paths, policy, dry_run=dry_run)
     rewritten, remaining = len(small), [file for file in paths if file not in small]
     if small and not dry_run:
         _, paths = visible(path, filesystem, table_format=table_format)
         remaining = paths
-    looked_at = _looked_at(file_system, remaining, policy)
+    views = views_of(path)
+    looked_at = _looked_at(file_system, remaining, policy, views)
     failed += [file for file, _ in looked_at if file.error]
     todo = [(file, is_long) for file, is_long in looked_at if not file.error]
     changed: list[MaintainedFile] = []
@@ -200,7 +206,11 @@ def maintain(
         deadline.check()
         if progress and not dry_run:
             progress(file.path, number, len(todo))
-        done = file if dry_run else _maintained(file_system, file.path, policy, is_long)
+        if dry_run:
+            done = file
+        else:
+            view = views.get(file.path, OWN_VIEW)
+            done = _maintained(file_system, file.path, policy, view, is_long=is_long)
         if done.error:
             failed.append(done)
         elif is_long:
@@ -243,7 +253,10 @@ def _places(filesystem: pafs.FileSystem, policy: Policy) -> Sidecars | None:
 
 
 def _looked_at(
-    filesystem: pafs.FileSystem, paths: Sequence[str], policy: Policy
+    filesystem: pafs.FileSystem,
+    paths: Sequence[str],
+    policy: Policy,
+    views: Mapping[str, FileView],
 ) -> list[tuple[MaintainedFile, bool]]:
     """Returns the files that lack something, and those that cannot be read.
 
@@ -256,7 +269,8 @@ def _looked_at(
         deadline.check()
         try:
             with quiet():
-                file = open_file(path, filesystem, sidecar=places)
+                view = views.get(path, OWN_VIEW)
+                file = open_file(path, filesystem, sidecar=places, view=view)
                 choice = due_in(file, specs, places, replace=False, page_index=policy.page_index)
                 layout = None if page_rows is None or places is not None else page_layout(file)
             names = tuple(map(spec_name, choice.all_due)) if file.num_rows else ()
@@ -273,7 +287,7 @@ def _looked_at(
 
 
 def _maintained(
-    filesystem: pafs.FileSystem, path: str, policy: Policy, is_long: bool
+    filesystem: pafs.FileSystem, path: str, policy: Policy, view: FileView, *, is_long: bool
 ) -> MaintainedFile:
     """Adds the indexes that a file lacks, or writes a file with long pages anew, with them."""
     places = _places(filesystem, policy)
@@ -283,7 +297,13 @@ def _maintained(
                 rewrite(path, target_file_size=None, filesystem=filesystem)
                 return MaintainedFile(path)
             report = index_file(
-                path, policy.specs, filesystem, places, replace=False, page_index=policy.page_index
+                path,
+                policy.specs,
+                filesystem,
+                places,
+                replace=False,
+                page_index=policy.page_index,
+                view=view,
             )
         return MaintainedFile(path, report.added)
     except (IntarsiaError, OutOfMemoryError, OSError) as error:

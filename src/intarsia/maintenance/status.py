@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
 import intarsia.deadline as deadline
@@ -21,6 +22,7 @@ from intarsia.dataset.commit_log import ENTRY_PREFIX, SUCCESS, visible
 from intarsia.deadline import time_limited
 from intarsia.errors import FormatError, IndexSpecError, IntarsiaError, public, quiet
 from intarsia.file.column_types import ColumnTypes
+from intarsia.file.file_view import OWN_VIEW, FileView
 from intarsia.file.index_subjects import subject_of
 from intarsia.file.page_layout import LONG_PAGES, page_layout
 from intarsia.file.sidecar_discovery import Sidecars, places_of
@@ -36,7 +38,7 @@ from intarsia.io.storage import FileSource, PathLike, as_list, resolve
 from intarsia.parquet.value_display import plural
 from intarsia.redaction import shown_redacted
 from intarsia.scan.parquet_file import open_source
-from intarsia.tables.data_files import TableFormatOption
+from intarsia.tables.data_files import Data, TableFormatOption, table_of, views_of
 from intarsia.threads import run_io_tasks
 
 SMALL_FILE_BYTES = 16 * 1024 * 1024
@@ -242,7 +244,7 @@ class _File:
 @public
 @time_limited("reading the status of")
 def status(
-    path: PathLike | Sequence[PathLike],
+    path: Data,
     *,
     indexes: Sequence[IndexSpec | str] = (),
     filesystem: Any = None,
@@ -257,8 +259,9 @@ def status(
 
     Parameters
     ----------
-    path : str, path-like or sequence of them
-        Files, folders, globs or URIs. The policy and the catalog are those of a single folder.
+    path : str, path-like, sequence of them or Dataset
+        Files, folders, globs or URIs, or a data set, which stands for its files. The policy and the
+        catalog are those of a single folder or table.
     indexes : sequence of index or str, optional
         Indexes to report on, besides those that files have and those of the policy.
     filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
@@ -295,11 +298,17 @@ def status(
     file_system, paths = visible(path, filesystem, seen, table_format=table_format)
     places = places_of(file_system, sidecar)
     problems: list[str] = []
-    given = as_list(path)
-    root = resolve(given[0], filesystem)[1].rstrip("/") if len(given) == 1 else ""
+    table = table_of(path)
+    if isinstance(path, pads.FileSystemDataset):
+        shown = repr(path) if table is None else table.name
+        root = "" if table is None else table.root
+    else:
+        given = as_list(path)
+        shown = str(given[0])
+        root = resolve(given[0], filesystem)[1].rstrip("/") if len(given) == 1 else ""
     policy = catalog = None
     with quiet():
-        files = list(_facts(file_system, paths, places))
+        files = list(_facts(file_system, paths, places, views_of(path)))
         try:
             policy = read_policy(file_system, root) if root else None
         except (IntarsiaError, OSError) as error:
@@ -316,7 +325,7 @@ def status(
     commits = [info.mtime for name, info in seen.items() if name.rpartition("/")[2] == SUCCESS]
     last = max((one for one in commits if one is not None), default=None)
     return Status(
-        str(given[0]),
+        shown,
         len(opened),
         sum(file.rows for file in opened),
         sum(file.size for file in opened),
@@ -346,20 +355,27 @@ def _num_small(files: Sequence[_File]) -> int:
     return sum(count for count in Counter(small).values() if count > 1)
 
 
-def _facts(filesystem: pafs.FileSystem, paths: Sequence[str], places: Sidecars) -> Iterator[_File]:
+def _facts(
+    filesystem: pafs.FileSystem,
+    paths: Sequence[str],
+    places: Sidecars,
+    views: Mapping[str, FileView],
+) -> Iterator[_File]:
     """Yields the facts of files, in order. Files on remote storage are read concurrently."""
-    tasks = (partial(_facts_of, filesystem, path, places) for path in paths)
+    tasks = (
+        partial(_facts_of, filesystem, path, places, views.get(path, OWN_VIEW)) for path in paths
+    )
     if isinstance(filesystem, pafs.LocalFileSystem):
         yield from (task() for task in tasks)
     else:
         yield from run_io_tasks(tasks)
 
 
-def _facts_of(filesystem: pafs.FileSystem, path: str, places: Sidecars) -> _File:
+def _facts_of(filesystem: pafs.FileSystem, path: str, places: Sidecars, view: FileView) -> _File:
     deadline.check()
     try:
         with contextlib.closing(FileSource(filesystem, path)) as source:
-            file = open_source(source, places=places)
+            file = open_source(source, places=places, view=view)
             layout = page_layout(file)
             indexes: dict[str, tuple[int, str]] = {}
             specs: dict[str, IndexSpec] = {}

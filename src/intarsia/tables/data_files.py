@@ -63,13 +63,15 @@ Data: TypeAlias = PathLike | Sequence[PathLike] | pads.FileSystemDataset
 
 
 def views_of(data: Data) -> Mapping[str, FileView]:
-    """Returns the names of columns in the files of a table, by path. Empty for other files.
+    """Returns the names of columns in the files of a table, by path. Empty for other files."""
+    table = table_of(data)
+    return {} if table is None else {path: view.names for path, view in table.views.items()}
 
-    Deleted rows, constants and defaults are left out: indexes are on all rows of a file.
-    """
+
+def table_of(data: Data) -> TableSnapshot | None:
+    """Returns the table that a data set is a version of. None for paths and plain files."""
     table: TableSnapshot | None = getattr(data, "table_snapshot", None)
-    views = {} if table is None else table.views
-    return {path: FileView(view.columns) for path, view in views.items()}
+    return table
 
 
 def check_table_format(table_format: object) -> None:

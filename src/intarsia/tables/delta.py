@@ -118,9 +118,9 @@ def delta(
         path: FileView(columns, constants, deleted.get(path))
         for path, constants in zip(paths, _constants(added), strict=True)
     }
-    name = f"Delta table {opened.table_uri}, version {opened.version()}"
+    name = f"Delta table {root or opened.table_uri}, version {opened.version()}"
     return Dataset.of_table(
-        TableSnapshot(name, views),
+        TableSnapshot(name, views, root),
         _without_metadata(schema),
         storage,
         sidecar=sidecar,
