@@ -71,6 +71,7 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time ``__getattr__`` 
     from intarsia.row_ranges import RowRanges
     from intarsia.scan.parquet_file import ParquetFile
     from intarsia.tables.delta import delta
+    from intarsia.tables.iceberg import iceberg
     from intarsia.verify.file import verify
     from intarsia.verify.finding import Finding, Severity
     from intarsia.writer.dataset import write_dataset
@@ -119,6 +120,7 @@ __all__ = [
     "drop_indexes",
     "explain_sql",
     "export_index",
+    "iceberg",
     "json_extract_string",
     "list_contains",
     "list_contains_all",
@@ -190,6 +192,7 @@ _NAMES = {
     "intarsia.file.corrupt_data": ("CorruptData",),
     "intarsia.scan.parquet_file": ("ParquetFile",),
     "intarsia.tables.delta": ("delta",),
+    "intarsia.tables.iceberg": ("iceberg",),
     "intarsia.verify.file": ("verify",),
     "intarsia.verify.finding": (
         "Finding",

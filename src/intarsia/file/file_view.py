@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from intarsia.errors import FormatError
 from intarsia.parquet.metadata import ConvertedType, SchemaElement
 from intarsia.process_state import cached_property
 from intarsia.pruning.partition_pruning import Constants
@@ -60,9 +61,13 @@ class ColumnMapping:
     def names(self, elements: Sequence[SchemaElement]) -> list[str]:
         """Returns the names that a table gives to a file's schema elements, in depth-first order.
 
-        Hidden columns have a name that no column of the table has.
+        Hidden columns have a name that no column of the table has. Raises ``FormatError`` for a
+        file without field ids, if columns are mapped by id and have no stored names.
         """
         has_ids = any(element.field_id is not None for element in elements)
+        has_names = any(one.stored_names for one in self.fields)
+        if self.by_id and self.fields and not (has_ids or has_names):
+            raise FormatError("it has no field ids, and its table has no name mapping")
         names = [element.name for element in elements]
         naming = _Naming(elements, names, by_id=self.by_id and has_ids)
         naming.name_children(0, self.fields, self.other_names)
