@@ -79,17 +79,30 @@ def data(start: int = 0, count: int = ROWS) -> pa.Table:
 # --- catalogs, versions and metadata ------------------------------------------------------------
 
 
-def catalog_in(folder: Path) -> SqlCatalog:
-    """Returns a new catalog whose tables lie in ``folder``, with the name space ``n``."""
-    made = SqlCatalog("c", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}")
+class _Catalog(SqlCatalog):
+    version = 2
+    """The format version of tables whose properties name none."""
+
+    def create_table(self, *args, properties=None, **options):
+        properties = {"format-version": str(self.version), **(properties or {})}
+        return super().create_table(*args, properties=properties, **options)
+
+
+def catalog_in(folder: Path, version: int = 2) -> SqlCatalog:
+    """Returns a new catalog whose tables lie in ``folder``, with the name space ``n``.
+
+    ``version`` is the format version of its tables.
+    """
+    made = _Catalog("c", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}")
+    made.version = version
     made.create_namespace("n")
     return made
 
 
-def table_of(catalog: SqlCatalog, rows: pa.Table, name: str = "n.t", version: int = 2) -> Table:
+def table_of(catalog: SqlCatalog, rows: pa.Table, version: int | None = None) -> Table:
     """Returns a new table with these rows, in row groups of 16."""
-    properties = {"format-version": str(version), **ROW_GROUP}
-    table = catalog.create_table(name, schema=rows.schema, properties=properties)
+    properties = ROW_GROUP | ({} if version is None else {"format-version": str(version)})
+    table = catalog.create_table("n.t", schema=rows.schema, properties=properties)
     table.append(rows)
     return table
 
@@ -298,7 +311,7 @@ def some_rows(table: Table, every: int = 3) -> dict[str, list[int]]:
 # --- shapes -------------------------------------------------------------------------------------
 
 
-def plain(catalog, version=2):
+def plain(catalog, version=None):
     table = table_of(catalog, data(), version=version)
     table.append(data(40, 20))
     return table

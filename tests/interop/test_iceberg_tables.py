@@ -18,6 +18,7 @@ import pytest
 from iceberg_tables import (
     SHAPES,
     append_by_partition,
+    as_version_3,
     catalog_in,
     data,
     local,
@@ -240,6 +241,37 @@ def test_metadata_files_are_tables(catalog):
         ia.iceberg("/nowhere/v1.metadata.json")
 
 
+# --- maintenance ---------------------------------------------------------------------------------
+
+
+def test_live_files_get_the_indexes_of_the_policy(catalog):
+    """Files of other snapshots, and delete files, are left alone."""
+    table = iceberg_tables.renamed(catalog)
+    table.delete("id < 3")
+    ia.add_indexes(ia.iceberg(table), [ia.Lookup("key", granule_rows=4)], keep=True)
+    table.append(data(90, 3).rename_columns({"k": "key"}))
+    (new,) = {*map(local, locations(table))} - {
+        *ia.iceberg(table, table.history()[-2].snapshot_id).files
+    }
+    table = with_deletes(table, {locations(table)[0]: [0]})
+    assert ia.status(ia.iceberg(table)).coverage("key:lookup").files == 3
+    before = {path: path.read_bytes() for path in Path(local(table.location())).rglob("*.parquet")}
+    assert [file.path for file in ia.maintain(ia.iceberg(table)).changed] == [new]
+    assert [str(path) for path in before if path.read_bytes() != before[path]] == [new]
+    assert ia.status(ia.iceberg(table)).coverage("key:lookup").share == 1
+    check_answers(ia.iceberg(table), expected_of(table))
+
+
+def test_advice_and_explanations_have_the_names_of_the_table(catalog):
+    table = iceberg_tables.renamed(catalog)
+    ia.add_indexes(ia.iceberg(table), [ia.Lookup("key", granule_rows=4)])
+    ds = ia.iceberg(table)
+    assert "existing indexes" in ia.advise(ds, "key = 'k07'").filters[0].reason
+    explanation = str(ds.explain(filter="key = 'k07'"))
+    assert "key:lookup" in explanation
+    assert f"Iceberg table n.t, snapshot {table.current_snapshot().snapshot_id}" in repr(ds)
+
+
 # --- as any data set ------------------------------------------------------------------------------
 
 
@@ -402,3 +434,64 @@ def test_pyiceberg_is_optional(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyiceberg.io.pyarrow", None)
     with pytest.raises(ia.MissingDependencyError, match=r"install intarsia\[iceberg\]"):
         ia.iceberg("/nowhere/v1.metadata.json")
+
+
+# --- the documented table of features -------------------------------------------------------------
+
+PAGE = Path(__file__).parents[2] / "docs/how-to/iceberg.md"
+FEATURES = {
+    "partitions by `identity`": iceberg_tables.by_identity,
+    "partitions by `bucket`, `truncate`, `day`": iceberg_tables.by_transforms,
+    "partitions by `void`": iceberg_tables.by_void,
+    "changed partition specs": iceberg_tables.evolved_spec,
+    "partition columns that files lack, as those of former Hive tables": (
+        iceberg_tables.files_without_partition_columns
+    ),
+    "columns renamed": iceberg_tables.renamed,
+    "columns dropped, and added again under the same name": iceberg_tables.dropped_and_added_again,
+    "columns added": iceberg_tables.added,
+    "columns reordered": iceberg_tables.reordered,
+    "fields of structs renamed, within lists as well": iceberg_tables.renamed_within,
+    "widened types": iceberg_tables.widened,
+    "files without field ids, by the name mapping (`add_files`)": iceberg_tables.name_mapping,
+    "rows deleted by rewriting files": iceberg_tables.deleted_by_copy,
+    "position deletes": iceberg_tables.deleted_by_position,
+    "deletion vectors": iceberg_tables.deletion_vectors,
+    "initial defaults of columns": iceberg_tables.initial_defaults,
+    "initial defaults of fields in structs": iceberg_tables.nested_initial_default,
+    "equality deletes": equality_deletes,
+    "files of ORC or Avro": orc_files,
+    "encrypted files": encrypted_files,
+    "the type `variant`": variant,
+}
+
+
+def documented_features():
+    """Yields a feature, a format version, and what the page says of both."""
+    rows = [line.strip("| ").split(" | ") for line in PAGE.read_text().splitlines() if "|" in line]
+    for feature, *cells in (row for row in rows if len(row) == 4 and row[0] != "feature"):
+        yield from ((feature, version, cell) for version, cell in enumerate(cells, 1))
+
+
+def test_all_features_are_documented():
+    assert [*dict.fromkeys(feature for feature, _, _ in documented_features())] == [*FEATURES]
+
+
+@pytest.mark.parametrize(
+    ("feature", "version", "cell"), [case for case in documented_features() if case[2] != "–"]
+)
+def test_features_are_supported_as_documented(tmp_path, feature, version, cell):
+    catalog = catalog_in(tmp_path, min(version, 2))  # pyiceberg writes no version 3
+    try:
+        table = FEATURES[feature](catalog)
+    finally:
+        catalog.close()
+    if version == 3 and not isinstance(table, str) and table.format_version == 2:
+        table = as_version_3(table)
+    if cell == "refused":
+        with pytest.raises(ia.UnsupportedError):
+            ia.iceberg(table)
+        return
+    assert cell == "read"
+    assert table.format_version == version
+    assert rows_of(ia.iceberg(table).to_table()) == rows_of(expected_of(table))

@@ -172,7 +172,8 @@ class _Planner:
             path: self._view(task.file, deleted.get(task.file.file_path))
             for path, task in zip(paths, tasks, strict=True)
         }
-        return filesystem, TableSnapshot(self._name, views)
+        root = self._io.parse_location(self._table.location())[2].rstrip("/")
+        return filesystem, TableSnapshot(self._name, views, root)
 
     def _check(self, files: Iterable[DataFile]) -> None:
         """Raises ``UnsupportedError`` for encrypted files, and for those of other formats."""
