@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia import memory
 from intarsia.expr.tree import read_expression
 from intarsia.file.read_options import ReadOptions
 from intarsia.row_ranges import RowRanges
@@ -159,3 +160,31 @@ def test_units_are_larger_where_they_cut_through_pages(tmp_path, monkeypatch):
     aligned = cuts(max_rows_per_page=2_000)
     assert cuts(data_page_size=70_000, max_rows_per_page=rows) * 2 < aligned
     assert ia.dataset(path).to_table(filter=pc.field("x") >= 0).equals(table)
+
+
+def test_row_groups_of_many_columns_are_few_units(tmp_path, monkeypatch):
+    """Each column takes some time in each unit, however few rows the unit has."""
+    path, names = tmp_path / "a.parquet", [f"c{i}" for i in range(100)]
+    random = np.random.default_rng(2).integers(0, 10**6, (100, 2_000))
+    table = pa.table(dict(zip(names, random, strict=True)))
+    ia.write_table(table, path, max_rows_per_page=100, write_batch_size=100)
+    file, rows = open_file(path), RowRanges.all(2_000)
+
+    def sizes(columns, **options):
+        parts = list(units.units_of(file, rows, _roots(file, columns), **options))
+        assert RowRanges.union(parts) == rows
+        return [part.num_rows for part in parts]
+
+    few_bytes = {"unit_bytes": 300_000, "first_unit_rows": 100}
+    monkeypatch.setattr(units, "COSTS", replace(units.COSTS, **few_bytes, unit_column_bytes=0))
+    assert len(sizes(names)) >= 6
+    monkeypatch.setattr(units, "COSTS", replace(units.COSTS, unit_column_bytes=6_000))
+    assert 2 <= len(sizes(names)) <= 4
+    assert ia.dataset(path).to_table(filter=pc.field("c0") >= 0).equals(table)
+    monkeypatch.setattr(units, "COSTS", replace(units.COSTS, unit_column_bytes=12_000))
+    assert sizes(names) == [2_000]
+    assert len(sizes(names[:20])) >= 2
+    assert sizes(names, small_first=True)[0] == 100
+    assert ia.dataset(path).to_table(filter=pc.field("c0") >= 0).equals(table)
+    monkeypatch.setattr(memory, "has_limit", lambda: True)
+    assert len(sizes(names)) >= 6

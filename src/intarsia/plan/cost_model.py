@@ -51,6 +51,8 @@ class CostModel:
     unit_bytes: int = 32 * _MIB  # usual decoded bytes of a unit.
     first_unit_rows: int = 16 * _KIB  # first unit of a query with a limit; later ones may double.
     unit_scale: int = 4  # a unit is at most this many times the usual size.
+    unit_column_bytes: int = 128 * _KIB  # mean bytes of a column: decoding fewer takes as long.
+    unit_excess: float = 1.5  # a row group of many columns of up to this many units is one unit.
     cut_share: int = 16  # a unit has this many times the bytes of pages that its edges cut.
     few_row_groups: int = 8  # few rows in at most this many row groups are one unit.
     few_ranges: int = 16  # few rows in at most this many ranges are one unit.

@@ -51,10 +51,8 @@ def units_of(
     for group in groups:
         _find_pages(file, group, leaves, rows, always=small_first)
         row_bytes, scale = _row_bytes(file, group, leaves), 1.0
-        is_cut = not small_first and file.num_rows_in(group) * row_bytes > unit_bytes
-        if is_cut and not memory.has_limit():
-            cut = COSTS.cut_share * _cut_bytes(file, group, leaves)
-            scale = min(max(cut / unit_bytes, 1.0), COSTS.unit_scale)
+        if not small_first and not memory.has_limit():
+            scale = _scale(file, group, leaves, file.num_rows_in(group) * row_bytes)
         step = min(limit * scale, unit_bytes * scale / row_bytes)
         for part, decoded_rows in _parts_of(file, rows, group, leaves, step):
             part_size = decoded_rows * row_bytes / scale
@@ -142,6 +140,22 @@ def _dictionary_leaves(file: OpenedFile) -> frozenset[int]:
     stored = {root.leaves[0] for root, kind in typed if pa.types.is_dictionary(kind)}
     requested = set(file.options.read_dictionary)
     return frozenset(stored | {leaf.index for leaf in file.schema.leaves if leaf.name in requested})
+
+
+def _scale(file: OpenedFile, group: int, leaves: Sequence[int], group_bytes: float) -> float:
+    """Returns how many times the usual size the units of a row group are.
+
+    Units are larger if their edges cut large pages, or if columns are so many that each has few
+    bytes. Then a row group that is little larger than a unit is one unit.
+    """
+    if group_bytes <= COSTS.unit_bytes:
+        return 1.0
+    by_columns = min(len(leaves) * COSTS.unit_column_bytes / COSTS.unit_bytes, COSTS.unit_scale)
+    largest = COSTS.unit_excess * by_columns
+    if by_columns > 1 and group_bytes <= largest * COSTS.unit_bytes:
+        return largest
+    by_cuts = COSTS.cut_share * _cut_bytes(file, group, leaves) / COSTS.unit_bytes
+    return min(max(by_columns, by_cuts, 1.0), COSTS.unit_scale)
 
 
 def _cut_bytes(file: OpenedFile, group: int, leaves: Sequence[int]) -> float:
