@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time ``__getattr__`` 
     from intarsia.commit.recover import recover_dataset
     from intarsia.dataset.dataset import Dataset
     from intarsia.dataset.discovery import dataset
+    from intarsia.dataset.prepared_query import PreparedQuery
     from intarsia.engines import polars
     from intarsia.engines.duckdb.explain import explain_sql
     from intarsia.engines.duckdb.sql import sql
@@ -102,6 +103,7 @@ __all__ = [
     "ParquetWriter",
     "PathError",
     "PredicateError",
+    "PreparedQuery",
     "QueryTimeoutError",
     "Recovery",
     "RewriteReport",
@@ -146,6 +148,7 @@ __all__ = [
 _NAMES = {
     "intarsia.dataset.dataset": ("Dataset",),
     "intarsia.dataset.discovery": ("dataset",),
+    "intarsia.dataset.prepared_query": ("PreparedQuery",),
     "intarsia.engines": ("polars",),
     "intarsia.engines.duckdb.explain": ("explain_sql",),
     "intarsia.engines.duckdb.sql": ("sql",),

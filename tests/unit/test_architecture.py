@@ -323,6 +323,7 @@ def test_the_public_names_are_complete():
             "ParquetWriter",
             "PathError",
             "PredicateError",
+            "PreparedQuery",
             "QueryTimeoutError",
             "Recovery",
             "RewriteReport",

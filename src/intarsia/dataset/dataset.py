@@ -31,6 +31,8 @@ from intarsia.dataset.fragment import (
     fragments_left,
     without_footer,
 )
+from intarsia.dataset.key_lookup import Order, rows_of_keys
+from intarsia.dataset.prepared_query import PreparedQuery
 from intarsia.dataset.pyarrow_choice import must_read_pages
 from intarsia.dataset.pyarrow_options import check_scan_options
 from intarsia.dataset.pyarrow_scan import (
@@ -71,7 +73,7 @@ from intarsia.plan.file_account import ENGINE, EngineReads, QueryRun
 from intarsia.plan.plan import Plan
 from intarsia.redaction import shown_redacted
 from intarsia.scan.count import count_rows
-from intarsia.scan.request import FilterLike, expression_of
+from intarsia.scan.request import FilterLike, Request, expression_of
 
 if TYPE_CHECKING:
     import pandas
@@ -469,10 +471,13 @@ class Dataset(ScannedDataset):
                 return int(self._pyarrow_scanner([], options).count_rows())
         request = request_of(self.schema, [], condition)
         use_threads = options.get("use_threads", True)
-        checked = self._with_checksums(options)
-        source = checked.scan_source
-        if use_threads and condition is not None and checked._may_filter_by_pyarrow:
-            count = count_matching(checked, source, request)
+        return self._with_checksums(options).count_requested(request, use_threads=use_threads)
+
+    def count_requested(self, request: Request, *, use_threads: bool = True) -> int:
+        """Returns how many rows pass the filter of a request for no column."""
+        source = self.scan_source
+        if use_threads and request.filter is not None and self._may_filter_by_pyarrow:
+            count = count_matching(self, source, request)
             if count is not None:
                 return count
         parts = source.parts(request, use_threads=use_threads)
@@ -480,6 +485,84 @@ class Dataset(ScannedDataset):
         count = count_rows(parts, request, use_threads=use_threads, is_far=is_far)
         source.cache.health.tell()
         return count
+
+    def prepare(self, condition: str) -> PreparedQuery:
+        """Returns a query whose condition has parameters. Its values are given when it runs.
+
+        Parameters
+        ----------
+        condition : str
+            A SQL condition with parameters: ``?``, or ``$1``, ``$2`` and so on.
+
+        Returns
+        -------
+        PreparedQuery
+            The query. It can be pickled, and threads may share it.
+
+        Raises
+        ------
+        PredicateError
+            If this is no condition over the schema.
+
+        Examples
+        --------
+        >>> by_trace = ia.dataset("logs.parquet").prepare("trace_id = ?")
+        >>> by_trace.to_table("t42", columns=["msg"]).to_pylist()
+        [{'msg': 'request 42 done'}]
+        >>> by_trace.count_rows("absent")
+        0
+        """
+        return PreparedQuery(self, condition)
+
+    @time_limited("looking up keys in")
+    def lookup(
+        self,
+        on: str,
+        keys: Any,
+        columns: Columns = None,
+        *,
+        order: Order = "keys",
+        timeout: float | None = None,
+        memory_limit: int | str | None = None,
+    ) -> pa.Table:
+        """Returns the rows in which a column has one of many keys, with the position of its key.
+
+        All keys are looked up by one scan, which reads the pages that may have one of them.
+
+        Parameters
+        ----------
+        on : str
+            A column, or the dotted path of a struct's field.
+        keys : array-like, shape ``(n,)``
+            Values of the column's type. NULL and NaN equal no row.
+        columns : list of str or dict, optional
+            Names of columns, dotted paths of structs' fields, or Expressions by name. By default
+            all columns.
+        order : {"keys", "storage"}, default "keys"
+            Rows come in the order of their keys, or in that of the files. Rows of one key are in
+            the files' order.
+        timeout : float, optional
+            The most seconds that the scan may take.
+        memory_limit : int or str, optional
+            The most bytes of memory, in the form that ``intarsia.set_memory_limit`` takes.
+
+        Returns
+        -------
+        pyarrow.Table
+            The columns, then ``__key_number`` (int64): the position of the row's key in ``keys``,
+            from 0. A key that occurs twice gives its rows twice.
+
+        Raises
+        ------
+        PredicateError
+            If there is no such column, or if a key does not fit its type.
+
+        Examples
+        --------
+        >>> ia.dataset("logs.parquet").lookup("trace_id", ["t9", "-", "t3"], ["msg"]).to_pydict()
+        {'msg': ['request 9 done', 'request 3 done'], '__key_number': [0, 2]}
+        """
+        return rows_of_keys(self.schema, partial(self._scan, options={}), on, keys, columns, order)
 
     # --- planning -------------------------------------------------------------------------------
 

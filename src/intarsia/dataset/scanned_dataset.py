@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Self
 
@@ -36,7 +36,7 @@ from intarsia.dataset.row_count_check import (
 )
 from intarsia.dataset.row_numbers import parts_together
 from intarsia.row_ranges import RowRanges
-from intarsia.scan.request import FilterLike, without_rows
+from intarsia.scan.request import FilterLike, Request, without_rows
 from intarsia.scan.scan import Part
 
 
@@ -102,25 +102,33 @@ class ScannedDataset(FileDataset):
             by_page = not fits_in_memory(source)
         if not by_page and self._may_use_pyarrow:
             return None
-        checked = self._with_checksums(options)
-        source = checked.scan_source
         request, project = scan_request(self.schema, columns, condition)
         use_threads = options.get("use_threads", True)
-        schema = project(without_rows(request.output)).schema
         is_whole = not in_batches and all(one is None for one in (limit, parts, rows))
-        is_simple = condition is not None and use_threads and not isinstance(columns, dict)
-        if is_whole and is_simple and reads_stored_columns(source, request):
-            table = None
-            if checked._may_filter_by_pyarrow:
-                table = table_of_matching(checked, source, request)
-            if table is not None:
-                return schema, [project(table)]
+        checked = self._with_checksums(options)
+        if is_whole and use_threads and not isinstance(columns, dict):
+            return checked.scan_whole(request, project)
+        source = checked.scan_source
         if rows is not None:
             parts = parts_together(source.cache, source.files, rows, request)
         tables = scan_pages(
             source, request, project, parts=parts, limit=limit, use_threads=use_threads
         )
-        return schema, tables
+        return project(without_rows(request.output)).schema, tables
+
+    def scan_whole(
+        self, request: Request, project: Callable[[pa.Table], pa.Table]
+    ) -> tuple[pa.Schema, Iterable[pa.Table]]:
+        """Returns the schema and all rows of a request, read by page or filtered by pyarrow."""
+        source = self.scan_source
+        schema = project(without_rows(request.output)).schema
+        if request.filter is not None and reads_stored_columns(source, request):
+            table = None
+            if self._may_filter_by_pyarrow:
+                table = table_of_matching(self, source, request)
+            if table is not None:
+                return schema, [project(table)]
+        return schema, scan_pages(source, request, project)
 
     def _pyarrow_scanner(self, columns: Columns, options: Mapping[str, Any]) -> pads.Scanner:
         """Returns pyarrow's own scanner, without a filter."""

@@ -109,8 +109,11 @@ class Filter:
         The result's schema is ``filterable_schema(schema)``. Raises ``PredicateError``.
         """
         expression = with_comparable_constants(expression, schema)
-        schema = filterable_schema(schema)
-        node = read_expression(expression)
+        return cls.of_tree(expression, read_expression(expression), filterable_schema(schema))
+
+    @classmethod
+    def of_tree(cls, expression: pc.Expression, node: Node, schema: pa.Schema) -> Filter:
+        """Does what ``of`` does, for comparable constants, a filterable schema and a known tree."""
         paths = field_paths(node)
         check_paths(schema, paths or ())
         written = node
@@ -184,6 +187,12 @@ class Request:
     def all_columns(self) -> tuple[str, ...]:
         """Output columns, then columns that only the filter reads."""
         return tuple(dict.fromkeys((*self.columns, *self.filter_columns)))
+
+    def with_filter(self, filter_: Filter) -> Request:
+        """Returns the same request with another filter on columns of the same schema."""
+        changed = replace(self, filter=filter_)
+        changed.__dict__["output"] = self.output
+        return changed
 
     @cached_property
     def without_filter(self) -> Request:

@@ -145,8 +145,8 @@ def _dictionary_leaves(file: OpenedFile) -> frozenset[int]:
 def _scale(file: OpenedFile, group: int, leaves: Sequence[int], group_bytes: float) -> float:
     """Returns how many times the usual size the units of a row group are.
 
-    Units are larger if their edges cut large pages, or if columns are so many that each has few
-    bytes. Then a row group that is little larger than a unit is one unit.
+    Units are larger if their edges cut large pages, or if there are many columns with few bytes
+    each. Then a row group that is little larger than a unit is one unit.
     """
     if group_bytes <= COSTS.unit_bytes:
         return 1.0

@@ -118,7 +118,14 @@ def _parsed(
     shortened: Shortened, schema: pa.Schema, now: Now | None, knows_fractions: bool
 ) -> pc.Expression:
     """Returns the Expression of a condition."""
-    text = shortened.text
+    tree = parse_condition(shortened.text, schema)
+    if not shortened.attach(tree):
+        raise PredicateError("a list is no member of IN")
+    return translated(tree, shortened.text, schema, now, knows_fractions=knows_fractions)
+
+
+def parse_condition(text: str, schema: pa.Schema) -> exp.Expr:
+    """Returns sqlglot's tree of a condition. Raises as ``parse_where`` does."""
     try:
         tree = sqlglot.parse_one(text, dialect=parsed_as(DUCKDB), into=exp.Condition)
     except SQL_ERRORS as error:
@@ -142,8 +149,21 @@ def _parsed(
         raise PredicateError(
             f'{text!r}: a column is called {name}; write "{name}" for it, and () after functions'
         )
-    if not shortened.attach(tree):
-        raise PredicateError("a list is no member of IN")
+    return tree
+
+
+def translated(
+    tree: exp.Expr,
+    text: str,
+    schema: pa.Schema,
+    now: Now | None = utc_now,
+    *,
+    knows_fractions: bool = True,
+) -> pc.Expression:
+    """Returns the Expression of the tree of a condition, which it may change.
+
+    ``text`` is the condition, for messages. Raises as ``parse_where`` does.
+    """
     try:
         translator = Translator(schema, knows_fractions=knows_fractions)
         return translator.condition(translator.with_fields(fold_constants(tree, now)))
