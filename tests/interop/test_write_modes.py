@@ -13,9 +13,8 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 import intarsia as ia
-from intarsia.commit import commit
+from intarsia.commit import commit, job
 from intarsia.errors import PathError
-from intarsia.writer import dataset
 
 OLD = pa.table({"day": ["mon", "mon", "tue", None], "id": [0, 1, 2, 3]})
 NEW = pa.table({"day": ["tue", None, "a/b=c %", "ü"], "id": [10, 11, 12, 13]})
@@ -235,7 +234,7 @@ def test_old_rows_stay_or_go_on_other_storage(memory, behavior, monkeypatch):
     assert ids("/lake", filesystem=memory) == ROWS_AFTER[behavior]
     with monkeypatch.context() as patch:  # the process dies while files are published
         patch.setattr(commit, "_roll_back", lambda *_: None)
-        patch.setattr(dataset, "clear_job", lambda *_: None)
+        patch.setattr(job, "clear_job", lambda *_: None)
         patch.setattr(commit, "_mark_published", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             ia.write_dataset(OLD, "/lake", existing_data_behavior=behavior, **options)

@@ -572,13 +572,13 @@ def test_a_folder_with_a_changing_file_is_skipped(act, cluster_by, spark, lake, 
 
 
 def test_a_folder_whose_files_are_deleted_before_tasks_begin_is_skipped(spark, lake, monkeypatch):
-    real = module.make_job_folder
+    real = module.job_folder
 
-    def make_job_folder(job):
+    def job_folder(job):
         (lake / "day=1" / "f03.parquet").unlink(missing_ok=True)
         return real(job)
 
-    monkeypatch.setattr(module, "make_job_folder", make_job_folder)
+    monkeypatch.setattr(module, "job_folder", job_folder)
     with pytest.raises(ia.PathError, match=r"day=1/f03.parquet was removed meanwhile"):
         ias.optimize(spark, lake)
     assert len(list((lake / "day=1").glob("f*.parquet"))) == 7

@@ -1,20 +1,26 @@
-"""``ia.rewrite``, killed at random moments, and read while it works."""
+"""``ia.rewrite`` and ``ia.maintain``, killed at random moments, and read while they work.
+
+``INTARSIA_KILLS=100`` kills each of them 100 times.
+"""
 
 from __future__ import annotations
 
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import time
 
 import pyarrow as pa
 import pyarrow.dataset as pads
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.indexing.policy import Policy, write_policy
 
 KILLS = int(os.environ.get("INTARSIA_KILLS", "6"))
 ROWS = 20_000
@@ -23,7 +29,9 @@ CHANGES = {
     "file by file": "ia.rewrite(path, indexes=['id:lookup'], target_file_size=None)",
     "sorted": "ia.rewrite(path, sort_by='v', target_file_size='50 KB')",
     "other folders": "ia.rewrite(path, partition_by='v', sort_by='id')",
+    "maintain": "ia.maintain(path)",
 }
+POLICY = Policy(("id:lookup",), layout={"target_file_size": 10_000_000, "rows_per_page": 512})
 SCRIPT = """
 import sys
 import intarsia as ia
@@ -55,38 +63,65 @@ def rows(data):
     return table.sort_by("id")
 
 
+def copied(lake, path, change):
+    """Copies the data set. ``maintain`` needs a policy, by which it merges and shortens pages."""
+    shutil.copytree(lake, path)
+    if change == "maintain":
+        write_policy(pafs.LocalFileSystem(), str(path), POLICY)
+        long = pa.table({"id": range(-50_000, 0), "v": [n % 5 for n in range(50_000)]})
+        (path / "day=2").mkdir()
+        pq.write_table(long, path / "day=2" / "long.parquet")
+
+
 def started(change, path):
     command = [sys.executable, "-c", SCRIPT.format(change=CHANGES[change]), str(path)]
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+        start_new_session=True,
     )
     assert process.stdout.readline() == "ready\n"
     process.stdin.write("\n")
     return process
 
 
+def remains(path):
+    """Returns what only a process that works there, or one that was killed, has in the folder."""
+    prefixes, suffixes = ("_temporary-", "_commit-", "_lock-", "._"), "-tmp"
+    names = [one.name for one in path.rglob("*")]
+    return [name for name in names if name.startswith(prefixes) or name.endswith(suffixes)]
+
+
 @pytest.mark.parametrize("change", CHANGES)
 def test_no_row_is_lost_or_doubled_when_it_is_killed(lake, tmp_path, change):
-    expected = rows(pads.dataset(lake, partitioning="hive"))
-    shutil.copytree(lake, tmp_path / "whole")
+    """The same call, made again, finishes or undoes what was under way."""
+    copied(lake, tmp_path / "whole", change)
+    expected = rows(pads.dataset(tmp_path / "whole", partitioning="hive"))
     with started(change, tmp_path / "whole") as process:
         began = time.monotonic()
         assert process.stdout.readline() == "done\n"
         seconds = time.monotonic() - began
+    assert remains(tmp_path / "whole") == []
     for number in range(KILLS):
         path = tmp_path / str(number)
-        shutil.copytree(lake, path)
+        copied(lake, path, change)
         with started(change, path) as process:
             time.sleep(random.random() * seconds)
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
         assert rows(ia.dataset(path)).equals(expected)
-        ia.recover_dataset(path)
-        names = [one.name for one in path.rglob("*")]
-        assert not [name for name in names if name.startswith(("_temporary", "_commit"))]
+        if number % 2:
+            ia.recover_dataset(path)
+            assert remains(path) == []
+            assert rows(pads.dataset(path, partitioning="hive")).equals(expected)
+        report = eval(CHANGES[change], {"ia": ia, "path": path})
+        assert getattr(report, "failed", ()) == ()
+        assert remains(path) == []
+        assert rows(ia.dataset(path)).equals(expected)
         assert rows(pads.dataset(path, partitioning="hive")).equals(expected)
-        assert not [name for name in names if name.endswith("-tmp")]
-        ia.rewrite(path, target_file_size=None)
-        assert rows(ia.dataset(path)).equals(expected)
+        shutil.rmtree(path)
 
 
 @pytest.mark.parametrize("change", ["merged", "file by file"])

@@ -4,6 +4,7 @@
 
     _temporary-<job>/…       files as tasks write them; readers ignore the folder
     _temporary-<job>/_keep   exists if unfinished files of the job can give rows back
+    _lock-<job>              locked as long as the job's process lives, on a local disk
     _commit-<job>.json       the commit log, while files are published and old ones removed
     _commit-<job>-<n>.json   the commit log of a job's nth further commit
     _SUCCESS                 touched at the end of a commit
@@ -13,7 +14,8 @@ The commit log names the files to publish, the files to remove, and its phase. I
 ``publishing``, the new files do not count. The phase ``published`` is the commit: from then on the
 old files do not count. Intarsia's readers obey the log (``dataset.commit_log``), so they see
 either the old or the new files, even if a driver died halfway. Other readers see both until
-``recover`` or the next write finishes the commit.
+``recover`` or the next write finishes the commit. If the lock shows that the process has died, the
+next write also undoes a commit that was not published, and removes the job's folder.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ from intarsia.dataset.commit_log import (
 )
 from intarsia.errors import FormatError, PathError, warn
 from intarsia.file.sidecar_discovery import Sidecars
+from intarsia.io.atomic_replace import alive, claimed_if_dead
 from intarsia.io.retry import infos_of
 from intarsia.io.storage import PathLike
 
@@ -48,6 +51,8 @@ TEMPORARY = "_temporary-"
 """The prefix of the folders in which jobs write."""
 _MAX_LISTINGS = 20
 """Attempts at listing the files that an overwrite removes, while other writers change them."""
+LOCK = "_lock-"
+"""The prefix of the files that are locked as long as the process of a job lives."""
 KEEP = "_keep"
 """The file that marks a job's folder for ``recover`` to keep."""
 
@@ -317,11 +322,35 @@ def root_of(path: PathLike, filesystem: Any = None) -> Place:
     return replace(place, root=dataset_root(place.root, is_folder=is_folder))
 
 
-def settle(place: Place) -> None:
-    """Finishes the removals that other writers left undone.
+def running(place: Place, job: str) -> contextlib.AbstractContextManager[None]:
+    """Shows other processes that the job's process lives while the block runs.
 
-    Warns of half-published commits, and of old files that cannot be removed but do not count.
+    On remote storage nothing can show that.
     """
+    return alive(place.path(LOCK + job)) if place.is_shared_disk else contextlib.nullcontext()
+
+
+def _end_dead_jobs(place: Place) -> None:
+    """Finishes or undoes the commits of local jobs whose process was killed.
+
+    The folders of these jobs are removed, unless they are marked to be kept.
+    """
+    for name in place.names(LOCK) if place.is_shared_disk else ():
+        with contextlib.suppress(OSError), claimed_if_dead(place.path(name)) as is_dead:
+            if is_dead:  # and its commit log is read only now, as it was alive before
+                job = name.removeprefix(LOCK)
+                end_job(place, job)
+                if not is_kept(place, TEMPORARY + job):
+                    place.remove_tree(TEMPORARY + job)
+
+
+def settle(place: Place) -> None:
+    """Finishes or undoes what killed processes left, and finishes removals of other writers.
+
+    Warns of half-published commits whose process may live, and of old files that cannot be removed
+    but do not count.
+    """
+    _end_dead_jobs(place)
     for entry in commit_entries(place):
         if entry.phase == PUBLISHED:
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from intarsia.commit.commit import TEMPORARY, keep_job
+from intarsia.commit.commit import TEMPORARY, keep_job, running
 from intarsia.commit.storage import Place
 from intarsia.errors import PathError
 from intarsia.expr.nested_types import leaves, without_dictionary
@@ -283,6 +284,33 @@ def make_job_folder(job: Job) -> list[str]:
     except OSError as error:
         raise PathError(f"{job.place.root}: cannot be written to: {error}") from error
     return made
+
+
+@contextlib.contextmanager
+def job_folder(job: Job) -> Iterator[None]:
+    """Makes the folder that tasks write to, and removes it when the block has ended.
+
+    After an error, folders that were made for the job are removed as well. Raises ``PathError`` if
+    nothing can be written there.
+    """
+    made: list[str] = []
+    try:
+        with contextlib.ExitStack() as stack:
+            try:
+                made = job.place.make("") if job.place.is_shared_disk else []
+                stack.enter_context(running(job.place, job.name))
+            except OSError as error:
+                raise PathError(f"{job.place.root}: cannot be written to: {error}") from error
+            make_job_folder(job)
+            try:
+                yield
+            except BaseException as error:
+                clear_job(job, (), error)
+                raise
+            job.place.remove_tree(TEMPORARY + job.name)
+    except BaseException:
+        job.place.remove_empty(made)
+        raise
 
 
 def clear_job(job: Job, made: Sequence[str], error: BaseException | None = None) -> None:

@@ -12,6 +12,7 @@ import pyarrow.fs as pafs
 
 from intarsia.commit.commit import (
     KEEP,
+    LOCK,
     TEMPORARY,
     commit_entries,
     end,
@@ -80,14 +81,16 @@ def recover_dataset(
     for folder in (*folders_above(place.root)[:-1], *_interrupted(place)):
         current = replace(place, root=folder)
         entries, jobs = commit_entries(current), set(current.names(TEMPORARY))
+        locks = set(current.names(LOCK))
         half_written = [name for name in current.names("._") if _HALF_WRITTEN.fullmatch(name)]
         if not PurePosixPath(folder).is_relative_to(place.root):
             half_written = []
             entries = [entry for entry in entries if _is_all_in(current, entry, place.root)]
             jobs &= {f"{TEMPORARY}{entry.job}" for entry in entries}
+            locks &= {f"{LOCK}{entry.job}" for entry in entries}
         for entry in entries:
             removed += map(current.path, _end_commit(current, entry))
-        for name in half_written:
+        for name in (*half_written, *sorted(locks)):
             current.remove(name)
             removed.append(current.path(name))
         if isinstance(current, LocalPlace) and PurePosixPath(folder).is_relative_to(place.root):
@@ -132,8 +135,9 @@ def _interrupted(place: Place) -> list[str]:
 
 
 def _is_remains(name: str) -> bool:
-    is_temporary = name.startswith((ENTRY_PREFIX, TEMPORARY)) or name.endswith(TEMPORARY_SUFFIX)
-    return is_temporary or bool(_HALF_WRITTEN.fullmatch(name))
+    is_temporary = name.startswith((ENTRY_PREFIX, TEMPORARY, LOCK))
+    is_half_written = name.endswith(TEMPORARY_SUFFIX) or _HALF_WRITTEN.fullmatch(name)
+    return is_temporary or bool(is_half_written)
 
 
 def _holds_rows(place: Place, folder: str) -> bool:

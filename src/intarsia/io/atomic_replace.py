@@ -139,10 +139,7 @@ def _replacing_local(
         raise
     finally:
         for handle in locks:
-            if os.getpid() == process:  # a forked child must not release its parent's lock
-                with contextlib.suppress(OSError):
-                    fcntl.flock(handle, fcntl.LOCK_UN)
-            os.close(handle)
+            _unlock(handle, process)
     try:
         _sync(target.parent)
     except OSError as error:
@@ -214,6 +211,53 @@ def _open_locked(path: Path, opener: Callable[[str, int], int], locks: list[int]
         out.close()  # another process removed it before it was locked
 
 
+def _unlock(handle: int, process: int) -> None:
+    """Closes a locked file. A forked child of ``process`` must not release its parent's lock."""
+    if os.getpid() == process:
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_UN)
+    os.close(handle)
+
+
+@contextlib.contextmanager
+def alive(path: str) -> Iterator[None]:
+    """Creates a local file that shows other processes that this one lives, while the block runs.
+
+    The file is locked, so the system releases it even if the process is killed. ``claimed_if_dead``
+    looks for that. Raises ``OSError`` if the file cannot be created.
+    """
+    process, locks = os.getpid(), list[int]()
+    try:
+        _open_locked(Path(path), _opener_like(Path(path)), locks).close()
+        yield
+    finally:
+        if os.getpid() == process:
+            Path(path).unlink(missing_ok=True)
+        for handle in locks:
+            _unlock(handle, process)
+
+
+@contextlib.contextmanager
+def claimed_if_dead(path: str) -> Iterator[bool]:
+    """Locks a local file if no process has it locked, and removes it when the block has ended.
+
+    Yields True if it is locked now. Yields False, and the file stays, if another process lives, and
+    if the file is not a regular file of this process's user.
+    """
+    with contextlib.ExitStack() as stack:
+        is_dead = False
+        with contextlib.suppress(OSError):
+            before = os.lstat(path)
+            if stat.S_ISREG(before.st_mode) and before.st_uid == os.geteuid():
+                handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+                stack.callback(os.close, handle)
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                is_dead = _is_at(path, handle)
+        yield is_dead
+        if is_dead:
+            os.unlink(path)
+
+
 def _is_at(path: PathLike, handle: int) -> bool:
     """True if the open file is still the one at ``path``."""
     try:
@@ -272,16 +316,10 @@ def spared(path: str | None) -> Iterator[None]:
 
 def _remove_if_dead(path: str) -> bool:
     """Removes a file that no process has locked. Returns True if it was removed."""
-    with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
-        before = os.lstat(path)
-        if not stat.S_ISREG(before.st_mode) or before.st_uid != os.geteuid():
-            return False
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        stack.callback(os.close, handle)
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if _is_at(path, handle):
-            os.unlink(path)
-            return True
+    with contextlib.suppress(OSError):
+        with claimed_if_dead(path) as is_dead:
+            pass
+        return is_dead
     return False
 
 

@@ -16,6 +16,7 @@ import intarsia.deadline as deadline
 from intarsia.catalog.build import build_catalog
 from intarsia.catalog.catalog import pointer_path
 from intarsia.catalog.describe import show_catalog
+from intarsia.commit.commit import settle
 from intarsia.commit.storage import Place
 from intarsia.dataset.commit_log import visible
 from intarsia.deadline import time_limited
@@ -138,10 +139,10 @@ def maintain(
     4. The catalog is refreshed if there is one and it is outdated.
 
     Other files are not touched, and all rows stay. Readers see the old files or the new ones. A run
-    that was ended is completed by the next one, except while merged files were published: the
-    report then says that ``recover_dataset`` has to finish or undo that. An error in one file does
-    not stop the others. With a policy of sidecars no file is changed, so the first two steps are
-    left out.
+    that was killed is completed by the next one. Only on remote storage, if merged files were being
+    published, the report says that ``recover_dataset`` has to finish or undo that. An error in one
+    file does not stop the others. With a policy of sidecars no file is changed, so the first two
+    steps are left out.
 
     Parameters
     ----------
@@ -190,6 +191,8 @@ def maintain(
         )
     if table_of(path) is not None:
         policy = dataclasses.replace(policy, layout={})
+    elif not dry_run:
+        settle(Place.of(root, file_system))
     small, failed = _merged(file_system, root, paths, policy, dry_run=dry_run)
     rewritten, remaining = len(small), [file for file in paths if file not in small]
     if small and not dry_run:

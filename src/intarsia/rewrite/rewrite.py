@@ -32,8 +32,7 @@ from intarsia.commit.job import (
     bytes_of,
     check_count,
     check_place,
-    clear_job,
-    make_job_folder,
+    job_folder,
     names_of,
     open_job_writer,
     replace_file,
@@ -140,8 +139,8 @@ def rewrite(
 
     Readers see the old files or the new ones. A file is replaced under its name. Merged and sorted
     files get new names, by an entry of the commit log that Intarsia's readers obey. If the process
-    is killed, no row is lost or doubled: ``recover_dataset`` finishes or undoes the commit. If
-    another writer changes a file meanwhile, that file stays as it is.
+    is killed, no row is lost or doubled: the next call, or ``recover_dataset``, finishes or undoes
+    the commit. If another writer changes a file meanwhile, that file stays as it is.
 
     A folder may have a policy (``keep``). Where an argument is not given, new files in the folder
     follow it. They get its indexes in addition to those of the old files.
@@ -463,10 +462,9 @@ class _Rewriting:
         """Returns the new files. An error leaves units that are not published as they were."""
         if not self._jobs:
             return []
-        made = make_job_folder(self._jobs[0])
         written: list[WrittenFile] = []
         tasks = (partial(self._written, number) for number in range(len(self._units)))
-        try:
+        with job_folder(self._jobs[0]):
             for number, new in enumerate(in_order(tasks, pa.cpu_count() - 1)):
                 if new is not None and self._published(number, new):
                     written += new
@@ -474,10 +472,6 @@ class _Rewriting:
                 if not written and self._layout.partition_by is None:
                     written = [self._empty_file()]
                 publish(self._out, self._name, [file.path for file in written])
-        except BaseException:
-            clear_job(self._jobs[0], made)
-            raise
-        self._out.remove_tree(TEMPORARY + self._name)
         return written
 
     def _written(self, number: int) -> list[WrittenFile] | None:

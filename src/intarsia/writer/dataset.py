@@ -26,7 +26,7 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
 from intarsia.commit.commit import TEMPORARY, has_data, publish, settle
-from intarsia.commit.job import Job, check_place, clear_job, make_job_folder, names_of
+from intarsia.commit.job import Job, check_place, job_folder, names_of
 from intarsia.commit.storage import Place
 from intarsia.errors import PathError, public, unknown_column
 from intarsia.expr.filterable_types import taken
@@ -208,8 +208,7 @@ def write_dataset(
     settle(place)
     job = _job_of(place, stored_schema, specs, options)
     names = _FileNames(place, job.name, template, existing_data_behavior)
-    made_folders = make_job_folder(job)
-    try:
+    with job_folder(job):
         begin = partial(_begin, job, names, options)
         writer = _Writer(begin, rows_per_file, max(rows_per_group, 1), max_open)
         try:
@@ -234,10 +233,6 @@ def write_dataset(
             names.replaced,
             overwrites=names.overwritten_folders,
         )
-    except BaseException as error:
-        clear_job(job, made_folders, error)
-        raise
-    place.remove_tree(TEMPORARY + job.name)
     if file_visitor is not None:
         for name in names.written:
             metadata = pq.read_metadata(place.path(name), filesystem=place.filesystem)

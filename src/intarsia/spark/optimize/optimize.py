@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
-from intarsia.commit.commit import TEMPORARY, root_of, settle
+from intarsia.commit.commit import root_of, settle
 from intarsia.commit.job import (
     Job,
     WrittenFile,
     bytes_of,
     check_place,
-    make_job_folder,
+    job_folder,
     names_of,
     stated_order,
 )
@@ -256,8 +256,7 @@ def _rewrite_folders(
     """
     while folders:
         name = secrets.token_hex(8)
-        make_job_folder(_job(place, name, folders[0].file_format, layout))
-        try:
+        with job_folder(_job(place, name, folders[0].file_format, layout)):
             try:
                 with raising_task_errors():
                     written = rewrite(place, name, folders)
@@ -272,8 +271,6 @@ def _rewrite_folders(
             for number, folder in enumerate(folders):
                 _publish(place, name, number, folder, written, progress)
             return
-        finally:
-            place.remove_tree(TEMPORARY + name)
 
 
 def _publish(

@@ -24,8 +24,7 @@ from intarsia.commit.job import (
     Job,
     WrittenFile,
     check_place,
-    clear_job,
-    make_job_folder,
+    job_folder,
     open_job_writer,
     write_group,
 )
@@ -185,17 +184,12 @@ def write(
     if mode == "append" or is_dynamic:
         check_existing(job)
     settle(place)
-    made_folders = make_job_folder(job)
-    try:
+    with job_folder(job):
         with raising_task_errors():
             tasks = map_in_arrow(in_layout_order(df, layout, job), file_writer(job), MANIFEST)
             files = collect_written_files(tasks) or empty_file(job)
         folders = replaced_folders(files, mode == "overwrite", is_dynamic)
         publish(place, job.name, [file.path for file in files], overwrites=folders)
-    except BaseException as error:
-        clear_job(job, made_folders, error)
-        raise
-    place.remove_tree(TEMPORARY + job.name)
     return files
 
 
