@@ -8,9 +8,8 @@ import os
 import re
 import secrets
 import tempfile
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ import pyarrow.parquet as pq
 from intarsia.commit.commit import TEMPORARY, keep_job, running
 from intarsia.commit.storage import Place
 from intarsia.errors import PathError
-from intarsia.expr.nested_types import leaves, without_dictionary
 from intarsia.index.registry import IndexSpec
 from intarsia.io.glob import is_glob
 from intarsia.io.storage import PathLike
@@ -30,6 +28,7 @@ from intarsia.memory import share
 from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS
 from intarsia.writer.parquet_writer import open_writer
 from intarsia.writer.row_buffer import ROW_GROUP_BYTES, Rows
+from intarsia.writer.row_sorting import sorting_columns
 
 SAMPLE_ROWS = 64 * 1024
 """Rows written to a scratch file first, to learn how many bytes of a file a row takes."""
@@ -172,9 +171,9 @@ def open_job_writer(
 ) -> Any:
     """Opens a writer for one of the job's files. ``check`` is as for ``open_writer``."""
     options: dict[str, Any] = {"max_rows_per_page": job.rows_per_page, **job.options}
-    sorting = _sorting_columns(job)
-    if sorting:
-        options["sorting_columns"] = sorting
+    order = sorting_columns(job.stated_order, job.schema, nulls_first=job.nulls_first)
+    if order:
+        options["sorting_columns"] = order
     return open_writer(
         job.schema,
         path,
@@ -199,31 +198,6 @@ def bytes_a_row(job: Job, rows: pa.Table) -> float:
         with open_job_writer(job, path) as writer:
             write_group(writer, rows, job)
         return os.path.getsize(path) / max(len(rows), 1)
-
-
-def _sorting_columns(job: Job) -> list[pq.SortingColumn]:
-    """Returns the order that footers state."""
-    sorting_columns = []
-    for name in job.stated_order:
-        position = job.schema.get_field_index(name)
-        leaf = sum(len(leaves(field.type)) for field in list(job.schema)[:position])
-        sorting_columns.append(pq.SortingColumn(leaf, nulls_first=job.nulls_first))
-    return sorting_columns
-
-
-def stated_order(
-    columns: Sequence[str], schema: pa.Schema, collated: Container[str] = ()
-) -> tuple[str, ...]:
-    """Returns the leading sort ``columns`` that footers may state.
-
-    NaN and nested values have no order that other readers know, and collations are Spark's alone.
-    """
-
-    def has_common_order(name: str) -> bool:
-        kind = without_dictionary(schema.field(name).type)
-        return not (pa.types.is_floating(kind) or pa.types.is_nested(kind) or name in collated)
-
-    return tuple(takewhile(has_common_order, columns))
 
 
 def check_count(name: str, count: object) -> None:

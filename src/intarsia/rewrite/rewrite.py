@@ -36,7 +36,6 @@ from intarsia.commit.job import (
     names_of,
     open_job_writer,
     replace_file,
-    stated_order,
     write_folder,
     write_group,
 )
@@ -47,7 +46,7 @@ from intarsia.deadline import time_limited
 from intarsia.errors import PathError, PredicateError, public, unknown_column
 from intarsia.expr.evaluate import evaluate
 from intarsia.index.registry import IndexSpec, parse_indexes, spec_name
-from intarsia.indexing.policy import change_policy, policy_above, policy_folder
+from intarsia.indexing.policy import Policy, change_policy, policy_above, policy_folder
 from intarsia.io.atomic_replace import remove_leftovers_of
 from intarsia.io.external_sort import Workspace
 from intarsia.io.storage import PathLike
@@ -69,9 +68,10 @@ from intarsia.scan.request import without_rows
 from intarsia.sql.where_clause import parse_where
 from intarsia.threads import in_order
 from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS, default_page_rows
-from intarsia.writer.parquet_writer import check_fit, policy_indexes
+from intarsia.writer.empty_file import check_fit
+from intarsia.writer.policy_settings import indexes_of
 from intarsia.writer.row_buffer import Rows
-from intarsia.writer.row_sorting import by_folder, sorted_tables, with_sortable
+from intarsia.writer.row_sorting import by_folder, sorted_tables, stated_order, with_sortable
 
 Progress = Callable[[str, int, int], None]
 """Called with a file's path, the rows that have been read, and the rows of all files."""
@@ -286,7 +286,7 @@ def rewrite(
     )
     units = _planned_units(source, {name: sizes[name] for name in names}, layout, index_objects)
     if policy is not None and index_objects is None:
-        units = [_with_policy_indexes(unit, source) for unit in units]
+        units = [_with_policy_indexes(unit, policy) for unit in units]
     work = _Rewriting(source, out, layout, units, progress)
     reports = work.run()
     if work.given_up:
@@ -415,10 +415,10 @@ def _planned_units(
     return units
 
 
-def _with_policy_indexes(unit: Folder, source: Place) -> Folder:
+def _with_policy_indexes(unit: Folder, policy: Policy) -> Folder:
     """Returns a unit whose new files also have the indexes of the policy."""
     file_format = unit.file_format
-    added = policy_indexes(source.filesystem, source.root, file_format.schema, {})
+    added = indexes_of(policy, unit.name, file_format.schema, {})
     indexes = {spec_name(index): index for index in (*file_format.indexes, *added)}
     changed = dataclasses.replace(file_format, indexes=tuple(indexes.values()))
     return dataclasses.replace(unit, file_format=changed)

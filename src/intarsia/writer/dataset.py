@@ -14,7 +14,7 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from operator import and_
 from typing import Any, Literal, get_args
@@ -32,13 +32,17 @@ from intarsia.errors import PathError, public, unknown_column
 from intarsia.expr.filterable_types import taken
 from intarsia.index.registry import IndexSpec, parse_indexes
 from intarsia.io.atomic_replace import make_folder
+from intarsia.io.external_sort import Workspace
 from intarsia.io.local_path import local_path
 from intarsia.io.storage import PathLike, resolve
 from intarsia.memory import share
-from intarsia.writer.defaults import PAGE_ROWS
+from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS, PAGE_ROWS
+from intarsia.writer.empty_file import check_fit
 from intarsia.writer.input_rows import input_rows
-from intarsia.writer.parquet_writer import ParquetWriter, check_fit, policy_indexes
+from intarsia.writer.parquet_writer import ParquetWriter
+from intarsia.writer.policy_settings import settings_of
 from intarsia.writer.row_buffer import ROW_GROUP_BYTES, row_groups
+from intarsia.writer.row_sorting import sorted_tables
 
 MAX_PENDING_BYTES = ROW_GROUP_BYTES
 """Bytes of Arrow memory for rows that are not written yet. Above this, the folder with most of them
@@ -56,6 +60,7 @@ def write_dataset(
     *,
     partition_by: Sequence[str] = (),
     indexes: Sequence[IndexSpec | str] | None = None,
+    sort_by: Sequence[str] | None = None,
     basename_template: str | None = None,
     format: Any = None,  # noqa: A002 # pyarrow's name
     partitioning: pads.Partitioning | Sequence[str] | None = None,
@@ -78,8 +83,8 @@ def write_dataset(
     """Writes rows as a folder of Parquet files with page indexes and user-defined indexes.
 
     Takes the arguments of ``pyarrow.dataset.write_dataset`` and names folders as it does. Each file
-    is written by ``intarsia.ParquetWriter``. Rows keep their order. Rows that wait for their row
-    group take about 256 MB of memory at most.
+    is written by ``intarsia.ParquetWriter``. Rows that wait for their row group take about 256 MB
+    of memory at most. If ``base_dir`` has a policy, new files follow its layout.
 
     All files appear at once when all are written, and old files disappear at the same moment. After
     an error the folder is as it was. Intarsia's readers see the old rows or the new ones. Other
@@ -101,6 +106,9 @@ def write_dataset(
     indexes : sequence of index or str, optional
         Indexes of each file, as for ``add_indexes``. By default those of the policy of
         ``base_dir`` that the schema can have.
+    sort_by : sequence of str, optional
+        The columns by which the rows of each folder are sorted, as for ``write_table``. By default
+        those of the policy; an empty sequence keeps the order of the rows.
     basename_template : str, optional
         Names of files, with ``{i}`` for a number. By default ``"part-{i}.parquet"``. The number is
         followed by ``-`` and 16 hexadecimal digits where old files may exist: always with
@@ -178,8 +186,9 @@ def write_dataset(
         known = ", ".join(get_args(ExistingData))
         raise ValueError(f"existing_data_behavior: one of {known}, not {existing_data_behavior!r}")
     partitions = _limit("max_partitions", max_partitions, 1024)
-    rows_per_group = _limit("max_rows_per_group", max_rows_per_group, 1024 * 1024)
-    if _limit("min_rows_per_group", min_rows_per_group, 0) > rows_per_group:
+    rows_per_group = _limit("max_rows_per_group", max_rows_per_group, DEFAULT_ROW_GROUP_ROWS)
+    least_rows = _limit("min_rows_per_group", min_rows_per_group, 0)
+    if least_rows > rows_per_group:
         raise ValueError("min_rows_per_group is more than max_rows_per_group")
     rows_per_file = _limit("max_rows_per_file", max_rows_per_file, 0) or sys.maxsize
     max_open = _limit("max_open_files", max_open_files, 256) or sys.maxsize
@@ -194,9 +203,11 @@ def write_dataset(
     if keys and not len(stored_schema):
         raise ValueError(f"no column is left for the files: {', '.join(keys)} are names of folders")
     file_system, base = resolve(base_dir, filesystem)
-    if indexes is None:
-        indexes = policy_indexes(file_system, base, stored_schema, options)
-    specs = parse_indexes(indexes)
+    columns = None if sort_by is None else names_of(sort_by)
+    settings = settings_of(file_system, base, stored_schema, indexes, columns, options)
+    if max_rows_per_group is None and settings.row_group_rows is not None:
+        rows_per_group = max(settings.row_group_rows, least_rows)
+    specs = parse_indexes(settings.indexes)
     check_fit(stored_schema, specs, str(base_dir))
     local = local_path(base, file_system)
     place = Place.of(base, file_system) if local is None else Place.of(local)
@@ -208,8 +219,10 @@ def write_dataset(
     settle(place)
     job = _job_of(place, stored_schema, specs, options)
     names = _FileNames(place, job.name, template, existing_data_behavior)
-    with job_folder(job):
-        begin = partial(_begin, job, names, options)
+    with job_folder(job), Workspace() as work:
+        if settings.sort_by:
+            tables = sorted_tables(tables, settings.sort_by, work)
+        begin = partial(_begin, job, names, settings.options)
         writer = _Writer(begin, rows_per_file, max(rows_per_group, 1), max_open)
         try:
             for table in row_groups(tables, _STEP_ROWS, share(_STEP_BYTES, 16)):
@@ -277,7 +290,7 @@ def _check_folders(place: Place, names: Sequence[str]) -> None:
 
 
 def _begin(
-    job: Job, names: _FileNames, options: dict[str, Any], folder: str, prefix: str, number: int
+    job: Job, names: _FileNames, options: Mapping[str, Any], folder: str, prefix: str, number: int
 ) -> ParquetWriter:
     """Begins a file in the job's folder. Raises ``PathError``."""
     path = job.place.path(f"{TEMPORARY}{job.name}/{names.add(folder, prefix, number)}")

@@ -21,19 +21,14 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from intarsia.errors import PathError, Where, placed, public
-from intarsia.file.open_file import OpenedFile
 from intarsia.index.directory import without_pointer
 from intarsia.index.registry import IndexSpec, parse_indexes
-from intarsia.indexing.build import check_indexes
 from intarsia.indexing.file_layout import compose
-from intarsia.indexing.missing_indexes import choose
-from intarsia.indexing.policy import policy_above
 from intarsia.io.atomic_replace import check_place, replacing, sync_folder
 from intarsia.io.external_sort import Workspace
 from intarsia.io.file_handle import check_may_write
 from intarsia.io.local_path import local_path
 from intarsia.io.retry import infos_of
-from intarsia.io.source import BufferSource
 from intarsia.io.storage import FileSource, PathLike, resolve
 from intarsia.memory import share
 from intarsia.parquet.footer import framed, read_footer, with_elements
@@ -43,8 +38,11 @@ from intarsia.writer.arrow_writer import ArrowWriter
 from intarsia.writer.checkpoints import NEVER, OF_ONE_WRITER, CheckpointWriter
 from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS, default_page_rows
 from intarsia.writer.dictionary_choice import dictionary_settings, says_encodings
+from intarsia.writer.empty_file import check_fit, empty_file
 from intarsia.writer.input_rows import input_rows
+from intarsia.writer.policy_settings import NewFileSettings, settings_at
 from intarsia.writer.row_buffer import ROW_GROUP_BYTES, row_groups
+from intarsia.writer.row_sorting import sorted_tables
 from intarsia.writer.sampled_dictionaries import SampledDictionaryWriter
 
 DEFAULTS: dict[str, Any] = {
@@ -66,6 +64,7 @@ def write_table(
     where: PathLike,
     *,
     indexes: Sequence[IndexSpec | str] | None = None,
+    sort_by: Sequence[str] | None = None,
     schema: pa.Schema | None = None,
     filesystem: Any = None,
     checkpoint_row_groups: int | None = None,
@@ -77,7 +76,7 @@ def write_table(
     The file appears at once, whole. The defaults differ from pyarrow's: pages have indexes,
     checksums and at most 8,192 rows, 2,048 in a file with indexes, and zstd compresses them. A
     column gets a dictionary only if that is no larger than a page, because reading a page also
-    reads the dictionary.
+    reads the dictionary. If the folder has a policy, its layout takes the place of these defaults.
 
     Parameters
     ----------
@@ -89,6 +88,10 @@ def write_table(
     indexes : sequence of index or str, optional
         Indexes such as ``Lookup("trace_id")`` or ``"trace_id:lookup"``, as for ``add_indexes``. By
         default those of the folder's policy that the schema can have.
+    sort_by : sequence of str, optional
+        The columns by which rows are sorted, NULL last. Equal rows stay in order. Rows that do not
+        fit into memory are sorted in ``TMPDIR``. By default those of the folder's policy that exist
+        and have an order; an empty sequence keeps the order of the rows.
     schema : pyarrow.Schema, optional
         The schema to which rows are cast. An iterable of batches needs it.
     filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
@@ -120,27 +123,32 @@ def write_table(
     """
     rows_schema, groups = input_rows(table, schema)
     row_group_size = options.pop("row_group_size", None)
-    group_rows = max(row_group_size or DEFAULT_ROW_GROUP_ROWS, 1)
-    if not isinstance(table, pa.Table | pa.RecordBatch):
-        most = sys.maxsize if row_group_size else share(ROW_GROUP_BYTES, 8)
-        groups = row_groups(groups, group_rows, most)
-    first = next(groups, without_rows(rows_schema))
-    file = partial(empty_file, rows_schema, str(where), dict(options))
-    if indexes is None:
-        indexes = _policy_indexes_at(where, filesystem, rows_schema, options)
-    page_rows = options.get("max_rows_per_page") or default_page_rows(indexes)
-    options |= dictionary_settings(first.slice(0, group_rows), file, page_rows, options)
-    with open_writer(
-        rows_schema,
-        where,
-        indexes,
-        filesystem=filesystem,
-        checkpoint_row_groups=checkpoint_row_groups,
-        keep_unfinished=keep_unfinished,
-        **options,
-    ) as writer:
-        for group in chain([first], groups):
-            writer.write_table(group, row_group_size)
+    settings = settings_at(where, filesystem, rows_schema, indexes, sort_by, options)
+    size = settings.row_group_rows if row_group_size is None else row_group_size
+    group_rows = max(size or DEFAULT_ROW_GROUP_ROWS, 1)
+    with Workspace() as work:
+        if settings.sort_by:
+            groups = sorted_tables(groups, settings.sort_by, work)
+        if settings.sort_by or not isinstance(table, pa.Table | pa.RecordBatch):
+            most = sys.maxsize if row_group_size else share(ROW_GROUP_BYTES, 8)
+            groups = row_groups(groups, group_rows, most)
+        first = next(groups, without_rows(rows_schema))
+        file = partial(empty_file, rows_schema, str(where), dict(options))
+        page_rows = settings.options.get("max_rows_per_page") or default_page_rows(settings.indexes)
+        dictionaries = dictionary_settings(
+            first.slice(0, group_rows), file, page_rows, settings.options
+        )
+        with open_writer(
+            rows_schema,
+            where,
+            settings.indexes,
+            filesystem=filesystem,
+            checkpoint_row_groups=checkpoint_row_groups,
+            keep_unfinished=keep_unfinished,
+            **{**settings.options, **dictionaries},
+        ) as writer:
+            for group in chain([first], groups):
+                writer.write_table(group, size)
 
 
 @public
@@ -179,7 +187,7 @@ class ParquetWriter:
         The file system of ``where``. By default it is taken from the URI; other paths are local.
     **options
         Keywords of ``pyarrow.parquet.ParquetWriter``, with the defaults of
-        ``intarsia.write_table``.
+        ``intarsia.write_table``. Rows keep their order, also if a policy has ``sort_by``.
 
     Raises
     ------
@@ -211,14 +219,20 @@ class ParquetWriter:
         **options: Any,
     ) -> None:
         self.schema = schema
+        annotations = options.pop("annotations", None)
+        settings = NewFileSettings(indexes or (), options=options)
+        if not options.get("is_hidden"):  # write_dataset has read the policy
+            settings = settings_at(where, filesystem, schema, indexes, (), options)
+        self._row_group_rows = settings.row_group_rows
         self._block = open_writer(
             schema,
             where,
-            indexes,
+            settings.indexes,
             filesystem=filesystem,
             checkpoint_row_groups=checkpoint_row_groups,
             keep_unfinished=keep_unfinished,
-            **options,
+            annotations=annotations,
+            **settings.options,
         )
         self._writer: pq.ParquetWriter | SampledDictionaryWriter | CheckpointWriter = (
             self._block.__enter__()
@@ -226,7 +240,9 @@ class ParquetWriter:
         self.is_open = True
 
     def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
-        """Writes ``table`` in row groups of at most ``row_group_size`` rows, by default 1,048,576.
+        """Writes ``table`` in row groups of at most ``row_group_size`` rows.
+
+        The default is that of the folder's policy, else 1,048,576.
 
         Raises ``ValueError`` for a table of another schema, for rows without columns, and once the
         writer is closed.
@@ -235,7 +251,9 @@ class ParquetWriter:
         if not table.schema.equals(self.schema, check_metadata=False):
             raise ValueError(f"a table of another schema: {table.schema}, not {self.schema}")
         with self._closed_on_error():
-            self._writer.write_table(table, row_group_size)
+            self._writer.write_table(
+                table, self._row_group_rows if row_group_size is None else row_group_size
+            )
 
     def write_batch(self, batch: pa.RecordBatch, row_group_size: int | None = None) -> None:
         """Writes a record batch, as ``write_table`` does."""
@@ -296,7 +314,7 @@ class ParquetWriter:
 def open_writer(
     schema: pa.Schema,
     where: PathLike,
-    indexes: Sequence[IndexSpec | str] | None = None,
+    indexes: Sequence[IndexSpec | str] = (),
     *,
     filesystem: Any = None,
     checkpoint_row_groups: int | None = None,
@@ -309,10 +327,9 @@ def open_writer(
 ) -> Iterator[pq.ParquetWriter | SampledDictionaryWriter | CheckpointWriter]:
     """Yields a writer like ``pyarrow.parquet.ParquetWriter``.
 
-    Its file appears at the end, with ``indexes``, by default those of the policy. ``annotations``
-    are fields of schema elements, by position, that pyarrow does not write. With
-    ``encodes_groups_at_once``, threads encode the row groups of a table at the same time.
-    ``is_hidden`` is as for ``replacing``. If the block fails,
+    Its file appears at the end, with ``indexes``. ``annotations`` are fields of schema elements, by
+    position, that pyarrow does not write. With ``encodes_groups_at_once``, threads encode the row
+    groups of a table at the same time. ``is_hidden`` is as for ``replacing``. If the block fails,
     nothing is left behind unless ``keep_unfinished`` is true.
 
     ``check`` says that the rows are those of the file at ``where``. It is called just before that
@@ -330,8 +347,6 @@ def open_writer(
     if "row_group_size" in options:
         raise TypeError("'row_group_size' is an option of write_table, not of ParquetWriter")
     schema = without_pointer(schema)
-    if indexes is None:
-        indexes = _policy_indexes_at(where, filesystem, schema, options)
     kinds = parse_indexes(indexes)
     settings = DEFAULTS | {"max_rows_per_page": default_page_rows(kinds)} | options
     page_rows = settings["max_rows_per_page"]
@@ -447,44 +462,3 @@ def _annotate(path: str, annotations: Mapping[int, Mapping[str, Any]]) -> None:
         out.truncate(footer.offset)
         out.seek(footer.offset)
         out.write(framed(with_elements(footer.raw, annotations)))
-
-
-def check_fit(
-    schema: pa.Schema,
-    indexes: Sequence[IndexSpec],
-    name: str,
-    options: Mapping[str, Any] | None = None,
-) -> None:
-    """Raises ``IndexSpecError`` unless a file ``name`` of ``schema`` can have ``indexes``.
-
-    ``options`` of pyarrow's writer may change names and types.
-    """
-    if indexes:
-        check_indexes(empty_file(schema, name, options or {}), indexes)
-
-
-def _policy_indexes_at(
-    where: PathLike, filesystem: Any, schema: pa.Schema, options: Mapping[str, Any]
-) -> list[IndexSpec]:
-    """Returns ``policy_indexes`` for the folder of the file ``where``."""
-    file_system, path = resolve(where, filesystem)
-    return policy_indexes(file_system, path.rpartition("/")[0], schema, options)
-
-
-def policy_indexes(
-    filesystem: pafs.FileSystem, folder: str, schema: pa.Schema, options: Mapping[str, Any]
-) -> list[IndexSpec]:
-    """Returns the indexes of the policy for ``folder`` that files of ``schema`` can have."""
-    policy = policy_above(filesystem, folder)
-    if policy is None or not policy.indexes:
-        return []
-    file = empty_file(schema, folder, options)
-    return list(choose(file, policy.specs, anew=True, in_sidecar=False).due)
-
-
-def empty_file(schema: pa.Schema, name: str, options: Mapping[str, Any]) -> OpenedFile:
-    """Returns the file without rows that pyarrow writes with its writer's ``options``."""
-    sink = pa.BufferOutputStream()
-    plain = {name: value for name, value in options.items() if name not in OF_ONE_WRITER}
-    pq.write_table(without_rows(schema), sink, **plain)
-    return OpenedFile(BufferSource(memoryview(sink.getvalue())), name)

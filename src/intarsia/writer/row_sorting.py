@@ -5,19 +5,21 @@ from __future__ import annotations
 import datetime
 import re
 import zoneinfo
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 import intarsia.deadline as deadline
 from intarsia.dataset.partition_values import NULL_FOLDER
 from intarsia.errors import UnsupportedError
 from intarsia.expr.filterable_types import filterable_type, taken
-from intarsia.expr.nested_types import without_dictionary
+from intarsia.expr.nested_types import leaves, without_dictionary
 from intarsia.io.external_sort import Workspace, on_disk
 from intarsia.memory import share
 from intarsia.scan.request import without_rows
@@ -165,6 +167,33 @@ def _merged(runs: Sequence[_Run], columns: Sequence[str]) -> Iterator[pa.Table]:
         for run, part in zip(runs, np.split(is_yielded, stops[:-1]), strict=True):
             run.head = run.head.slice(int(part.sum()))
             run.advance()
+
+
+def stated_order(
+    columns: Sequence[str], schema: pa.Schema, collated: Container[str] = ()
+) -> tuple[str, ...]:
+    """Returns the leading sort ``columns`` that footers may state.
+
+    NaN and nested values have no order that other readers know, and collations are Spark's alone.
+    """
+
+    def has_common_order(name: str) -> bool:
+        kind = without_dictionary(schema.field(name).type)
+        return not (pa.types.is_floating(kind) or pa.types.is_nested(kind) or name in collated)
+
+    return tuple(takewhile(has_common_order, columns))
+
+
+def sorting_columns(
+    order: Sequence[str], schema: pa.Schema, *, nulls_first: bool
+) -> list[pq.SortingColumn]:
+    """Returns a stated ``order`` as pyarrow's writer takes it."""
+    columns = []
+    for name in order:
+        position = schema.get_field_index(name)
+        leaf = sum(len(leaves(field.type)) for field in list(schema)[:position])
+        columns.append(pq.SortingColumn(leaf, nulls_first=nulls_first))
+    return columns
 
 
 def by_folder(

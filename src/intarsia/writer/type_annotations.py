@@ -20,7 +20,7 @@ from intarsia.parquet.column_order import order_of
 from intarsia.parquet.metadata import ConvertedType, LogicalType, SchemaElement
 from intarsia.parquet.schema import Root, Schema
 from intarsia.parquet.thrift import amended
-from intarsia.writer.parquet_writer import empty_file
+from intarsia.writer.empty_file import empty_file
 
 _LOGICAL = {"ENUM", "BSON", "VARIANT", "GEOMETRY", "GEOGRAPHY", "FILE"}
 """Logical types that Arrow lacks."""

@@ -89,7 +89,7 @@ def write(
     partition_by: str | None,
     existing_data_behavior: ExistingData | None,
     max_rows_per_file: int | None,
-    compression: str,
+    compression: str | None,
     compression_level: int | None,
     row_group_size: int | None,
     max_rows_per_page: int | None,
@@ -151,12 +151,13 @@ def write(
         "indexes": indexes or None,
         "checkpoint_row_groups": checkpoint_row_groups,
         "keep_unfinished": keep_unfinished,
-        "compression": compression,
         "compression_level": compression_level,
         "annotations": said.fields,
         "write_statistics": True if said.ordered is None else list(said.ordered),
     }
 
+    if compression is not None:
+        settings["compression"] = compression
     if max_rows_per_page is not None:
         settings["max_rows_per_page"] = max_rows_per_page
 
@@ -173,6 +174,7 @@ def write(
                     out,
                     schema=rows.schema,
                     partition_by=keys,
+                    sort_by=None if order is None else (),  # sorted already
                     existing_data_behavior=existing_data_behavior or "error",
                     max_rows_per_file=max_rows_per_file,
                     max_rows_per_group=row_group_size,
@@ -189,7 +191,7 @@ def write(
         with terminal.progress("writing") as update:
             most = share(ROW_GROUP_BYTES, 8) if row_group_size is None else _ANY_BYTES
             for group in row_groups(tables(update), size, most):
-                writer.write_table(group, size)
+                writer.write_table(group, row_group_size)
         if indexes:
             with terminal.progress("indexing") as update:
                 update(name, 0, None)

@@ -76,7 +76,9 @@ def _types(_: Any, __: Any, given: Sequence[str]) -> Any:
     metavar="ROWS",
     help="Rows of a file in the folder OUT.",
 )
-@click.option("--compression", type=click.Choice(CODECS), default="zstd", show_default=True)
+@click.option(
+    "--compression", type=click.Choice(CODECS), help="By default that of the policy, else zstd."
+)
 @click.option("--compression-level", type=int, metavar="N", help="As the codec counts them.")
 @click.option(
     "--row-group-size",

@@ -119,7 +119,7 @@ def layout_of(options: Options) -> Layout:
         target_file_size=options.get("target_file_size"),
         checkpoint_row_groups=count_of(options, "checkpoint_row_groups"),
         keep_unfinished=flag_of(options, "keep_unfinished"),
-        compression=options.get("compression", "zstd"),
+        compression=options.get("compression"),
     )
 
 

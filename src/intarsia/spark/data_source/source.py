@@ -130,9 +130,9 @@ def _job(options: opts.Options, schema: StructType) -> Job:
     path, zone = opts.path_of(options), opts.get(options, "time_zone")
     if not isinstance(path, str):
         raise ValueError("a data set is written to one path, and several are given")
-    job = job_of(
-        Place.of(path), secrets.token_hex(8), schema, opts.layout_of(options), zone or "UTC"
-    )
+    place = Place.of(path)
+    layout = opts.layout_of(options).by_policy(place, schema)
+    job = job_of(place, secrets.token_hex(8), schema, layout, zone or "UTC")
     for name in job.partition_by:
         if zone is None and schema[name].dataType.simpleString() == "timestamp":
             raise PredicateError(

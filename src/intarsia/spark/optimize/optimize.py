@@ -27,7 +27,6 @@ from intarsia.commit.job import (
     check_place,
     job_folder,
     names_of,
-    stated_order,
 )
 from intarsia.commit.storage import Place
 from intarsia.dataset.commit_log import visible
@@ -55,8 +54,8 @@ from intarsia.spark.write.clustering import in_layout_order
 from intarsia.spark.write.job_spec import Layout, job_of
 from intarsia.spark.write.write import MANIFEST, collect_written_files, file_writer
 from intarsia.writer.defaults import default_page_rows
-from intarsia.writer.parquet_writer import check_fit
-from intarsia.writer.row_sorting import FOLDER
+from intarsia.writer.empty_file import check_fit
+from intarsia.writer.row_sorting import FOLDER, stated_order
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from intarsia.commit.job import Job, bytes_of, check_count, names_of, stated_order
+from intarsia.commit.job import Job, bytes_of, check_count, names_of
 from intarsia.commit.storage import Place
 from intarsia.dataset.spark_footer import collations_of
 from intarsia.errors import IndexSpecError, PredicateError, unknown_column
@@ -18,9 +18,10 @@ from intarsia.index.registry import IndexSpec, parse_indexes, spec_name
 from intarsia.io.glob import HIDDEN
 from intarsia.spark.types import arrow_schema
 from intarsia.spark.write.space_filling_curve import check_curve
-from intarsia.writer.defaults import default_page_rows
-from intarsia.writer.parquet_writer import check_fit, policy_indexes
-from intarsia.writer.row_sorting import FOLDER
+from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS, default_page_rows
+from intarsia.writer.empty_file import check_fit
+from intarsia.writer.policy_settings import settings_of
+from intarsia.writer.row_sorting import FOLDER, stated_order
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -38,7 +39,7 @@ class Layout:
     """The layout of rows in files, with the arguments of ``write``."""
 
     indexes: Sequence[IndexSpec | str] | None = ()
-    """None stands for the indexes of the policy that the rows' columns can have."""
+    """None stands for those of the policy, as for the other settings that are None or empty."""
     partition_by: Sequence[str] = ()
     cluster_by: Sequence[str] = ()
     curve: str | None = None
@@ -47,7 +48,30 @@ class Layout:
     target_file_size: int | str | None = None
     checkpoint_row_groups: int | None = None
     keep_unfinished: bool = False
-    compression: str = "zstd"
+    compression: str | None = None
+    row_group_rows: int = DEFAULT_ROW_GROUP_ROWS
+
+    def by_policy(self, place: Place, schema: StructType) -> Layout:
+        """Returns the layout of files in a folder: what is not set here is as its policy says."""
+        folders = names_of(self.partition_by)
+        stored = [one for one in arrow_schema(schema) if one.name not in folders]
+        options = {"compression": self.compression, "max_rows_per_page": self.rows_per_page}
+        settings = settings_of(
+            place.filesystem,
+            place.root,
+            pa.schema([nullable(one) for one in stored]),
+            self.indexes,
+            None if not (self.cluster_by or self.sort_within) else (),
+            {name: value for name, value in options.items() if value is not None},
+        )
+        return replace(
+            self,
+            indexes=settings.indexes,
+            sort_within=self.sort_within or settings.sort_by,
+            compression=settings.options.get("compression"),
+            rows_per_page=settings.options.get("max_rows_per_page"),
+            row_group_rows=settings.row_group_rows or DEFAULT_ROW_GROUP_ROWS,
+        )
 
 
 def job_of(
@@ -88,10 +112,7 @@ def job_of(
         raise PredicateError("every column is in partition_by; nothing is left to write")
     if layout.curve is not None:
         check_curve(layout.curve, schema, cluster_columns)
-    requested = layout.indexes
-    if requested is None:
-        requested = policy_indexes(place.filesystem, place.root, pa.schema(file_fields), {})
-    kinds = parse_indexes(requested)
+    kinds = parse_indexes(layout.indexes or ())
     for index in kinds:
         columns = index.columns or () if isinstance(index, PageIndex) else (index.on,)
         if not set(columns).isdisjoint(partition_columns):
@@ -112,7 +133,8 @@ def job_of(
         rows_per_page=layout.rows_per_page or default_page_rows(kinds),
         target_bytes=bytes_of(layout.target_file_size),
         time_zone=time_zone,
-        options={"compression": _codec_of(layout.compression)},
+        options={"compression": _codec_of(layout.compression or "zstd")},
+        row_group_rows=layout.row_group_rows,
         checkpoint_row_groups=checkpoint_interval,
         keep_unfinished=layout.keep_unfinished,
     )

@@ -62,7 +62,7 @@ def write(
     sort_within: Sequence[str] = (),
     target_file_size: int | str | None = None,
     rows_per_page: int | None = None,
-    compression: str = "zstd",
+    compression: str | None = None,
     mode: str = "error",
     partition_overwrite: str | None = None,
     checkpoint_row_groups: int | None = None,
@@ -90,13 +90,15 @@ def write(
         Clusters along this curve through two or more columns, over approximate ranks of their
         values.
     sort_within : sequence of str, default ()
-        Another order for the rows within each task.
+        Another order for the rows within each task. By default, without ``cluster_by``, the
+        ``sort_by`` of the policy.
     target_file_size : int or str, optional
         In bytes, or text such as ``"128 MB"`` (units are powers of 1,024). See the notes.
     rows_per_page : int, optional
-        The maximum number of rows of a page: by default 2,048 in files with indexes, else 8,192.
-    compression : {"zstd", "snappy", "gzip", "lz4", "none"}, default "zstd"
-        The codec, by pyarrow's or Spark's name.
+        The maximum number of rows of a page: by default that of the policy, else 2,048 in files
+        with indexes and 8,192 in others.
+    compression : {"zstd", "snappy", "gzip", "lz4", "none"}, optional
+        The codec, by pyarrow's or Spark's name. By default that of the policy, else ``"zstd"``.
     mode : {"error", "ignore", "append", "overwrite"}, default "error"
         ``error`` requires that there is no data yet. ``ignore`` does nothing if there is data.
         ``append`` adds files. ``overwrite`` removes old files when the new ones are published.
@@ -170,6 +172,7 @@ def write(
         compression,
     )
     place = Place.of(path, filesystem)
+    layout = layout.by_policy(place, df.schema)
     time_zone = df.sparkSession.conf.get("spark.sql.session.timeZone") or "UTC"
     job = job_of(place, secrets.token_hex(8), df.schema, layout, time_zone)
     check_place(place)
