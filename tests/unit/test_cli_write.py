@@ -22,7 +22,9 @@ import pytest
 
 import intarsia as ia
 from intarsia.cli.input import other_formats
+from intarsia.io.external_sort import Workspace
 from intarsia.parquet.metadata import ConvertedType, Empty, GeometryType, LogicalType
+from intarsia.writer import row_sorting
 from intarsia.writer.parquet_writer import open_writer
 from intarsia.writer.type_annotations import Annotation
 
@@ -552,6 +554,24 @@ def test_dictionaries_and_views_are_put_in_order_by_their_values(say, tmp_path, 
         assert say("write", tmp_path / "a.feather", out, "--sort-by", by).code == 0
         expected = [0, 1, 2, 3] if by == "n" else [2, 0, 3, 1]
         assert pq.read_table(out)["n"].to_pylist() == expected
+
+
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_rows_that_do_not_fit_into_memory_are_sorted_on_disk(is_folder, say, tmp_path, monkeypatch):
+    monkeypatch.setattr(row_sorting, "SORTED_BYTES", 2000)
+    spilled = []
+    new_path = Workspace.new_path
+    monkeypatch.setattr(Workspace, "new_path", lambda work: spilled.append(work) or new_path(work))
+    source, out = put(tmp_path / "a.arrows", "arrows"), tmp_path / "out"
+    options = ("--sort-by", "gap,word", *(["--max-rows-per-file", 90] if is_folder else []))
+    assert say("write", source, out, *options).code == 0
+    assert len(spilled) > 3
+    expected = sorted(
+        TABLE.to_pylist(), key=lambda row: (row["gap"] is None, row["gap"] or 0, row["word"])
+    )
+    files = [out / f"part-{number}.parquet" for number in range(6)] if is_folder else [out]
+    rows = [row for file in files for row in pq.read_table(file).to_pylist()]
+    assert rows == expected
 
 
 SAID = {

@@ -1,8 +1,14 @@
-"""Options that several commands share."""
+"""Options that several commands share, and how a command runs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
 import click
+
+from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS, INDEXED_PAGE_ROWS, PAGE_ROWS
 
 _MOST_ROWS = 2**62
 """More rows than any file has. One more is still a 64-bit integer."""
@@ -10,6 +16,38 @@ CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
 """Codecs of files that are written."""
 FORMATS = ("parquet", "csv", "json", "arrow", "orc")
 """Formats of files that rows are read from."""
+_MOST_GROUP_ROWS = 2**31 - 1
+_Command = Callable[..., Any]
+
+
+class Action(click.Command):
+    """A command whose work a function in ``cli/actions`` does.
+
+    Module and function have the names of the command's own. The module is imported when the command
+    runs, so that ``--help`` is quick.
+    """
+
+    def invoke(self, ctx: click.Context) -> Any:
+        assert self.callback is not None
+        module = import_module(self.callback.__module__.replace(".commands.", ".actions."))
+        return ctx.invoke(getattr(module, self.callback.__name__), **ctx.params)
+
+
+class ActionGroup(click.Group):
+    """A group of such commands."""
+
+    command_class = Action
+
+
+def options(*several: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
+    """Returns a decorator that adds several options, in this order."""
+
+    def decorate(command: _Command) -> _Command:
+        for option in reversed(several):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 def _start_limit(context: click.Context, _: click.Parameter, seconds: float | None) -> None:
@@ -49,6 +87,8 @@ timeout_option = click.option(
     expose_value=False,
     help="Stop after this time, with exit code 124. Nothing unfinished is left behind.",
 )
+resource_limit_options = options(memory_limit_option, timeout_option)
+"""The limits of a command."""
 where_option = click.option(
     "--where", metavar="SQL", help="Only rows for which this condition holds."
 )
@@ -88,7 +128,10 @@ page_size_limit_option = click.option(
     "rows: one of 100 KB can hold 2 GiB.",
 )
 sidecar_folder_option = click.option(
-    "--sidecar-folder", metavar="FOLDER", help="Sidecars are in this folder, not beside files."
+    "--sidecar-folder",
+    "sidecar",
+    metavar="FOLDER",
+    help="Sidecars are in this folder, not beside files.",
 )
 table_format_option = click.option(
     "--table-format",
@@ -96,6 +139,55 @@ table_format_option = click.option(
     default="auto",
     help="ignore reads the folders of Delta, Iceberg and Hudi tables as plain files, deleted rows "
     "included; otherwise they are refused.",
+)
+dataset_options = options(
+    union_by_name_option,
+    partitioning_option,
+    sidecar_folder_option,
+    table_format_option,
+    resource_limit_options,
+)
+"""How a data set is opened: arguments of ``dataset``, and the limits of the command."""
+layout_options = options(
+    click.option(
+        "--index",
+        "indexes",
+        metavar="INDEX",
+        multiple=True,
+        help="An index to embed, as index add takes it. May be given again.",
+    ),
+    click.option(
+        "--sort-by",
+        metavar="A,B,…",
+        help="Sort the rows by these columns, within each folder, NULL last.",
+    ),
+    click.option(
+        "--partition-by",
+        metavar="A,B,…",
+        help="Write files to folders named after the values of these columns.",
+    ),
+    click.option(
+        "--row-group-rows",
+        "--row-group-size",
+        "row_group_rows",
+        type=click.IntRange(1, _MOST_GROUP_ROWS),
+        metavar="ROWS",
+        help=f"Rows of a row group; by default {DEFAULT_ROW_GROUP_ROWS:,}, or fewer that take "
+        "256 MB.",
+    ),
+    click.option(
+        "--rows-per-page",
+        "--max-rows-per-page",
+        "rows_per_page",
+        type=click.IntRange(1),
+        metavar="ROWS",
+        help=f"Rows of a page; by default {INDEXED_PAGE_ROWS:,} with indexes, {PAGE_ROWS:,} "
+        "without.",
+    ),
+)
+"""How new files are laid out."""
+report_json_option = click.option(
+    "--json", "as_json", is_flag=True, help="The report as one JSON document."
 )
 html_option = click.option(
     "--html",

@@ -54,18 +54,34 @@ def runs_in_order(
 
 
 def order_of(
-    table: pa.Table, columns: Sequence[str], nulls: Literal["at_start", "at_end"] = "at_start"
+    table: pa.Table,
+    columns: Sequence[str] | range,
+    nulls: Literal["at_start", "at_end"] = "at_start",
+    descends: Sequence[bool] | None = None,
 ) -> pa.Array:
     """Returns the row numbers of ``table`` in the order of ``columns``. Equal rows stay in order.
 
-    Raises ``UnsupportedError`` for a type that has no order.
+    NaN is the greatest value. ``columns`` are names or positions; ``descends`` says for each
+    whether its greatest value is first. Raises ``UnsupportedError`` for a type that has no order.
     """
+    keys: list[pa.ChunkedArray] = []
+    directions: list[str] = []
+    for column, is_down in zip(columns, descends or [False] * len(columns), strict=True):
+        key = sortable(table.column(column))
+        direction = "descending" if is_down else "ascending"
+        if is_down and pa.types.is_floating(key.type):  # pyarrow sorts NaN after all values
+            keys.append(pc.is_nan(key))
+            directions.append(direction)
+        keys.append(key)
+        directions.append(direction)
     # Columns are renamed, as pyarrow reads a name that begins with a dot as a path.
-    keys = {str(number): sortable(table.column(name)) for number, name in enumerate(columns)}
+    names = [str(number) for number in range(len(keys))]
+    sort_keys = [(*key, nulls) for key in zip(names, directions, strict=True)]
     try:
-        return pc.sort_indices(pa.table(keys), sort_keys=[(k, "ascending", nulls) for k in keys])
+        return pc.sort_indices(pa.table(keys, names), sort_keys=sort_keys)
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        raise UnsupportedError(f"rows cannot be sorted by {', '.join(columns)}: {error}") from error
+        by = ", ".join(table.field(column).name for column in columns)
+        raise UnsupportedError(f"rows cannot be sorted by {by}: {error}") from error
 
 
 def sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:

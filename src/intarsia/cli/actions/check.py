@@ -30,7 +30,7 @@ def verify(
     path: str,
     as_json: bool,
     strict: bool,
-    sidecar_folder: str | None,
+    sidecar: str | None,
     table_format: TableFormatOption,
 ) -> None:
     """Prints findings, and exits with a code for the worst one."""
@@ -41,9 +41,7 @@ def verify(
             files.add(file)
             update(file, done, total)
 
-        findings = verify_files(
-            path, sidecar=sidecar_folder, progress=progress, table_format=table_format
-        )
+        findings = verify_files(path, sidecar=sidecar, progress=progress, table_format=table_format)
     for finding in findings:
         if as_json:
             click.echo(json_text(_finding(finding)))

@@ -10,7 +10,7 @@ from intarsia.advisor.advise import advise
 from intarsia.cli.output import tables, terminal
 from intarsia.cli.output.json_document import json_text
 from intarsia.index.registry import parse
-from intarsia.indexing.add import IndexReport, add_indexes, coarse_files, list_indexes
+from intarsia.indexing.add import add_indexes, coarse_files, list_indexes
 from intarsia.indexing.drop import drop_indexes
 from intarsia.indexing.export import export_index
 from intarsia.rewrite.rewrite import rewrite as rewrite_files
@@ -21,8 +21,8 @@ from intarsia.writer.defaults import INDEXED_PAGE_ROWS
 def index_add(
     path: str,
     indexes: Sequence[str],
-    sidecar: bool,
-    sidecar_folder: str | None,
+    in_sidecar: bool,
+    sidecar: str | None,
     missing: bool,
     page_index: bool,
     keep: bool,
@@ -33,16 +33,15 @@ def index_add(
 ) -> None:
     """Adds indexes to files."""
     specs = [parse(text) for text in indexes]
-    if rewrite and (sidecar or sidecar_folder is not None):
+    if rewrite and (in_sidecar or sidecar is not None):
         raise click.UsageError("--rewrite changes the files, with --sidecar they stay as they are")
     if rewrite:
         _rewrite_coarse_files(path, table_format)
     with terminal.progress("indexing") as progress:
-        where = _sidecar_option(sidecar, sidecar_folder)
         reports = add_indexes(
             path,
             specs,
-            sidecar=where,
+            sidecar=in_sidecar if sidecar is None else sidecar,
             replace=not missing,
             page_index=page_index,
             keep=keep,
@@ -77,8 +76,8 @@ def index_drop(
     path: str,
     indexes: Sequence[str],
     everything: bool,
-    sidecar: bool,
-    sidecar_folder: str | None,
+    in_sidecar: bool,
+    sidecar: str | None,
     table_format: TableFormatOption,
     as_json: bool,
 ) -> None:
@@ -86,12 +85,11 @@ def index_drop(
     if everything == bool(indexes):
         raise click.UsageError("name each INDEX, or drop every one that was added by --all")
     with terminal.progress("dropping") as progress:
-        where = _sidecar_option(sidecar, sidecar_folder)
         reports = drop_indexes(
             path,
             indexes or None,
             all=everything,
-            sidecar=where,
+            sidecar=in_sidecar if sidecar is None else sidecar,
             progress=progress,
             table_format=table_format,
         )
@@ -105,22 +103,13 @@ def index_drop(
 
 def index_list(
     path: str,
-    sidecar_folder: str | None,
+    sidecar: str | None,
     table_format: TableFormatOption,
     everything: bool,
     as_json: bool,
 ) -> None:
     """Lists the indexes of files."""
-    reports = list_indexes(path, sidecar=sidecar_folder, table_format=table_format)
-    _show(reports, everything, as_json)
-
-
-def _sidecar_option(sidecar: bool, folder: str | None) -> bool | str:
-    """Returns the argument ``sidecar``. An empty name of a folder is refused by the library."""
-    return sidecar if folder is None else folder
-
-
-def _show(reports: Sequence[IndexReport], everything: bool, as_json: bool) -> None:
+    reports = list_indexes(path, sidecar=sidecar, table_format=table_format)
     if as_json:
         tables.as_json(reports)
     else:
@@ -128,9 +117,9 @@ def _show(reports: Sequence[IndexReport], everything: bool, as_json: bool) -> No
         tables.missing(reports)
 
 
-def index_export(path: str, index: str, out: str, sidecar_folder: str | None) -> None:
+def index_export(path: str, index: str, out: str, sidecar: str | None) -> None:
     """Writes an index to a Parquet file."""
-    export_index(path, index, out, sidecar=sidecar_folder)
+    export_index(path, index, out, sidecar=sidecar)
 
 
 def index_advise(

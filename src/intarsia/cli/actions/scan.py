@@ -6,6 +6,7 @@ import contextlib
 import io
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import click
 import pyarrow as pa
@@ -13,7 +14,6 @@ import pyarrow.compute as pc
 
 from intarsia.cli.column_names import column_names
 from intarsia.cli.input import other_formats
-from intarsia.cli.input.rows import row_order
 from intarsia.cli.output import html_file, row_stream, tables
 from intarsia.cli.output.json_document import json_text
 from intarsia.dataset.dataset import Dataset
@@ -24,15 +24,14 @@ from intarsia.duckdb_session import require_duckdb
 from intarsia.engines.duckdb.explain import explain_sql
 from intarsia.engines.duckdb.sql import opened_table, run_query
 from intarsia.expr.filterable_types import taken
-from intarsia.file.corrupt_data import OnCorrupt
 from intarsia.io.atomic_replace import replacing
 from intarsia.io.storage import resolve
 from intarsia.report.query_page import MAX_SHOWN_FILES
 from intarsia.report.render import query_html
 from intarsia.sql.query.limit_pushdown import First
 from intarsia.sql.where_clause import parse_where
-from intarsia.tables.data_files import TableFormatOption
 from intarsia.writer.parquet_writer import ParquetWriter
+from intarsia.writer.row_sorting import order_of
 
 _TABLE_ROWS = 50
 _TABLE = "data"
@@ -47,23 +46,10 @@ def scan(
     order_by: str | None,
     count: bool,
     form: str,
-    on_corrupt: OnCorrupt | None,
-    page_size_limit: int | None,
-    union_by_name: bool,
-    partitioning: str | None,
-    sidecar_folder: str | None,
-    table_format: TableFormatOption,
+    **opening: Any,
 ) -> None:
-    """Prints the rows that match."""
-    source = dataset(
-        path,
-        union_by_name=union_by_name,
-        partitioning=partitioning,
-        sidecar=sidecar_folder,
-        on_corrupt=on_corrupt,
-        page_size_limit=page_size_limit,
-        table_format=table_format,
-    )
+    """Prints the rows that match. ``opening`` has arguments of ``dataset``."""
+    source = dataset(path, **opening)
     names = column_names(source.schema, columns)
     expression = None if where is None else parse_where(where, source.schema)
     if count:
@@ -120,8 +106,9 @@ def _ordered(
         if first is not None:
             filter_ = first if filter_ is None else filter_ & first
     table = source.to_table([*names, *(column for column, _ in order)], filter_)
-    keys = [(len(names) + number, descends) for number, (_, descends) in enumerate(order)]
-    return taken(table.select(range(len(names))), row_order(table, keys).slice(0, limit))
+    columns = range(len(names), table.num_columns)
+    row_order = order_of(table, columns, "at_end", [descends for _, descends in order])
+    return taken(table.select(range(len(names))), row_order.slice(0, limit))
 
 
 def sql(
@@ -129,10 +116,7 @@ def sql(
     tables: Sequence[str],
     form: str | None,
     output: str | None,
-    union_by_name: bool,
-    partitioning: str | None,
-    sidecar_folder: str | None,
-    table_format: TableFormatOption,
+    **opening: Any,
 ) -> None:
     """Prints or writes the result of a query."""
     form = form or ("table" if output is None else other_formats.format_of_name(output))
@@ -146,14 +130,7 @@ def sql(
         name, is_given, path = table.partition("=")
         if not (name and is_given):
             raise click.UsageError(f"{table!r} is not NAME=PATH")
-        data = dataset(
-            path,
-            union_by_name=union_by_name,
-            partitioning=partitioning,
-            sidecar=sidecar_folder,
-            table_format=table_format,
-        )
-        opened[name] = opened_table(data)
+        opened[name] = opened_table(dataset(path, **opening))
     if query == other_formats.STDIN:
         query = sys.stdin.read()
     result = run_query(query, (), opened)
@@ -179,20 +156,11 @@ def explain(
     analyze: bool,
     as_json: bool,
     html: str | None,
-    union_by_name: bool,
-    partitioning: str | None,
-    sidecar_folder: str | None,
-    table_format: TableFormatOption,
+    **opening: Any,
 ) -> None:
     """Shows what a query reads."""
     html_file.check_option(html, as_json)
-    source = dataset(
-        path,
-        union_by_name=union_by_name,
-        partitioning=partitioning,
-        sidecar=sidecar_folder,
-        table_format=table_format,
-    )
+    source = dataset(path, **opening)
     if query is not None:
         for option, value in (("--where", where), ("--columns", columns), ("--html", html)):
             if value is not None:

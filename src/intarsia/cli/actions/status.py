@@ -23,7 +23,7 @@ _REQUIREMENT = re.compile(r"(.+?)\s*>=\s*(\d+(?:\.\d+)?)\s*%\s*", re.DOTALL)
 def status(
     path: str,
     requirements: Sequence[str],
-    sidecar_folder: str | None,
+    sidecar: str | None,
     table_format: TableFormatOption,
     as_json: bool,
 ) -> None:
@@ -32,7 +32,7 @@ def status(
     state = maintenance.status(
         path,
         indexes=list(dict.fromkeys(index for index, _ in required)),
-        sidecar=sidecar_folder,
+        sidecar=sidecar,
         table_format=table_format,
     )
     unmet = []

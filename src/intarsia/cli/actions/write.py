@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -30,11 +30,9 @@ from intarsia.errors import PathError, PredicateError
 from intarsia.expr.casts import cast_type
 from intarsia.expr.filterable_types import filterable_type
 from intarsia.expr.nested_types import without_dictionary
-from intarsia.file.corrupt_data import OnCorrupt
 from intarsia.indexing.add import IndexReport, list_indexes
 from intarsia.memory import share
 from intarsia.scan.parquet_file import open_file
-from intarsia.tables.data_files import TableFormatOption
 from intarsia.writer.dataset import ExistingData, write_dataset
 from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS
 from intarsia.writer.parquet_writer import ParquetWriter
@@ -80,19 +78,19 @@ def _type(text: str) -> pa.DataType:
 def write(
     source: str,
     out: str,
-    indexes: Sequence[str],
     form: str | None,
-    where: str | None,
     columns: str | None,
+    where: str | None,
     limit: int | None,
     sort_by: str | None,
     partition_by: str | None,
     existing_data_behavior: ExistingData | None,
     max_rows_per_file: int | None,
+    row_group_rows: int | None,
+    rows_per_page: int | None,
+    indexes: Sequence[str],
     compression: str | None,
     compression_level: int | None,
-    row_group_size: int | None,
-    max_rows_per_page: int | None,
     checkpoint_row_groups: int | None,
     keep_unfinished: bool,
     delimiter: str | None,
@@ -100,31 +98,16 @@ def write(
     null: str | None,
     types: Mapping[str, pa.DataType],
     schema_from: str | None,
-    union_by_name: bool,
-    partitioning: str | None,
-    on_corrupt: OnCorrupt | None,
-    page_size_limit: int | None,
-    sidecar_folder: str | None,
-    table_format: TableFormatOption,
     as_json: bool,
+    **opening: Any,
 ) -> None:
-    """Writes the rows of a source to a Parquet file, or to a folder of files."""
+    """Writes the rows of a source to a Parquet file, or to a folder of files.
+
+    ``opening`` has arguments of ``dataset``.
+    """
     if out == other_formats.STDIN:
         raise click.UsageError("OUT is a file: Parquet is not written to standard output")
-    form = other_formats.format_of(source, form, table_format)
-    query = RowQuery(
-        columns,
-        where,
-        limit,
-        union_by_name,
-        partitioning,
-        on_corrupt,
-        page_size_limit,
-        sidecar_folder,
-        table_format,
-    )
-    is_folder = bool(partition_by or existing_data_behavior or max_rows_per_file)
-    is_folder = is_folder or out.endswith("/")
+    form = other_formats.format_of(source, form, opening["table_format"])
     keys = [] if partition_by is None else split_names(partition_by, "--partition-by")
     if schema_from is not None:
         if types:
@@ -133,18 +116,16 @@ def write(
             types = _types_of_file(schema_from, form)
     delimiter = "\t" if delimiter == r"\t" else delimiter
     text = other_formats.Text(delimiter, not no_header, null, types)
-    _check_options(source, form, text, query)
+    query = RowQuery(columns, where, limit, opening)
+    _check_options(source, form, text, opening)
     rows, total = rows_of(source, form, text, query)
     if schema_from is not None:
         rows = with_schema(rows, source, schema_from, keys)
     is_replaced = existing_data_behavior in ("overwrite", "delete_matching")
     if not (is_replaced and is_same_place(source, out)):
         check_is_other(source, form, rows.files, out)
-    order = None if sort_by is None else column_names(rows.schema, sort_by)
-    check_order(rows.schema, order or ())
-    check_order(rows.schema, keys)
-    size = row_group_size or DEFAULT_ROW_GROUP_ROWS
-    name = os.path.basename(out.rstrip("/"))
+    order = [] if sort_by is None else column_names(rows.schema, sort_by)
+    check_order(rows.schema, [*order, *keys])
     stored = pa.schema([field for field in rows.schema if field.name not in keys])
     said = placed(rows.annotations, stored, {})
     settings: dict[str, Any] = {
@@ -155,46 +136,77 @@ def write(
         "annotations": said.fields,
         "write_statistics": True if said.ordered is None else list(said.ordered),
     }
-
     if compression is not None:
         settings["compression"] = compression
-    if max_rows_per_page is not None:
-        settings["max_rows_per_page"] = max_rows_per_page
+    if rows_per_page is not None:
+        settings["max_rows_per_page"] = rows_per_page
+    name = os.path.basename(out.rstrip("/"))
 
     def tables(update: terminal.Update) -> Iterator[pa.Table]:
         counted = _counted(rows.tables, name, total, update)
-        return in_order(counted, rows.schema, order, size) if order else counted
+        return in_order(counted, order) if order else counted
 
-    if is_folder:
-        files: list[WrittenFile] = []
+    if partition_by or existing_data_behavior or max_rows_per_file or out.endswith("/"):
+        settings |= {
+            "partition_by": keys,
+            "sort_by": () if order else None,  # sorted already
+            "existing_data_behavior": existing_data_behavior or "error",
+            "max_rows_per_file": max_rows_per_file,
+            "max_rows_per_group": row_group_rows,
+        }
+        _write_folder(tables, rows.schema, out, settings, as_json=as_json)
+    else:
+        _write_file(tables, rows.schema, out, row_group_rows, settings, as_json=as_json)
+
+
+def _write_folder(
+    tables: Callable[[terminal.Update], Iterator[pa.Table]],
+    schema: pa.Schema,
+    out: str,
+    settings: Mapping[str, Any],
+    *,
+    as_json: bool,
+) -> None:
+    """Writes rows to a folder, and prints the number of new files, their rows and bytes."""
+    files: list[WrittenFile] = []
+    with terminal.progress("writing") as update:
+        try:
+            write_dataset(tables(update), out, schema=schema, file_visitor=files.append, **settings)
+        except ValueError as error:
+            if type(error) is not ValueError:
+                raise
+            raise PathError(f"{out}: cannot be written: {error}") from error
+    rows = sum(file.metadata.num_rows for file in files)
+    num_bytes = sum(file.size for file in files)
+    if as_json:
+        document = {"path": out, "files": len(files), "rows": rows, "file_bytes": num_bytes}
+        click.echo(json_text(document))
+    click.echo(
+        f"{terminal.clean(out)}: {terminal.plural(rows, 'row')} in "
+        f"{terminal.plural(len(files), 'file')}, {num_bytes:,} bytes",
+        err=True,
+    )
+
+
+def _write_file(
+    tables: Callable[[terminal.Update], Iterator[pa.Table]],
+    schema: pa.Schema,
+    out: str,
+    row_group_rows: int | None,
+    settings: Mapping[str, Any],
+    *,
+    as_json: bool,
+) -> None:
+    """Writes rows to a file, and prints a line about it."""
+    size = row_group_rows or DEFAULT_ROW_GROUP_ROWS
+    most = share(ROW_GROUP_BYTES, 8) if row_group_rows is None else _ANY_BYTES
+    with ParquetWriter(out, schema, **settings) as writer:
         with terminal.progress("writing") as update:
-            try:
-                write_dataset(
-                    tables(update),
-                    out,
-                    schema=rows.schema,
-                    partition_by=keys,
-                    sort_by=None if order is None else (),  # sorted already
-                    existing_data_behavior=existing_data_behavior or "error",
-                    max_rows_per_file=max_rows_per_file,
-                    max_rows_per_group=row_group_size,
-                    file_visitor=files.append,
-                    **settings,
-                )
-            except ValueError as error:
-                if type(error) is not ValueError:
-                    raise
-                raise PathError(f"{out}: cannot be written: {error}") from error
-        _report_folder(out, files, as_json=as_json)
-        return
-    with ParquetWriter(out, rows.schema, **settings) as writer:
-        with terminal.progress("writing") as update:
-            most = share(ROW_GROUP_BYTES, 8) if row_group_size is None else _ANY_BYTES
             for group in row_groups(tables(update), size, most):
-                writer.write_table(group, row_group_size)
-        if indexes:
+                writer.write_table(group, row_group_rows)
+        if settings["indexes"]:
             with terminal.progress("indexing") as update:
-                update(name, 0, None)
+                update(os.path.basename(out), 0, None)
                 writer.close()
     (report,) = list_indexes(out)
     if as_json:
@@ -210,21 +222,9 @@ def _types_of_file(path: str, form: str) -> dict[str, pa.DataType]:
     return {name: without_dictionary(filterable_type(kind)) for name, kind in types.items()}
 
 
-def _report_folder(out: str, files: Sequence[WrittenFile], *, as_json: bool) -> None:
-    """Prints the number of new files, their rows and bytes."""
-    rows = sum(file.metadata.num_rows for file in files)
-    num_bytes = sum(file.size for file in files)
-    if as_json:
-        document = {"path": out, "files": len(files), "rows": rows, "file_bytes": num_bytes}
-        click.echo(json_text(document))
-    click.echo(
-        f"{terminal.clean(out)}: {terminal.plural(rows, 'row')} in "
-        f"{terminal.plural(len(files), 'file')}, {num_bytes:,} bytes",
-        err=True,
-    )
-
-
-def _check_options(source: str, form: str, text: other_formats.Text, query: RowQuery) -> None:
+def _check_options(
+    source: str, form: str, text: other_formats.Text, opening: Mapping[str, Any]
+) -> None:
     """Raises ``UsageError`` for options that do not apply to the format."""
     is_of_csv = text.delimiter is not None or not text.has_header or text.null is not None
     if is_of_csv and form != "csv":
@@ -233,15 +233,11 @@ def _check_options(source: str, form: str, text: other_formats.Text, query: RowQ
         raise click.UsageError(f"--type is of CSV and JSON, not of {form}")
     if text.delimiter is not None and not (len(text.delimiter) == 1 and text.delimiter.isascii()):
         raise click.UsageError(f"--delimiter is one character of ASCII, not {text.delimiter!r}")
-    of_parquet = {
-        "--union-by-name": query.union_by_name,
-        "--on-corrupt": query.on_corrupt,
-        "--page-size-limit": query.page_size_limit,
-        "--sidecar-folder": query.sidecar_folder,
-    }
-    for name, value in of_parquet.items():
-        if value and form != "parquet":
-            raise click.UsageError(f"{name} is of Parquet, not of {form}")
+    of_parquet = ("union_by_name", "on_corrupt", "page_size_limit", "sidecar")
+    for argument in of_parquet:
+        if opening[argument] and form != "parquet":
+            option = "sidecar-folder" if argument == "sidecar" else argument.replace("_", "-")
+            raise click.UsageError(f"--{option} is of Parquet, not of {form}")
     if source == other_formats.STDIN and form == "parquet":
         raise click.UsageError("standard input is read with --from csv, json or arrow")
 

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from intarsia.cli.options import (
     PATH,
-    memory_limit_option,
+    Action,
+    report_json_option,
+    resource_limit_options,
     sidecar_folder_option,
     table_format_option,
-    timeout_option,
 )
 
 
-@click.command()
+@click.command(cls=Action)
 @click.argument("path", type=PATH)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a finding, one a line.")
 @click.option("--strict", is_flag=True, help="Exit with 3 for notes as well.")
 @sidecar_folder_option
 @table_format_option
-@memory_limit_option
-@timeout_option
-def verify(**options: Any) -> None:
+@resource_limit_options
+def verify() -> None:
     """Check the files of PATH, a file, folder, glob or URI, from the first byte to the last.
 
     Pages, checksums, statistics, page indexes, bloom filters and embedded indexes are compared with
@@ -33,12 +31,9 @@ def verify(**options: Any) -> None:
     have. It is 3 for warnings: answers stay right. It is 4 for errors: damaged bytes, or claims
     that make readers fail or answer wrongly.
     """
-    from intarsia.cli.actions import check as body
-
-    body.verify(**options)
 
 
-@click.command()
+@click.command(cls=Action)
 @click.argument("torn", type=PATH)
 @click.argument("out", type=PATH, required=False)
 @click.option(
@@ -46,10 +41,9 @@ def verify(**options: Any) -> None:
     metavar="OTHER",
     help="A Parquet file of the same columns, for a file that has lost its footer.",
 )
-@click.option("--json", "as_json", is_flag=True, help="The report as one JSON document.")
-@memory_limit_option
-@timeout_option
-def recover(**options: Any) -> None:
+@report_json_option
+@resource_limit_options
+def recover() -> None:
     """Write to OUT the rows of TORN, a Parquet file that was cut short or damaged.
 
     Without OUT, TORN is a folder: finish or undo the writes to it that were interrupted, such as
@@ -62,6 +56,3 @@ def recover(**options: Any) -> None:
     The exit code is 0 for a whole file. It is 3 for one that is not, even if all of its rows came
     back. It is 4 if nothing can be recovered.
     """
-    from intarsia.cli.actions import check as body
-
-    body.recover(**options)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
+from intarsia.cli.options import Action
 
-@click.command()
+
+@click.command(cls=Action)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(**options: Any) -> None:
+def completion() -> None:
     """Print a script that completes commands, options and paths in SHELL.
 
     \b
@@ -17,6 +17,3 @@ def completion(**options: Any) -> None:
     intarsia completion zsh > "${fpath[1]}/_intarsia"
     intarsia completion fish > ~/.config/fish/completions/intarsia.fish
     """
-    from intarsia.cli.actions import completion as body
-
-    body.completion(**options)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from intarsia.cli.options import PATH
+from intarsia.cli.options import PATH, Action
 
 
-@click.command()
+@click.command(cls=Action)
 @click.argument("folder", default="intarsia-demo", type=PATH)
 @click.option(
     "--rows",
@@ -19,7 +17,7 @@ from intarsia.cli.options import PATH
     metavar="N",
     help="Rows of the table.",
 )
-def demo(**options: Any) -> None:
+def demo() -> None:
     """Write a table with indexes to FOLDER, and ask it five questions.
 
     The table is a log of made-up requests, always the same. An existing file logs.parquet is
@@ -31,6 +29,3 @@ def demo(**options: Any) -> None:
 
     The exit code is 1 if an answer differs.
     """
-    from intarsia.cli.actions import demo as body
-
-    body.demo(**options)

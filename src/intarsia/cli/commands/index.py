@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 import intarsia.kind_names as kind_names
 from intarsia.cli.options import (
     PATH,
+    Action,
+    ActionGroup,
     all_option,
-    memory_limit_option,
+    resource_limit_options,
     sidecar_folder_option,
     table_format_option,
-    timeout_option,
 )
 
 _json = click.option("--json", "as_json", is_flag=True, help="One JSON object a file, one a line.")
 
 
-class _WithKinds(click.Command):
+class _WithKinds(Action):
     """A command whose help ends with the names of index kinds."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -27,7 +26,7 @@ class _WithKinds(click.Command):
         super().format_epilog(ctx, formatter)
 
 
-@click.group()
+@click.group(cls=ActionGroup)
 def index() -> None:
     """Add, list, export and drop the indexes of files."""
 
@@ -36,7 +35,10 @@ def index() -> None:
 @click.argument("path", type=PATH)
 @click.argument("indexes", nargs=-1, required=True, metavar="INDEX…")
 @click.option(
-    "--sidecar", is_flag=True, help="In a file beside each, in _intarsia/: no file is changed."
+    "--sidecar",
+    "in_sidecar",
+    is_flag=True,
+    help="In a file beside each, in _intarsia/: no file is changed.",
 )
 @sidecar_folder_option
 @click.option(
@@ -61,10 +63,9 @@ def index() -> None:
 )
 @click.option("--all", "everything", is_flag=True, help="List the indexes of each file as well.")
 @table_format_option
-@memory_limit_option
-@timeout_option
+@resource_limit_options
 @_json
-def index_add(**options: Any) -> None:
+def index_add() -> None:
     """Add each INDEX to PATH, a file, folder, glob or URI.
 
     \b
@@ -85,9 +86,6 @@ def index_add(**options: Any) -> None:
 
     Prints a line for each INDEX; with --all, also what each file has.
     """
-    from intarsia.cli.actions import index as body
-
-    body.index_add(**options)
 
 
 @index.command("drop")
@@ -95,12 +93,15 @@ def index_add(**options: Any) -> None:
 @click.argument("indexes", nargs=-1, metavar="INDEX…")
 @click.option("--all", "everything", is_flag=True, help="Every index that was added.")
 @click.option(
-    "--sidecar", is_flag=True, help="From the sidecars in _intarsia/: no file is changed."
+    "--sidecar",
+    "in_sidecar",
+    is_flag=True,
+    help="From the sidecars in _intarsia/: no file is changed.",
 )
 @sidecar_folder_option
 @table_format_option
 @_json
-def index_drop(**options: Any) -> None:
+def index_drop() -> None:
     """Drop each INDEX of PATH, a file, folder, glob or URI, and free its space.
 
     \b
@@ -113,9 +114,6 @@ def index_drop(**options: Any) -> None:
 
     Prints a line for each index.
     """
-    from intarsia.cli.actions import index as body
-
-    body.index_drop(**options)
 
 
 @index.command("list")
@@ -124,11 +122,8 @@ def index_drop(**options: Any) -> None:
 @table_format_option
 @all_option
 @_json
-def index_list(**options: Any) -> None:
+def index_list() -> None:
     """List the indexes of the files of PATH: embedded, in sidecars, and the format's own."""
-    from intarsia.cli.actions import index as body
-
-    body.index_list(**options)
 
 
 @index.command("export")
@@ -136,14 +131,11 @@ def index_list(**options: Any) -> None:
 @click.argument("index")
 @click.argument("out", type=PATH)
 @sidecar_folder_option
-def index_export(**options: Any) -> None:
+def index_export() -> None:
     """Write INDEX of the file PATH to OUT, a Parquet file that any tool reads.
 
     It has a row for each key and granule, or for each granule. An existing OUT is replaced.
     """
-    from intarsia.cli.actions import index as body
-
-    body.index_export(**options)
 
 
 @index.command("advise")
@@ -157,14 +149,10 @@ def index_export(**options: Any) -> None:
     help="A condition. May be given again.",
 )
 @table_format_option
-@memory_limit_option
-@timeout_option
+@resource_limit_options
 @click.option("--json", "as_json", is_flag=True, help="All of it as JSON.")
-def index_advise(**options: Any) -> None:
+def index_advise() -> None:
     """Propose indexes of PATH for the conditions of queries, from a sample of its row groups.
 
     Give values that occur. Bounds alone may rule out others, which makes any index look useless.
     """
-    from intarsia.cli.actions import index as body
-
-    body.index_advise(**options)

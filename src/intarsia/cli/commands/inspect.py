@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from intarsia.cli.options import PATH, all_option, html_option, table_format_option
+from intarsia.cli.options import PATH, Action, all_option, html_option, table_format_option
 
 _column = click.option(
     "-c",
@@ -18,14 +16,14 @@ _column = click.option(
 )
 
 
-@click.command()
+@click.command(cls=Action)
 @click.argument("path", type=PATH)
 @_column
 @all_option
 @click.option("--json", "as_json", is_flag=True, help="The whole footer as one JSON document.")
 @html_option
 @table_format_option
-def inspect(**options: Any) -> None:
+def inspect() -> None:
     """Show what a Parquet file holds: columns, sizes, encodings, indexes, key/values.
 
     PATH is a file, folder, glob or URI. With --column, show that column row group by row group:
@@ -42,12 +40,9 @@ def inspect(**options: Any) -> None:
 
     The exit code is 3 if a part of a file could not be decoded. The rest is shown.
     """
-    from intarsia.cli.actions import inspect as body
-
-    body.inspect(**options)
 
 
-@click.command()
+@click.command(cls=Action)
 @click.argument("path", type=PATH)
 @_column
 @click.option(
@@ -62,7 +57,7 @@ def inspect(**options: Any) -> None:
 @all_option
 @click.option("--json", "as_json", is_flag=True, help="All of them as one JSON array.")
 @table_format_option
-def pages(**options: Any) -> None:
+def pages() -> None:
     """Show the pages of a Parquet file: rows, nulls, bounds, offsets, sizes, checksums.
 
     PATH is a file, folder, glob or URI. Rows count from the start of the row group, offsets from
@@ -71,6 +66,3 @@ def pages(**options: Any) -> None:
 
     The exit code is 3 if a chunk could not be decoded. The others are shown.
     """
-    from intarsia.cli.actions import inspect as body
-
-    body.pages(**options)

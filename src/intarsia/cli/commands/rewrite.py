@@ -2,55 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from intarsia.cli.options import CODECS, PATH, memory_limit_option, timeout_option
-from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS, INDEXED_PAGE_ROWS, PAGE_ROWS
+from intarsia.cli.options import (
+    CODECS,
+    PATH,
+    Action,
+    layout_options,
+    report_json_option,
+    resource_limit_options,
+)
 
 
-@click.command()
+@click.command(cls=Action)
 @click.argument("path", type=PATH)
-@click.option(
-    "--index",
-    "indexes",
-    metavar="INDEX",
-    multiple=True,
-    help="An index to embed, as index add takes it. May be given again. By default, those that "
-    "files have.",
-)
+@layout_options
 @click.option("--no-index", is_flag=True, help="New files get no index.")
-@click.option(
-    "--sort-by",
-    metavar="A,B,…",
-    help="Sort the rows of each folder by these columns, NULL last.",
-)
-@click.option(
-    "--rows-per-page",
-    "--max-rows-per-page",
-    type=click.IntRange(1),
-    metavar="ROWS",
-    help=f"Rows of a page; by default {INDEXED_PAGE_ROWS:,} with indexes, {PAGE_ROWS:,} without.",
-)
-@click.option(
-    "--row-group-rows",
-    "--row-group-size",
-    type=click.IntRange(1),
-    metavar="ROWS",
-    help=f"Rows of a row group; by default {DEFAULT_ROW_GROUP_ROWS:,}, or fewer that take 256 MB.",
-)
 @click.option(
     "--target-file-size",
     default="128 MB",
     show_default=True,
     metavar="SIZE",
     help="Merge smaller files up to this size; none replaces each file by one.",
-)
-@click.option(
-    "--partition-by",
-    metavar="A,B,…",
-    help="Make the folders anew, named after the values of these columns.",
 )
 @click.option(
     "--compression", type=click.Choice(CODECS), help="By default that of most of the old bytes."
@@ -69,10 +42,9 @@ from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS, INDEXED_PAGE_ROWS, 
 @click.option(
     "--keep", is_flag=True, help="Also into the policy of the folder PATH, for files to come."
 )
-@memory_limit_option
-@timeout_option
-@click.option("--json", "as_json", is_flag=True, help="The report as one JSON document.")
-def rewrite(**options: Any) -> None:
+@resource_limit_options
+@report_json_option
+def rewrite() -> None:
     """Make the files of PATH anew: small pages, merged, sorted, with indexes.
 
     \b
@@ -81,7 +53,7 @@ def rewrite(**options: Any) -> None:
     intarsia rewrite lake --partition-by day --output new-lake
 
     PATH is a folder, a Hive folder in it, or a file. All rows, columns, types and metadata stay.
-    Indexes that files have are built anew.
+    Without --index and --no-index, the indexes that files have are built anew.
 
     Readers see the old files or the new ones. If the command is killed, intarsia recover PATH
     finishes or undoes what it was doing: no row is lost or doubled. Call it while nobody writes.
@@ -89,6 +61,3 @@ def rewrite(**options: Any) -> None:
     The exit code is 1 for an error. That includes files that another writer changed meanwhile:
     they were left as they were, and all others are done.
     """
-    from intarsia.cli.actions import rewrite as body
-
-    body.rewrite(**options)

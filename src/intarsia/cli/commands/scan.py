@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from intarsia.cli.options import (
     PATH,
+    Action,
     columns_option,
+    dataset_options,
     html_option,
     limit_option,
-    memory_limit_option,
     on_corrupt_option,
     page_size_limit_option,
-    partitioning_option,
-    sidecar_folder_option,
-    table_format_option,
-    timeout_option,
-    union_by_name_option,
     where_option,
 )
 
 
-@click.command()
+@click.command(cls=Action)
 @click.argument("path", type=PATH)
 @where_option
 @columns_option
@@ -45,23 +39,15 @@ from intarsia.cli.options import (
 )
 @on_corrupt_option
 @page_size_limit_option
-@union_by_name_option
-@partitioning_option
-@sidecar_folder_option
-@table_format_option
-@memory_limit_option
-@timeout_option
-def scan(**options: Any) -> None:
+@dataset_options
+def scan() -> None:
     """Print the rows of PATH, a file, folder, glob or URI, that match.
 
     CSV cannot hold lists, structs and bytes; JSON can.
     """
-    from intarsia.cli.actions import scan as body
-
-    body.scan(**options)
 
 
-@click.command()
+@click.command(cls=Action)
 @click.argument("query")
 @click.argument("tables", nargs=-1, metavar="[NAME=PATH]…")
 @click.option(
@@ -76,13 +62,8 @@ def scan(**options: Any) -> None:
     metavar="FILE",
     help="Write the result to this file; one that is there is replaced.",
 )
-@union_by_name_option
-@partitioning_option
-@sidecar_folder_option
-@table_format_option
-@memory_limit_option
-@timeout_option
-def sql(**options: Any) -> None:
+@dataset_options
+def sql() -> None:
     """Print the result of QUERY, SQL that DuckDB runs over Parquet files.
 
     \b
@@ -92,12 +73,9 @@ def sql(**options: Any) -> None:
     QUERY may be - for standard input. PATH is a file, folder, glob or URI. The options apply to
     all tables.
     """
-    from intarsia.cli.actions import scan as body
-
-    body.sql(**options)
 
 
-@click.command()
+@click.command(cls=Action)
 @click.argument("path", type=PATH)
 @where_option
 @columns_option
@@ -111,19 +89,11 @@ def sql(**options: Any) -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="All of it, of every file, as JSON.")
 @html_option
-@union_by_name_option
-@partitioning_option
-@sidecar_folder_option
-@table_format_option
-@memory_limit_option
-@timeout_option
-def explain(**options: Any) -> None:
+@dataset_options
+def explain() -> None:
     """Show which rows, pages and bytes of PATH a query reads, and what each index left.
 
     20 files are shown, and the 20 largest columns of each.
 
     --html draws the pages of each file, by rows and by bytes, and which of them are read.
     """
-    from intarsia.cli.actions import scan as body
-
-    body.explain(**options)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from intarsia.cli.options import (
-    memory_limit_option,
+    Action,
+    report_json_option,
+    resource_limit_options,
     sidecar_folder_option,
     table_format_option,
     timeout_option,
 )
 
 
-@click.command()
+@click.command(cls=Action)
 @click.argument("path")
 @click.option(
     "--require",
@@ -27,7 +27,7 @@ from intarsia.cli.options import (
 @table_format_option
 @timeout_option
 @click.option("--json", "as_json", is_flag=True, help="All of it as one JSON document.")
-def status(**options: Any) -> None:
+def status() -> None:
     """Show which files of PATH have which indexes, how they are laid out, and what is stale.
 
     \b
@@ -35,19 +35,15 @@ def status(**options: Any) -> None:
 
     Rows of files that cannot have the index do not count.
     """
-    from intarsia.cli.actions import status as body
-
-    body.status(**options)
 
 
-@click.command()
+@click.command(cls=Action)
 @click.argument("path")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @table_format_option
-@memory_limit_option
-@timeout_option
-@click.option("--json", "as_json", is_flag=True, help="The report as one JSON document.")
-def maintain(**options: Any) -> None:
+@resource_limit_options
+@report_json_option
+def maintain() -> None:
     """Bring the files of the folder PATH in line with its policy.
 
     index add --keep and rewrite --keep write the policy. This command merges small files, rewrites
@@ -57,6 +53,3 @@ def maintain(**options: Any) -> None:
 
     Exit codes: 0 all is done, 3 some files could not be changed, 1 another error.
     """
-    from intarsia.cli.actions import status as body
-
-    body.maintain(**options)

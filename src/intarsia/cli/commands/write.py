@@ -11,22 +11,18 @@ from intarsia.cli.options import (
     CODECS,
     FORMATS,
     PATH,
+    Action,
     columns_option,
+    dataset_options,
+    layout_options,
     limit_option,
-    memory_limit_option,
     on_corrupt_option,
     page_size_limit_option,
-    partitioning_option,
-    sidecar_folder_option,
-    table_format_option,
-    timeout_option,
-    union_by_name_option,
+    report_json_option,
     where_option,
 )
-from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS, INDEXED_PAGE_ROWS, PAGE_ROWS
 
 EXISTING = ("error", "append", "overwrite", "delete_matching", "overwrite_or_ignore")
-_MOST_ROWS = 2**31 - 1
 
 
 def _types(_: Any, __: Any, given: Sequence[str]) -> Any:
@@ -36,16 +32,10 @@ def _types(_: Any, __: Any, given: Sequence[str]) -> Any:
     return types_of(given)
 
 
-@click.command()
+@click.command(cls=Action)
 @click.argument("source", type=PATH)
 @click.argument("out", type=PATH)
-@click.option(
-    "--index",
-    "indexes",
-    metavar="INDEX",
-    multiple=True,
-    help="An index to embed, as index add takes it. May be given again.",
-)
+@layout_options
 @click.option(
     "--from",
     "form",
@@ -55,16 +45,6 @@ def _types(_: Any, __: Any, given: Sequence[str]) -> Any:
 @where_option
 @columns_option
 @limit_option
-@click.option(
-    "--sort-by",
-    metavar="A,B,…",
-    help="Sort rows by these columns, NULL last. All rows are in memory then.",
-)
-@click.option(
-    "--partition-by",
-    metavar="A,B,…",
-    help="Write files to folders named after the values of these columns. OUT is a folder.",
-)
 @click.option(
     "--existing-data-behavior",
     type=click.Choice(EXISTING),
@@ -80,18 +60,6 @@ def _types(_: Any, __: Any, given: Sequence[str]) -> Any:
     "--compression", type=click.Choice(CODECS), help="By default that of the policy, else zstd."
 )
 @click.option("--compression-level", type=int, metavar="N", help="As the codec counts them.")
-@click.option(
-    "--row-group-size",
-    type=click.IntRange(1, _MOST_ROWS),
-    metavar="ROWS",
-    help=f"Rows of a row group; by default {DEFAULT_ROW_GROUP_ROWS:,}, or fewer that take 256 MB.",
-)
-@click.option(
-    "--max-rows-per-page",
-    type=click.IntRange(1),
-    metavar="ROWS",
-    help=f"Rows of a page; by default {INDEXED_PAGE_ROWS:,} with indexes, {PAGE_ROWS:,} without.",
-)
 @click.option(
     "--checkpoint-row-groups",
     type=click.IntRange(1),
@@ -124,16 +92,11 @@ def _types(_: Any, __: Any, given: Sequence[str]) -> Any:
     help="A Parquet file whose columns and types the rows get. JSON objects become maps and "
     "strings become dates, if its types say so.",
 )
-@union_by_name_option
-@partitioning_option
 @on_corrupt_option
 @page_size_limit_option
-@sidecar_folder_option
-@table_format_option
-@memory_limit_option
-@timeout_option
-@click.option("--json", "as_json", is_flag=True, help="The report as one JSON document.")
-def write(**options: Any) -> None:
+@dataset_options
+@report_json_option
+def write() -> None:
     """Write the rows of SOURCE to OUT, a Parquet file or a folder of files, with page indexes.
 
     \b
@@ -147,13 +110,11 @@ def write(**options: Any) -> None:
     .zst). pyarrow infers their types from the first 16 MB. Several files must have the same
     columns, unless they are Parquet.
 
-    Rows stay in their order, and one row group of them is in memory at a time. OUT appears whole or
-    not at all. An existing OUT is replaced; it must not be a file of SOURCE.
+    Rows stay in their order unless --sort-by is given. One row group of them is in memory at a
+    time; larger sorts use temporary files. OUT appears whole or not at all. An existing OUT is
+    replaced; it must not be a file of SOURCE.
 
     OUT is a folder if it ends with /, or with one of --partition-by, --existing-data-behavior and
     --max-rows-per-file. Its new files appear at once when all are written, and replaced files
     disappear then. If the command is killed, intarsia recover OUT finishes or undoes the change.
     """
-    from intarsia.cli.actions import write as body
-
-    body.write(**options)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import click
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from intarsia.cli.column_names import column_names
 from intarsia.cli.input import other_formats
@@ -21,37 +20,31 @@ from intarsia.dataset.discovery import dataset
 from intarsia.dataset.request_builder import check_columns, confuses_pyarrow, fields_at, paths_of
 from intarsia.errors import PathError, PredicateError, first_duplicate, unknown_column
 from intarsia.expr.evaluate import evaluate
-from intarsia.expr.filterable_types import filterable_schema, restorer_of, taken
-from intarsia.file.corrupt_data import OnCorrupt
+from intarsia.expr.filterable_types import filterable_schema, restorer_of
+from intarsia.io.external_sort import Workspace
 from intarsia.io.glob import HIDDEN, is_glob, means
 from intarsia.io.storage import resolve
 from intarsia.scan.parquet_file import open_file
 from intarsia.scan.request import without_rows
 from intarsia.scan.scan import limited
 from intarsia.sql.where_clause import parse_where
-from intarsia.tables.data_files import TableFormatOption
 from intarsia.threads import run_io_tasks
 from intarsia.writer.input_rows import input_rows
-from intarsia.writer.row_sorting import sortable
+from intarsia.writer.row_sorting import sorted_tables
 from intarsia.writer.type_annotations import Annotations, agreed_where_possible, annotations_of
 
 _AHEAD = {"batch_readahead": 4, "fragment_readahead": 2}
 """Read ahead less than pyarrow's scan does by default, to save memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowQuery:
-    """The rows and columns to write, and how Parquet files are read."""
+class RowQuery(NamedTuple):
+    """The rows and columns to write, and how Parquet files are opened."""
 
-    columns: str | None = None
-    where: str | None = None
-    limit: int | None = None
-    union_by_name: bool = False
-    partitioning: str | None = "hive"
-    on_corrupt: OnCorrupt | None = None
-    page_size_limit: int | None = None
-    sidecar_folder: str | None = None
-    table_format: TableFormatOption = "auto"
+    columns: str | None
+    where: str | None
+    limit: int | None
+    opening: Mapping[str, Any]
+    """Arguments of ``dataset``."""
 
 
 def rows_of(
@@ -61,13 +54,12 @@ def rows_of(
 
     Raises ``UsageError`` for two columns of one name, and for a column called ``__filename``.
     """
+    count = None
     if form == "parquet":
         rows, count = _of_data_set(source, query)
     else:
-        rows, count = (
-            _of_others(other_formats.read(source, form, text, query.table_format), query),
-            None,
-        )
+        others = other_formats.read(source, form, text, query.opening["table_format"])
+        rows = _of_others(others, query)
     names = rows.schema.names
     if confuses_pyarrow(rows.schema):
         raise click.UsageError("pyarrow reads no file with a column that is called __filename")
@@ -80,15 +72,7 @@ def rows_of(
 
 
 def _of_data_set(source: str, query: RowQuery) -> tuple[Incoming, int | None]:
-    data = dataset(
-        source,
-        union_by_name=query.union_by_name,
-        partitioning=query.partitioning,
-        sidecar=query.sidecar_folder,
-        on_corrupt=query.on_corrupt,
-        page_size_limit=query.page_size_limit,
-        table_format=query.table_format,
-    )
+    data = dataset(source, **query.opening)
     names = column_names(data.schema, query.columns)
     filter_ = None if query.where is None else parse_where(query.where, data.schema)
     schema = data.head(0, names, filter_).schema
@@ -161,36 +145,10 @@ def check_order(schema: pa.Schema, names: Sequence[str]) -> None:
             raise unknown_column(name, schema.names)
 
 
-def in_order(
-    tables: Iterable[pa.Table], schema: pa.Schema, names: Sequence[str], num_rows: int
-) -> Iterator[pa.Table]:
-    """Yields the rows sorted by columns, NULL last, in tables of ``num_rows``.
-
-    All rows are held in memory.
-    """
-    whole = pa.concat_tables([without_rows(schema), *tables])
-    order = row_order(whole, [(schema.get_field_index(name), False) for name in names])
-    for start in range(0, whole.num_rows, num_rows):
-        yield taken(whole, order.slice(start, num_rows))
-
-
-def row_order(table: pa.Table, order: Iterable[tuple[int, bool]]) -> pa.Array:
-    """Returns the positions of rows sorted by columns: NULL is last, NaN the greatest value.
-
-    ``order`` has the number of each column, and whether it descends.
-    """
-    keys, directions = [], []
-    for number, descends in order:
-        key = sortable(table.column(number))
-        if descends and pa.types.is_floating(key.type):  # pyarrow sorts NaN after all values
-            keys.append(pc.is_nan(key))
-            directions.append("descending")
-        keys.append(key)
-        directions.append("descending" if descends else "ascending")
-    # A name that begins with a dot would be a path.
-    names = [str(number) for number in range(len(keys))]
-    sort_keys = [(*key, "at_end") for key in zip(names, directions, strict=True)]
-    return pc.sort_indices(pa.table(keys, names), sort_keys=sort_keys)
+def in_order(tables: Iterable[pa.Table], names: Sequence[str]) -> Iterator[pa.Table]:
+    """Yields the rows sorted by columns, NULL last. Many rows are sorted on disk."""
+    with Workspace() as work:
+        yield from sorted_tables(iter(tables), names, work)
 
 
 def check_is_other(source: str, form: str, files: Sequence[str], out: str) -> None:
