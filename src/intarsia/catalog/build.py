@@ -151,10 +151,7 @@ def _unchanged_numbers(
 
 
 def _settled(target: Target, table_format: TableFormatOption) -> tuple[dict[str, Identity], int]:
-    """Lists the settled data files, and the number of files that changed a moment ago.
-
-    A second change within one tick of the file system's clock would not show in the identity.
-    """
+    """Returns settled data files, and how many changed within a tick of the file system's clock."""
     base = f"{target.root}/"
     for listings_left in reversed(range(_MAX_LISTINGS)):
         infos: dict[str, pafs.FileInfo] = {}
@@ -286,10 +283,7 @@ def _warn_of_unread(target: Target, unread: Sequence[str], num_files: int) -> No
 
 @contextlib.contextmanager
 def new_generation(target: Target) -> Iterator[str]:
-    """Yields the name of a new generation, and removes its tables if the build fails.
-
-    The tables stay if the pointer cannot be read. A later build removes unused tables.
-    """
+    """Yields the name of a new generation. If the build fails, removes its unused tables."""
     generation = secrets.token_hex(8)
     try:
         yield generation
@@ -369,10 +363,7 @@ def publish(
 def published(
     target: Target, known: Known, generation: str, segments: Sequence[Segment], read: int
 ) -> CatalogReport | None:
-    """Publishes as ``publish`` does; returns None if a concurrent build was faster.
-
-    That is if another build has removed tables that ``segments`` use, or has replaced the pointer.
-    """
+    """Publishes. Returns None if another build removed the tables or replaced the pointer."""
     try:
         return publish(target, known, generation, segments, read)
     except PathError:

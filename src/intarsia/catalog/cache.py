@@ -31,10 +31,7 @@ class _CachedCatalog:
 
 
 class CatalogCache(SharedState):
-    """Cache of the catalogs used last; their tables take at most ``most_bytes`` together.
-
-    Only the catalog used last keeps its file handles open.
-    """
+    """Cache of the catalogs used last. Only the last one keeps its file handles open."""
 
     def __init__(self, most_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = most_bytes
@@ -47,10 +44,7 @@ class CatalogCache(SharedState):
             self._catalogs.clear()
 
     def find(self, root: str, options: ReadOptions, files: Files) -> Sequence[SegmentReader] | None:
-        """Returns the cached segments of the catalog in ``root``.
-
-        Returns None if none are cached, or if ``files`` differ from those they were read from.
-        """
+        """Returns the cached segments of the catalog in ``root``, or None if ``files`` differ."""
         with self._lock:
             catalog = self._catalogs.get((root, options))
             if catalog is None or catalog.files != files:

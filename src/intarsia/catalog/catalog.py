@@ -209,20 +209,12 @@ class Catalog(SharedState):
         return listing if listing is not None and is_new else self._identities()
 
     def opened(self) -> None:
-        """Ends the opening of the data set.
-
-        The opening's listing expires now for local folders, and after
-        ``_REMOTE_LISTING_SECONDS`` for remote storage.
-        """
+        """Ends the opening: its listing expires, on remote storage a second later."""
         is_local = isinstance(self._filesystem, pafs.LocalFileSystem)
         self._listed_until = time.monotonic() + (0 if is_local else _REMOTE_LISTING_SECONDS)
 
     def first(self, path: str) -> OpenedFile | None:
-        """Returns the data set's first file, to read its schema. Only its end can be read.
-
-        Returns None if the catalog does not have the file at ``path`` as its first, or if the
-        file was changed.
-        """
+        """Returns the end of the data set's first file, or None if it is unknown or changed."""
         try:
             if self._listing is None:
                 return None
@@ -239,10 +231,7 @@ class Catalog(SharedState):
     # --- which files ----------------------------------------------------------------------------
 
     def files_left(self, files: Iterable[F], request: Request) -> list[F]:
-        """Returns the ``files`` that might hold matching rows.
-
-        Each is a path with its partition values. If the catalog cannot be used, all are returned.
-        """
+        """Returns the ``files``, paths with partition values, that might hold matching rows."""
         candidates = list(files)
         try:
             listing = self._list()
@@ -385,20 +374,14 @@ class Catalog(SharedState):
 
 
 def catalog_root(filesystem: pafs.FileSystem, path: Any, files: Sequence[str]) -> str | None:
-    """Returns the folder at ``path`` if ``files`` are all in it and it has a catalog, else None.
-
-    ``path`` is any path that ``resolve`` accepts.
-    """
+    """Returns the folder at ``path`` if it has a catalog and all ``files``, else None."""
     root = root_of(filesystem, path, files)
     infos = [] if root is None else infos_of(filesystem, [pointer_path(root)])
     return root if any(info.is_file for info in infos) else None
 
 
 def root_of(filesystem: pafs.FileSystem, path: Any, files: Sequence[str]) -> str | None:
-    """Returns the folder at ``path`` if ``files`` are all in it, else None.
-
-    ``path`` is any path that ``resolve`` accepts.
-    """
+    """Returns the folder at ``path`` if ``files`` are all in it, else None."""
     if not isinstance(path, str | os.PathLike):
         return None
     by_uri = is_uri(path) and not is_fsspec(filesystem)

@@ -101,10 +101,7 @@ def schema_hash(file: OpenedFile) -> str:
 
 
 def tail_of(file: OpenedFile) -> bytes:
-    """Returns the end of the file, from its index directory or else from its footer.
-
-    Returns ``b""`` if even the footer is longer than ``_MAX_TAIL_BYTES``.
-    """
+    """Returns the file's end, from its directory or its footer on; ``b""`` if that is too long."""
     start, size = file.footer_offset, file.source.size
     if file.directory is not None:
         try:
@@ -193,10 +190,7 @@ class Facts:
 def facts_of(
     file: OpenedFile, path: str, size: int, mtime: int, *, with_keys: bool = True
 ) -> Facts | None:
-    """Returns the facts of a file listed as ``path`` with this size and time of change.
-
-    Returns None if the opened file has another size, or cannot be read.
-    """
+    """Returns the facts of a file, or None if it cannot be read or has another ``size``."""
     try:
         if file.source.size != size:
             return None

@@ -47,11 +47,7 @@ class Target:
         return f"{self.root}/{SIDECAR_FOLDER}"
 
     def put(self, name: str, data: memoryview | bytes, since: Version = None) -> None:
-        """Writes a file of the catalog atomically.
-
-        Raises ``PathError`` if the file cannot be written. If ``since`` is not None, also raises
-        it if the file there is no longer that version.
-        """
+        """Writes a file atomically. Raises ``PathError`` if it is not of version ``since``."""
         write_small_file(self.filesystem, f"{self.folder}/{name}", data, since)
 
     def put_table(self, built: BuiltTable) -> None:

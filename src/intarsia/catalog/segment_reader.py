@@ -114,10 +114,7 @@ class SegmentReader:
 
     @property
     def kept_bytes(self) -> int:
-        """Stored bytes of the tables that stay in memory once they are read.
-
-        Tables of keys count with their metadata only. Cached pages of file ends do not count.
-        """
+        """Stored bytes of tables that stay in memory; tables of keys count by metadata."""
         segment = self.segment
         keys = sum(part.table.meta_length for index in segment.keys for part in index.parts)
         return segment.files.size + segment.bounds.size + segment.covers.size + keys
@@ -193,11 +190,7 @@ class SegmentReader:
     def might_match(
         self, numbers: Int64Array, schema_group: int, constants: Constants, request: Request
     ) -> Int64Array:
-        """Returns the files among ``numbers`` that might hold matching rows.
-
-        ``numbers`` are ascending and of that ``schema_group``. ``constants`` are the partition
-        values; only their names count.
-        """
+        """Returns the files among ``numbers``, ascending, that might have matching rows."""
         group = FileGroup([self.exemplar(schema_group)], [constants], request.schema)
         by_bounds = functools.cache(partial(self._by_bounds, group, schema_group))
         files = rows_left(request.pruning, RowRanges.from_rows(numbers), by_bounds)
@@ -239,10 +232,7 @@ class SegmentReader:
     def bounds_verdict(
         self, test: Comparison, path: tuple[str, ...], schema_group: int
     ) -> BoolArray:
-        """Returns a mask of the files whose bounds allow a row to pass ``test``.
-
-        Files of other schema groups are True.
-        """
+        """Returns a mask of files whose bounds allow ``test``. Other schema groups are True."""
         might_match = np.ones(self.num_files, dtype=np.bool_)
         if path not in self.segment.leaves:
             return might_match
@@ -311,11 +301,7 @@ class SegmentReader:
         return self._covered[number]
 
     def keys_verdict(self, number: int, formula: Formula) -> BoolArray | None:
-        """Returns a mask of the files whose keys satisfy ``formula``, or that lack the index.
-
-        Returns None if ``formula`` has parts other than keys, or if probing would read more than
-        ``_MAX_PROBED_BYTES``.
-        """
+        """Returns a mask of files that satisfy ``formula``; None if unknown or costly."""
         leaves = leaves_of(formula)
         if not all(isinstance(leaf, Keys) for leaf in leaves):
             return None

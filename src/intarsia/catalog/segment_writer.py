@@ -70,10 +70,7 @@ class SegmentTables:
         self.indexes: dict[tuple[KeySpec, str], Index] = {}
 
     def add(self, entry: FileEntry, bounds: Iterable[LeafBounds], tail: bytes | None = None) -> int:
-        """Adds a file and returns its number.
-
-        If ``tail`` is None, the caller passes the part with the file's end to ``finish``.
-        """
+        """Adds a file and returns its number. Without ``tail``, ``finish`` gets the file's end."""
         number = len(self._entries)
         self._entries.append(entry)
         for leaf_bounds in bounds:
@@ -108,10 +105,7 @@ class SegmentTables:
         keys_of: Callable[[Index], Sequence[KeyPart] | None],
         parts: Sequence[TailPart] | None = None,
     ) -> Segment:
-        """Writes the remaining tables and returns the segment.
-
-        ``keys_of`` returns the parts with an index's keys, or None to leave the index out.
-        """
+        """Writes the rest and returns the segment, without indexes that have no keys."""
         self._flush()
         hashes = list(dict.fromkeys(entry.schema_hash for entry in self._entries))
         numbers = {schema_hash: number for number, schema_hash in enumerate(hashes)}

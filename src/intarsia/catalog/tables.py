@@ -115,10 +115,7 @@ class Rows(Section):
         self._schema = schema
 
     def columns_of(self, names: Iterable[str], pages: Int64Array | None = None) -> pa.Table:
-        """Returns the columns ``names`` of the rows on ``pages``; None means all pages.
-
-        Raises ``FormatError`` if a page is damaged.
-        """
+        """Returns columns of the rows on ``pages``, by default all."""
         names = list(names)
         page_numbers = np.arange(self.num_pages) if pages is None else pages
         schema = pa.schema([self._schema.field(name) for name in names])
@@ -176,8 +173,5 @@ class KeyRows(InvertedSection):
 
 
 def parts_with_keys(low: Int64Array, high: Int64Array, keys: FingerprintArray) -> Int64Array:
-    """Returns which parts, with keys from ``low`` to ``high``, might hold any of ``keys``.
-
-    ``keys`` are distinct and sorted.
-    """
+    """Returns which parts, with keys from ``low`` to ``high``, might hold sorted ``keys``."""
     return pages_with_keys(low, high, keys)

@@ -207,10 +207,7 @@ class _Walker:
         return None
 
     def _struct(self, at: int, read: Callable[[memoryview], tuple[T, int]], limit: int) -> T | None:
-        """Returns what ``read`` decodes at ``at``, or None if that fails.
-
-        Gives ``read`` more bytes while it fails, at most ``limit``.
-        """
+        """Returns what ``read`` decodes from up to ``limit`` bytes at ``at``, else None."""
         length = _WINDOW_BYTES
         while True:
             data = self.window(at, length)

@@ -13,10 +13,7 @@ _MAX_SEARCHED_PAGES = 256
 
 
 def likely_codecs(torn: TornPages, first: int, stop: int) -> list[int]:
-    """Returns the codecs that decompress the first pages of ``[first, stop)``, of any column.
-
-    If none of these pages is compressed, returns ``UNCOMPRESSED``.
-    """
+    """Returns codecs that decompress the first pages; ``UNCOMPRESSED`` if none is compressed."""
     sample = []
     for page in range(first, min(stop, first + _MAX_SEARCHED_PAGES)):
         if torn.pages.stored[page] and torn.pages.is_compressed[page]:

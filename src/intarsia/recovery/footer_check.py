@@ -53,10 +53,7 @@ Verdicts = list[SavedGroup | LostGroup]
 
 
 def check_all_groups(torn: TornPages, groups: Sequence[RowGroup], pages: int) -> Verdicts:
-    """Returns a verdict on each of ``groups``, which together have the first ``pages`` pages.
-
-    Raises ``FormatError`` if they do not: the footer is then of another file, or damaged.
-    """
+    """Returns a verdict on each group. Raises ``FormatError`` unless they cover ``pages``."""
     verdicts, covered = _verdicts(torn, groups)
     if covered != pages:
         raise FormatError(f"it accounts for {covered:,} of the {pages:,} pages before it")

@@ -166,10 +166,7 @@ class Rebuilder:
         return first, "" if first else "the pages do not form a row group of these columns"
 
     def _only_column(self, at: int) -> tuple[_Reading | None, str]:
-        """Returns all pages up to the next dictionary or break, as one row group.
-
-        With one column, any division into row groups leaves rows complete.
-        """
+        """Returns the pages up to a boundary as one row group: rows stay complete."""
         leaf = self._leaves[0]
         run = self._whole_run(leaf, at)
         stop, rows = run.stop, run.rows[-1] if run.rows else 0
@@ -182,10 +179,7 @@ class Rebuilder:
         return _Reading(rows, (stop,)), ""
 
     def _readings(self, at: int) -> tuple[list[_Reading], bool]:
-        """Returns all row groups that may begin at page ``at``.
-
-        The second value is True if it may also be an unfinished row group.
-        """
+        """Returns the row groups that may begin at ``at``, and if one may be unfinished."""
         known = self._known_readings.get(at)
         if known is not None:
             return known
@@ -207,10 +201,7 @@ class Rebuilder:
         return self._known_readings[at]
 
     def _others(self, at: int, rows: int) -> tuple[tuple[int, ...] | None, bool]:
-        """Returns where the chunks of the other columns end if each has ``rows`` rows, else None.
-
-        The second value is True if lost pages might belong to the row group.
-        """
+        """Returns where the other columns end, or None; and if lost pages might follow."""
         stops = []
         for leaf in self._leaves[1:]:
             stop, is_cut = self._chunk(leaf, at, rows)
@@ -222,10 +213,7 @@ class Rebuilder:
         return tuple(stops), at_end and self._may_go_on(self._leaves[-1], at - 1)
 
     def _chunk(self, leaf: Leaf, at: int, rows: int) -> tuple[int | None, bool]:
-        """Returns where the chunk of ``leaf`` at page ``at`` ends, None without ``rows`` rows.
-
-        The second value is True if lost pages might complete the chunk.
-        """
+        """Returns where the chunk ends, or None, and whether lost pages might complete it."""
         if at >= self._stop:
             return None, not self._is_end
         if at in self._breaks:
@@ -241,10 +229,7 @@ class Rebuilder:
         return None, stop == self._stop and not self._is_chunk_end
 
     def _run(self, leaf: Leaf, at: int) -> _Run:
-        """Returns a run of ``leaf`` that holds the pages of a chunk that begins at page ``at``.
-
-        Runs that start at a dictionary have pages that need it, so they serve no other chunk.
-        """
+        """Returns the run that has page ``at``. A run from a dictionary on serves one chunk."""
         runs = self._runs[self._kinds[leaf.index]]
         place = bisect_right(runs, at, key=lambda run: run.start)
         if place:
@@ -309,10 +294,7 @@ class Rebuilder:
         return unfinished or any(self._leads_on(reading.stop, depth - 1) for reading in readings)
 
     def _rows(self, leaf: Leaf, page: int) -> int | None:
-        """Returns the rows in a page of ``leaf``, or None if it is another column's.
-
-        Pages other than data pages have 0 rows.
-        """
+        """Returns the rows in a page of ``leaf``, 0 if it has no data, None if another column's."""
         if not self._torn.pages.is_data[page]:
             return 0
         try:

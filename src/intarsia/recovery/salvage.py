@@ -145,10 +145,7 @@ def _opened(source: Source, tiles: Tiles, template: Template) -> TornPages:
 
 
 def _from_footer(source: Source, tiles: Tiles, tile: FooterTile, problem: str) -> Salvage:
-    """Returns what can be recovered with a footer. ``problem`` is its fault, "" if it has none.
-
-    Raises ``FormatError`` if the footer does not account for all pages before it.
-    """
+    """Salvages by a footer, with a ``problem`` or "". Raises ``FormatError`` if it does not fit."""
     template = Template(tile.raw, tile.metadata)
     torn = _opened(source, tiles, template)
     verdicts = check_all_groups(torn, tile.metadata.row_groups, tile.pages_before)

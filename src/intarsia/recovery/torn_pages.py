@@ -81,10 +81,7 @@ class TornPages:
         return self._ahead.read(at, length)
 
     def rows(self, page: int, leaf: Leaf, codec: int) -> PageRows:
-        """Returns the rows of a data page of ``leaf``.
-
-        Raises ``FormatError`` if its levels are damaged.
-        """
+        """Returns the rows of a data page. Raises ``FormatError`` if its levels are damaged."""
         values, claim = int(self.pages.values[page]), int(self.pages.rows[page])
         if not leaf.max_repetition_level:
             if claim not in (-1, values):
@@ -189,10 +186,7 @@ class TornPages:
         return True
 
     def chunk_problem(self, leaf: Leaf, metadata: ColumnMetaData, first: int, stop: int) -> str:
-        """Returns why a chunk of pages ``[first, stop)`` cannot be recovered, or "" if it can.
-
-        Decodes the chunk even if its checksums are right: they do not cover page headers.
-        """
+        """Returns why a chunk is lost, or "". Checksums do not cover page headers."""
         damage = self.damage(first, stop)
         if damage:
             return damage

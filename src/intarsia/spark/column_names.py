@@ -24,10 +24,7 @@ def quoted(name: str) -> str:
 
 
 def map_in_arrow(df: DataFrame, act: Act, schema: str) -> DataFrame:
-    """Returns ``df.mapInArrow(act, schema)`` for columns of any name.
-
-    Spark passes the columns under numbered names; ``act`` gets batches with the original names.
-    """
+    """Returns ``df.mapInArrow(act, schema)``, though Spark passes columns under other names."""
     names = df.columns
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -111,11 +111,7 @@ def _configured(
 
 
 def parallelism_of(spark: SparkSession) -> int:
-    """Returns the number of tasks into which Spark divides a range by default.
-
-    That is usually the number of cores. A Spark Connect session has no SparkContext, so the number
-    is read from a plan.
-    """
+    """Returns Spark's default number of tasks. Spark Connect tells it in a plan only."""
     context = getattr(spark, "sparkContext", None)
     if context is not None:
         return int(context.defaultParallelism)
@@ -125,10 +121,7 @@ def parallelism_of(spark: SparkSession) -> int:
 
 
 def require_pyspark() -> type[SparkSession]:
-    """Returns pyspark's ``SparkSession``.
-
-    Raises ``MissingDependencyError`` if pyspark is not installed.
-    """
+    """Returns ``SparkSession``. Raises ``MissingDependencyError`` without pyspark."""
     with optional(f"Spark is not installed: {_INSTALL}", "pyspark", "py4j"):
         import pyspark.sql
     session_class: type[SparkSession] = pyspark.sql.SparkSession
@@ -136,10 +129,7 @@ def require_pyspark() -> type[SparkSession]:
 
 
 def find_java_home() -> str | None:
-    """Returns the JAVA_HOME to set, or None if the environment needs no change.
-
-    Raises ``MissingDependencyError`` if there is no Java from version 17 on.
-    """
+    """Returns the JAVA_HOME to set, or None. Raises ``MissingDependencyError`` without Java."""
     home = os.environ.get("JAVA_HOME")
     if home and _is_new_enough(str(Path(home, "bin", "java"))):
         return None

@@ -27,10 +27,7 @@ _NEAREST = {
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """Returns Spark's schema for an Arrow schema.
-
-    Raises ``UnsupportedError`` for a type that Spark lacks.
-    """
+    """Returns Spark's schema. Raises ``UnsupportedError`` for a type that Spark lacks."""
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import from_arrow_schema
 

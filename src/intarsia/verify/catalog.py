@@ -28,11 +28,7 @@ _KEY_BITS, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 
 def check_catalog(filesystem: pafs.FileSystem, root: str) -> Iterator[Finding]:
-    """Yields what is wrong with the catalog of the folder ``root``.
-
-    Skips files that have changed since: queries read these themselves. A damaged catalog is a
-    warning, since queries ignore it. A wrong statement about a file is an error.
-    """
+    """Yields faults of the catalog in ``root``, except for files that changed since."""
     try:
         pointer = read_pointer(filesystem, root)
         listing, _ = list_folder(filesystem, root)

@@ -159,10 +159,7 @@ def _check_foreign_list(file: OpenedFile, where: Where) -> Iterator[Finding]:
 
 
 def _distinct(file: OpenedFile, leaf: Leaf) -> set[str | object]:
-    """Returns the distinct lines of a column's strings; ``{None}`` if it has no strings.
-
-    No list contains None.
-    """
+    """Returns the distinct lines of a column's strings; ``{None}`` if it has no strings."""
     index = DistinctIDX1(leaf.name)
     try:
         of = subject_of(file.columns, index)

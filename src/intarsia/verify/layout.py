@@ -24,11 +24,7 @@ class _Place(NamedTuple):
 
 
 def overlapping(file: OpenedFile) -> dict[ChunkId, Finding]:
-    """Returns a finding for each chunk that begins within another, or has an index that does.
-
-    Without these chunks, a walk of all others takes time proportional to the file's size. A footer
-    that lists one chunk many times cannot make it longer.
-    """
+    """Returns a finding for each chunk that begins, or has an index that begins, within another."""
     findings: dict[ChunkId, Finding] = {}
     before: dict[bool, _Place] = {}
     for place in sorted(_places(file)):

@@ -96,10 +96,7 @@ class StatedOrder:
 
 
 def _steps(before: pa.Array, rows: pa.Array, how: SortingColumn) -> NDArray[np.int8]:
-    """Returns the steps from ``before``, which may be empty, through ``rows``.
-
-    Either may have the type null if all values are NULL.
-    """
+    """Returns the steps from ``before``, which may be empty, through ``rows``."""
     kind = rows.type if pa.types.is_null(before.type) else before.type
     values = pa.concat_arrays([before.cast(kind), rows.cast(kind)])
     if pa.types.is_null(kind):
@@ -123,11 +120,7 @@ def _first_fault(columns: Sequence[NDArray[np.int8]]) -> int | None:
 
 
 def _steps_of(facts: ChunkFacts, how: SortingColumn) -> _Steps | None:
-    """Returns the steps of a column, or None if the order of its rows is not defined.
-
-    That is a repeated column, a type without an order, or one with NaN: readers do not agree on
-    its place.
-    """
+    """Returns a column's steps, or None for repeated columns, unordered types and NaN."""
     leaf, order, num_rows = facts.chunk.leaf, facts.order, facts.chunk.num_rows
     if leaf.max_repetition_level or not has_bounds(order) or int(facts.rows.sum()) != num_rows:
         return None

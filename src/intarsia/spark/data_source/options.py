@@ -124,10 +124,7 @@ def layout_of(options: Options) -> Layout:
 
 
 def count_of(options: Options, name: str) -> int | None:
-    """Returns an integer from 1 on, or None if the option is not set.
-
-    Raises ``ValueError`` for other values.
-    """
+    """Returns an integer from 1 on, None if not set. Raises ``ValueError`` for other values."""
     text = get(options, name)
     if text is None:
         return None
@@ -137,10 +134,7 @@ def count_of(options: Options, name: str) -> int | None:
 
 
 def flag_of(options: Options, name: str) -> bool:
-    """Returns whether the option is ``true``; an option that is not set is false.
-
-    Raises ``ValueError`` for values other than ``true`` and ``false``.
-    """
+    """Returns whether the option is ``true``, by default not. Raises ``ValueError`` otherwise."""
     text = (get(options, name) or "false").strip().lower()
     if text not in ("true", "false"):
         raise ValueError(f"option {name!r} is true or false, not {text!r}")
@@ -148,10 +142,7 @@ def flag_of(options: Options, name: str) -> bool:
 
 
 def catalog_of(options: Options) -> bool | Literal["auto"]:
-    """Returns whether a catalog is used; ``auto`` uses one if it exists.
-
-    Raises ``ValueError`` for other values.
-    """
+    """Returns whether a catalog is used, or ``auto``. Raises ``ValueError`` for other values."""
     is_auto = (get(options, "catalog") or "auto").strip().lower() == "auto"
     return "auto" if is_auto else flag_of(options, "catalog")
 
@@ -165,10 +156,7 @@ def table_format_of(options: Options) -> TableFormatOption:
 
 
 def age_of(options: Options, default: str) -> int:
-    """Returns the maximum age of files in ms.
-
-    Raises ``ValueError`` for values other than a number and a unit, such as ``7d``.
-    """
+    """Returns the maximum age of files in ms. Raises ``ValueError`` unless it is as ``7d``."""
     text = get(options, "max_file_age") or default
     match = _AGE.fullmatch(text)
     if not match:

@@ -196,10 +196,7 @@ class Reader(DataSourceReader):  # type: ignore[misc]  # pyspark is not typed he
         return {"_query": self._query, "_arrow_schema": self._arrow_schema}
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of a task.
-
-        If there are no tasks, Spark passes a partition without pieces.
-        """
+        """Yields the rows of a task. Spark passes a partition without pieces if there are none."""
         silence_broken_pipes()
         for piece in getattr(partition, "pieces", ()):
             yield from with_required_fields(execute(piece, self._query), self._arrow_schema)
@@ -283,10 +280,7 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspar
             publish_batch(job.place, job.name, [file.path for file in files], folders, batch)
 
     def abort(self, messages: Sequence[Written | None], batchId: int) -> None:  # noqa: N803 # Spark's name
-        """Removes, on the driver, what the batch has written.
-
-        The next batch removes what failed tasks leave.
-        """
+        """Removes what the batch has written. The next batch removes what failed tasks leave."""
         for batch in {message.batch for message in messages if message and message.batch}:
             end_job(self.job.place, self._job_of(batch).name)
             self.job.place.remove_tree(TEMPORARY + self._job_of(batch).name)

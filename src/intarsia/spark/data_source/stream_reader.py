@@ -77,10 +77,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._available_files: set[str] | None = None
 
     def _known_schema(self, path: str) -> pa.Schema:
-        """Returns the schema of the existing files.
-
-        The filter may need columns that the result lacks.
-        """
+        """Returns the schema of the existing files; the filter may need all columns."""
         try:
             return opened(path, stated=self._output, table_format=self._table_format).schema
         except PathError:

@@ -310,10 +310,7 @@ def _folder(path: PathLike | Sequence[PathLike], filesystem: pafs.FileSystem) ->
 
 
 def _split(path: str, action: IndexAction, max_bytes: int) -> Split | None:
-    """Returns how a file is divided, or None.
-
-    It is None for a file with a single part, with nothing to do, or with an error.
-    """
+    """Returns how a file is divided; None for one part, nothing to do, or an error."""
     places = action.places
     try:
         with quiet():

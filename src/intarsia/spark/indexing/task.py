@@ -54,11 +54,7 @@ REPORT = pa.schema(  # the rows in which tasks report to the driver
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
-    """The outcome for one file: a row of ``REPORT``.
-
-    ``unfit`` are the indexes that the file cannot have, or that were to be dropped and do not
-    exist.
-    """
+    """The outcome for one file. ``unfit`` are indexes that it cannot have or does not have."""
 
     path: str
     status: str
@@ -127,10 +123,7 @@ class Merge:
 
     @property
     def sections(self) -> list[int]:
-        """The numbers of the indexes that are made as sections by separate tasks.
-
-        Empty if there are fewer than two.
-        """
+        """The numbers of the indexes that separate tasks make; empty if fewer than two."""
         due = self.split.choice.due
         sections = [number for number, index in enumerate(due) if not isinstance(index, Standard)]
         return sections if len(sections) > 1 else []
@@ -163,10 +156,7 @@ def index_file(path: str, action: IndexAction) -> FileReport:
 
 
 def merge_file(merge: Merge, action: IndexAction, place: Place) -> FileReport:
-    """Adds the gathered indexes to a large file.
-
-    If the file was replaced meanwhile, adds the indexes that the new file needs.
-    """
+    """Adds the gathered indexes to a large file. A file replaced meanwhile is read anew."""
     split = merge.split
 
     def act(file: OpenedFile, version: Version, places: Sidecars | None) -> _Outcome:
@@ -293,11 +283,7 @@ Act = Callable[[OpenedFile, Version, Sidecars | None], _Outcome]
 
 
 def _report_on(path: str, action: IndexAction, act: Act) -> FileReport:
-    """Changes a file and returns its report.
-
-    If the file was changed meanwhile, tries once more. It may have been this very task that changed
-    it, as Spark runs slow tasks twice.
-    """
+    """Changes a file and returns its report. Tries twice, as Spark runs slow tasks twice."""
     start = time.perf_counter()
     report, is_changed = _try_on(path, action, act)
     if is_changed:

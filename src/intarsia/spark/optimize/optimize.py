@@ -249,10 +249,7 @@ def _rounds(folders: Sequence[Folder], max_bytes: int) -> Iterator[list[Folder]]
 def _rewrite_folders(
     place: Place, folders: Sequence[Folder], rewrite: Run, layout: Layout, progress: _Progress
 ) -> None:
-    """Rewrites and publishes folders.
-
-    Skips folders that other writers have changed, and tries the others again.
-    """
+    """Rewrites and publishes folders, except those that other writers have changed."""
     while folders:
         name = secrets.token_hex(8)
         with job_folder(_job(place, name, folders[0].file_format, layout)):

@@ -89,10 +89,7 @@ def with_folder(schema: pa.Schema) -> pa.Schema:
 
 
 def carried_schema(schema: pa.Schema, where: str) -> pa.Schema:
-    """Returns the types in which rows of ``schema`` go through Spark without loss.
-
-    Raises ``UnsupportedError`` for a column that would come back changed.
-    """
+    """Returns types that carry rows through Spark. Raises ``UnsupportedError`` for losses."""
     fields = [field.with_type(_as_integer(field.type)) for field in schema]
     for field in fields:
         if any(map(_is_finer_than_spark, _parts(field.type))):

@@ -51,11 +51,7 @@ _EPOCH = dt.date(1970, 1, 1)
 
 
 def spark_condition(where: pc.Expression, schema: pa.Schema) -> Column:
-    """Returns ``where`` as a Column.
-
-    It is for a DataFrame with ``schema``'s fields in Spark's nearest types. Raises
-    ``PredicateError`` if Spark might evaluate the condition differently.
-    """
+    """Returns ``where`` as a Column. Raises ``PredicateError`` if Spark might differ."""
     try:
         _, plain = periods_as_ranges(where, read_expression(where), schema)
         return _Translator(schema).condition(plain)

@@ -13,10 +13,7 @@ from intarsia.process_state import cached_property
 
 @dataclass(frozen=True)
 class Source:
-    """A data set, and the folder below which folders name partition values.
-
-    ``base`` is None if that folder is unknown.
-    """
+    """A data set, and the folder below which folders name partition values; None if unknown."""
 
     data: Dataset
     base: str | None

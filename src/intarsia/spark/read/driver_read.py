@@ -38,11 +38,7 @@ def _is_small_plan(plan: Plan) -> bool:
 
 
 def read_on_driver(source: Source, query: Query, plan: Plan) -> pa.Table | None:
-    """Returns the rows of a query in Spark's types, or None if tasks are to read them.
-
-    Returns None if there is much to read, if the rows take much memory, or if reading fails. A job
-    then reads again and reports the error.
-    """
+    """Returns the rows in Spark's types; None if there are many, or reading fails."""
     if not _is_small_plan(plan):
         return None
     filters = None if query.where is None else Filter.of(query.where, query.schema)

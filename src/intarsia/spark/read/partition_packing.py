@@ -54,21 +54,14 @@ Opened = Callable[[str], OpenedFile]
 
 @dataclass(frozen=True, slots=True)
 class _Edges:
-    """The rows at which a file can be cut, and the bytes to read before each of them.
-
-    Both ascend, and the last is the end of the file.
-    """
+    """Rows at which a file can be cut, ascending to its end, and the bytes before each."""
 
     rows: Int64Array
     num_bytes: npt.NDArray[np.float64]
 
 
 def pack(files: Sequence[FilePlan], parallelism: int, opened: Opened) -> list[Task]:
-    """Returns tasks of about equal planned bytes, in the order of the files.
-
-    There are ``parallelism`` tasks if the files can be divided so. There are more only if each has
-    ``TASK_BYTES`` to read.
-    """
+    """Returns about ``parallelism`` tasks of equal bytes; more only if each has ``TASK_BYTES``."""
     if not files:
         return []
     edges_of_files = [_edges(file, opened) for file in files]
@@ -144,10 +137,7 @@ def _edges(file: FilePlan, opened: Opened) -> _Edges:
 
 
 def _page_edges(file: OpenedFile, reads: Sequence[PlannedRead]) -> Int64Array:
-    """Returns the first rows of all pages but the first, of the column with the most bytes to read.
-
-    Returns none if a column has no page index: each part would then read its whole column chunk.
-    """
+    """Returns the first rows of pages of the largest column; none without page indexes."""
     indexes = [file.page_indexes.offsets(read.row_group, read.leaf) for read in reads]
     largest = indexes[int(np.argmax([read.selection.num_bytes for read in reads]))]
     if largest is None or any(index is None or not len(index) for index in indexes):

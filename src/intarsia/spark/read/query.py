@@ -49,11 +49,7 @@ def query_of(
     where: pc.Expression | str | None,
     stated: pa.Schema | None = None,
 ) -> Query:
-    """Returns the description of a read of ``columns`` for which ``where`` is true.
-
-    ``columns`` is by default all columns, or those of the schema ``stated`` by the user. Raises
-    ``PredicateError`` as ``read`` does.
-    """
+    """Returns a query of ``columns``, by default all or ``stated``. Raises ``PredicateError``."""
     check_is_list(columns=columns)
     if where is not None and not isinstance(where, str | pc.Expression):
         raise TypeError(

@@ -288,11 +288,7 @@ def opened(
 
 
 def _as_in_spark(schema: pa.Schema, file: Callable[[], OpenedFile]) -> pa.Schema:
-    """Returns the schema of ``file`` and its folders in the types that Spark gives it.
-
-    INT96 values become timestamps in UTC; pyarrow reads them without a time zone. Nested fields
-    become nullable, as a struct of another file may have fewer fields.
-    """
+    """Returns the schema in Spark's types: INT96 as UTC, nested fields nullable."""
     return pa.schema([field.with_type(_type_in_spark(field, file)) for field in schema])
 
 
@@ -323,10 +319,7 @@ def _runner(tasks: list[Task], query: Query) -> Act:
 
 
 def execute(piece: Piece, query: Query) -> Iterator[pa.RecordBatch]:
-    """Yields the batches of a part of a file, in the types that Spark expects.
-
-    Raises ``FormatError`` if the file was rewritten after it was planned.
-    """
+    """Yields a piece's rows in Spark's types. Raises ``FormatError`` if it was rewritten."""
     options = ReadOptions(
         query.on_corrupt is not None,
         on_corrupt=query.on_corrupt,

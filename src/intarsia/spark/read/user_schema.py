@@ -44,10 +44,7 @@ def parse_user_schema(schema: StructType | str, *, keeps_collations: bool = Fals
 def with_required_fields(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Yields ``batches`` with the fields declared NOT NULL that ``schema`` declares so, for Spark.
-
-    Raises ``UnsupportedError`` if such a field contains NULL.
-    """
+    """Yields batches with NOT NULL as in ``schema``; ``UnsupportedError`` for NULLs."""
     for batch in batches:
         if batch.schema.equals(schema):
             yield batch
@@ -103,9 +100,7 @@ def with_user_types(schema: pa.Schema, stated: pa.Schema) -> pa.Schema:
 
 
 def _widened(file_field: pa.Field, stated: pa.DataType) -> pa.DataType:
-    """Returns the user's type, or one that other files fit too if Spark has the same type for
-    both.
-    """
+    """Returns the user's type, or a wider one that is the same in Spark."""
     if arrow_schema(spark_schema(pa.schema([file_field])))[0].type != stated:
         return stated
     return common_type([file_field.type, stated], is_readable_as) or file_field.type

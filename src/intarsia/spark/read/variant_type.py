@@ -18,10 +18,7 @@ _SHREDDED = "typed_value"
 
 
 def as_output(table: pa.Table, output: pa.Schema, *, safe: bool = False) -> pa.Table:
-    """Returns ``table`` in the types of ``output``, which Spark expects.
-
-    Nanoseconds are cut to microseconds, or raise an error if ``safe`` and not zero.
-    """
+    """Returns ``table`` in Spark's types; cuts nanoseconds, or raises an error if ``safe``."""
     if not any(map(holds_variant, output)):
         return table.cast(output, safe=safe)
     table = table.cast(pa.schema(map(nullable, output)), safe=safe)
@@ -34,10 +31,7 @@ def as_output(table: pa.Table, output: pa.Schema, *, safe: bool = False) -> pa.T
 
 
 def check_whole(file: OpenedFile, output: pa.Schema) -> None:
-    """Raises ``UnsupportedError`` if a file stores a VARIANT of ``output`` shredded.
-
-    Only Spark's own reader assembles shredded values.
-    """
+    """Raises ``UnsupportedError`` if a VARIANT is shredded: only Spark's reader joins it."""
     names = {field.name for field in output if holds_variant(field)}
     paths = {leaf.path for leaf in file.schema.leaves if leaf.path[0] in names}
     for path in paths:

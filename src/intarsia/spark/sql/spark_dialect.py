@@ -50,11 +50,7 @@ _TIMESTAMP_TYPES = (exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPNT
 
 
 def is_as_written(spark: SparkSession, query: str) -> bool:
-    """True if no setting of ``spark`` changes how ``query`` is parsed.
-
-    Settings can turn strings in double quotes into names and names in backticks into patterns, or
-    substitute ``${…}``.
-    """
+    """True if no setting changes how ``query``'s quotes, backticks or ``${…}`` are parsed."""
     special_marks = (
         ('"', _DOUBLE_QUOTED_NAMES, "false"),
         ("`", _QUOTED_PATTERNS, "false"),
@@ -93,10 +89,7 @@ def _setting(spark: SparkSession, name: str, default: str) -> str:
 
 
 def _simplified(node: exp.Expr) -> exp.Expr:
-    """Returns a date plus an interval as a date, and ``to_date(ts)`` as a cast.
-
-    For example, ``DATE '1995-09-01' + INTERVAL '1' MONTH`` becomes ``DATE '1995-10-01'``.
-    """
+    """Returns a date plus an interval as a date, and ``to_date(ts)`` as a cast."""
     match node:
         case exp.Add() | exp.Sub():
             date, interval = node.this, node.expression
@@ -209,10 +202,7 @@ class _Checker(Translator):
         return False
 
     def _kind_of_part(self, part: Part, is_timestamp: bool) -> pa.DataType | None:
-        """Returns the type of a year, or of the start of a period that is a timestamp.
-
-        Spark's ``trunc`` returns dates, so it is not accepted.
-        """
+        """Returns the type of a year or a timestamp's period. Spark's ``trunc`` gives dates."""
         if not self._is_moment(part.subject):
             return None
         if not part.is_beginning:

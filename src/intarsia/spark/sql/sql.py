@@ -138,10 +138,7 @@ def _with_fields(query: Query) -> str:
 
 @contextlib.contextmanager
 def _views(spark: SparkSession, frames: Mapping[str, DataFrame]) -> Iterator[None]:
-    """Defines temporary views while a query is analyzed.
-
-    They replace the session's own views of these names, which come back afterwards.
-    """
+    """Defines temporary views while a query is analyzed. The session's own come back then."""
     before = {name: spark.table(name) for name in frames if _is_view(spark, name)}
     try:
         for name, frame in frames.items():

@@ -69,10 +69,7 @@ def cluster(
 def in_layout_order(
     df: DataFrame, layout: Layout, job: Job, num_partitions: int | None = None
 ) -> DataFrame:
-    """Returns ``df`` in the order of ``layout``.
-
-    With a target size there are as many tasks as files of about that size are needed.
-    """
+    """Returns ``df`` in the order of ``layout``, in tasks for files of the target size."""
     folders, clusters = names_of(layout.partition_by), names_of(layout.cluster_by)
     sort_columns = names_of(layout.sort_within)
     curve_columns = clusters if layout.curve else ()

@@ -90,11 +90,7 @@ def bits_of(num_columns: int) -> int:
 
 
 def quantiles(values: pa.Array, weights: pa.Array, count: int) -> pa.Array:
-    """Returns ``count`` values that divide the weighted ``values`` into equal parts.
-
-    They are sorted as Spark sorts, without NULL, and include the lowest value. Returns none if
-    there are no values.
-    """
+    """Returns up to ``count`` sorted values that divide weighted ``values`` equally; no NULL."""
     is_valid = values.is_valid()
     values, weights = values.filter(is_valid), weights.filter(is_valid)
     order = pc.sort_indices(values)
@@ -183,10 +179,7 @@ def _bounds_type(spark_type: str) -> str | None:
 
 
 def _bound_texts(bounds: pa.Array, count: int) -> list[str | None]:
-    """Returns values as text that Spark can cast, padded with NULL up to ``count``.
-
-    A comparison with NULL is never true, so padding has no effect on ranks.
-    """
+    """Returns values as text for a cast, padded with NULL, which no rank counts."""
     if pa.types.is_date32(bounds.type):
         bounds = bounds.cast(pa.int32())
     elif pa.types.is_timestamp(bounds.type) and bounds.type.tz is not None:

@@ -30,10 +30,7 @@ _REPLY = "rows bigint, sampled bigint, bytes double, keys binary"
 
 @dataclass(frozen=True, slots=True)
 class DataStatistics:
-    """The rows of a DataFrame, their approximate bytes in files, and quantiles of columns.
-
-    ``bounds`` are the values that divide a column into parts of equal size: sorted, without NULL.
-    """
+    """The rows of a DataFrame, their bytes in files, and sorted quantiles of columns."""
 
     rows: int
     bytes: int
