@@ -339,10 +339,7 @@ class _Adviser:
         )
 
     def choose(self, names: Collection[str] | None = None) -> Choice:
-        """Adds the best index, then the next one, as long as one pays.
-
-        Only page indexes and indexes of these ``names`` are tried; by default all are.
-        """
+        """Adds the best index, of these ``names``, then the next, as long as one pays."""
         before = self.reads
         chosen: list[tuple[IndexSpec, int, tuple[int, ...]]] = []
         tried: list[dict[str, float]] = [{} for _ in self._requests]
@@ -383,20 +380,13 @@ class _Adviser:
         return Choice(chosen, before, tried, paying)
 
     def _rank(self, option: _Option) -> tuple[bool, bool, int]:
-        """Returns the order of equally good options.
-
-        Options that other readers use come first, then those that suit the values, then the
-        smallest.
-        """
+        """Returns the order of equally good options: shared with readers, suited, small."""
         index = option.added[-1]
         is_unusual = self._share_of_values(option.views, index) > _MANY_VALUES_SHARE
         return not isinstance(index, PageIndex), is_unusual, option.bytes
 
     def _served_filters(self, option: _Option) -> Iterator[tuple[IndexSpec, tuple[int, ...]]]:
-        """Yields the indexes of an option with the filters that each serves.
-
-        A page index that only helps the other index serves the filters of that one.
-        """
+        """Yields an option's indexes with the filters that each serves."""
         helped = [
             n
             for n, read in enumerate(option.reads)
@@ -442,10 +432,7 @@ class _Adviser:
         ]
 
     def _try(self, index: IndexSpec) -> _Option | None:
-        """Returns the option of adding the index, after a page index if it needs one.
-
-        Returns None if the index cannot be built, or if nothing is left to save.
-        """
+        """Returns the option of adding the index. None if it fails or saves nothing."""
         page_index = self._page_index()
         served_filters = self._filters_served_by(index)
         if page_index is None and all(self.reads[n] <= 2 * self._least[n] for n in served_filters):

@@ -26,10 +26,7 @@ def tests_in(requests: Sequence[Request]) -> list[Predicate]:
 
 
 def page_index_for(files: Sequence[OpenedFile], requests: Sequence[Request]) -> PageIndex | None:
-    """Returns a page index of the compared columns that lack one in some chunk.
-
-    Returns None if no column lacks one.
-    """
+    """Returns a page index of the compared columns that lack one, or None."""
     paths = {test.term.path for test in tests_in(requests) if isinstance(test, Comparison)} - {()}
     columns = {
         leaf.name: None
@@ -47,10 +44,7 @@ def page_index_for(files: Sequence[OpenedFile], requests: Sequence[Request]) -> 
 def indexes_for(
     file: OpenedFile, requests: Sequence[Request], constants: Constants
 ) -> list[IndexSpec]:
-    """Returns the indexes that might answer a filter and that the file lacks.
-
-    Page indexes are left to ``page_index_for``.
-    """
+    """Returns the indexes, beside page indexes, that might answer a filter."""
     index_of: dict[str, IndexSpec] = {}
     for request in requests:
         for test in predicates_of(request.pruning):

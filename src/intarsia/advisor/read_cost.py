@@ -30,10 +30,7 @@ _GROUPS_PER_FILTER = 4
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A file of the data set, and the row groups that may match each filter.
-
-    Files of one ``writer`` are assumed to have row groups and pages of about the same length.
-    """
+    """A file and the row groups that may match each filter. One writer's files are alike."""
 
     file: OpenedFile
     constants: Constants
@@ -102,10 +99,7 @@ class ReadCostEstimator:
         self._scales = [1.0 for _ in numbers]
 
     def start(self, views: Sequence[View]) -> Measured:
-        """Returns what is read of the files as they are; ``views`` have the same indexes.
-
-        All later measurements are scaled to it.
-        """
+        """Returns what is read of the files as they are, to scale by later."""
         sample_reads, least = self.measured(views)
         reads = tuple(map(self._planned, range(len(self._requests))))
         self._scales = [
@@ -176,10 +170,7 @@ class ReadCostEstimator:
         return any(sampled[writer] and not matching_rows[writer] for writer in sampled)
 
     def page_rows(self) -> int:
-        """Returns the average rows of a page, in the file with the longest pages.
-
-        Counts the filters' columns in the first sampled row group of each file.
-        """
+        """Returns average rows of a page in the file with the longest pages."""
         page_lengths = [0]
         for view in self.views:
             column_roots = (
@@ -192,10 +183,7 @@ class ReadCostEstimator:
         return max(page_lengths)
 
     def measured(self, views: Sequence[View]) -> Measured:
-        """Returns the estimated bytes of its columns that each filter reads, and the least it can.
-
-        Measurements of the sample are scaled to what is read of the files as they are.
-        """
+        """Returns the estimated bytes that each filter reads, and the least."""
         reads, least = [], []
         rows = Counter[str]()
         for view in views:

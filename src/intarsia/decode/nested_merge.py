@@ -179,11 +179,7 @@ def _merge_lists(
 def _merge_maps(
     full: pa.DataType, first: int, parts: Sequence[_Leaves], nullable: bool
 ) -> pa.Array:
-    """Merges maps.
-
-    If no leaf of the keys, or none of the values, is read, the result is a list, as pyarrow reads
-    it.
-    """
+    """Merges maps, which are lists if no leaf of keys, or of values, is read."""
     offsets, values = _offsets_and_items(parts)
     entries = _merge(pa.struct([full.key_field, full.item_field]), first, values)
     mask = _nulls(parts, nullable)
@@ -197,10 +193,7 @@ def _merge_maps(
 
 
 def _offsets_and_items(parts: Sequence[_Leaves]) -> tuple[pa.Array, list[_Leaves]]:
-    """Returns the offsets of lists or maps, starting at 0, and the items of each part.
-
-    Raises ``FormatError`` if lists differ in length between leaves.
-    """
+    """Returns offsets and items of lists or maps. Raises ``FormatError`` if they differ."""
     common_offsets = None
     values = []
     for part in parts:

@@ -60,10 +60,7 @@ the last run to 256 levels.
 
 
 def check_size(header: PageHeader, codec: int) -> None:
-    """Raises ``FormatError`` if a page claims more bytes than its compressed bytes can become.
-
-    Raises ``UnsupportedError`` for an unknown codec.
-    """
+    """Raises ``FormatError`` if a page claims more bytes than it can decompress to."""
     claimed_bytes, stored_bytes = header.uncompressed_page_size, header.compressed_page_size
     if claimed_bytes != stored_bytes and not is_known(codec):
         raise unknown_codec(codec)
@@ -88,10 +85,7 @@ def most_bytes(codec: int, stored: int) -> int:
 
 
 def decompress(codec: int, data: memoryview, size: int) -> memoryview:
-    """Returns ``data`` decompressed, which must give exactly ``size`` bytes.
-
-    Raises ``FormatError`` if it gives more or fewer, and ``UnsupportedError`` for an unknown codec.
-    """
+    """Returns exactly ``size`` bytes. Raises ``FormatError``, or ``UnsupportedError``."""
     deadline.check()  # every decompressed page passes here
     if codec == CompressionCodec.UNCOMPRESSED:
         decompressed = data
@@ -152,10 +146,7 @@ def _block(name: str, data: memoryview, size: int) -> memoryview:
 
 
 def _lz4(data: memoryview, size: int) -> memoryview:
-    """Decompresses the deprecated LZ4 codec.
-
-    The data has Hadoop's framing of raw blocks, or else is one LZ4 frame or one raw block.
-    """
+    """Decompresses the deprecated LZ4 codec: Hadoop's framing, an LZ4 frame, or a raw block."""
     for decompress_framing in (_hadoop_blocks, _lz4_frame, _lz4_block):
         try:
             decompressed = decompress_framing(data, size)
@@ -175,10 +166,7 @@ def _lz4_block(data: memoryview, size: int) -> memoryview:
 
 
 def _hadoop_blocks(data: memoryview, size: int) -> memoryview:
-    """Decompresses blocks in Hadoop's framing.
-
-    Two big-endian 32-bit integers precede each block: its decompressed and its compressed size.
-    """
+    """Decompresses blocks, each after its two sizes as big-endian 32-bit integers."""
     out = bytearray()
     position = 0
     while position + 8 <= data.nbytes:
@@ -213,10 +201,7 @@ def page_levels(header: PageHeader, body: memoryview, leaf: Leaf, codec: int) ->
 
 
 def num_rows(header: PageHeader, body: memoryview, leaf: Leaf, codec: int) -> int:
-    """Returns the number of rows in a data page of a repeated leaf, from its repetition levels.
-
-    Raises ``FormatError`` if the page begins within a row, or its levels cannot be decoded.
-    """
+    """Returns a repeated page's rows. Raises ``FormatError`` if it begins within a row."""
     if header.type == PageType.DATA_PAGE_V2:
         v2, (first, _) = _parts_v2(header, body)
         repetition = decode_hybrid(body[:first], leaf.max_repetition_level, v2.num_values)

@@ -51,10 +51,7 @@ def mean_entry_bytes(header: PageHeader) -> float | None:
 
 
 def held_bytes(header: PageHeader, leaf: Leaf, entry_bytes: float) -> float:
-    """Returns about how many bytes the values of a page take in memory.
-
-    ``entry_bytes`` is the mean size of a dictionary entry, which values of the page may repeat.
-    """
+    """Returns a page's bytes in memory, given the mean bytes of a dictionary's entries."""
     data = header.data_page_header or header.data_page_header_v2
     is_encoded = data is not None and data.encoding in DICTIONARY_ENCODINGS
     width = max(_bytes_per_value(leaf), entry_bytes if is_encoded else 0)
@@ -79,20 +76,12 @@ def check_limit(header: PageHeader, leaf: Leaf, limit: int | None) -> None:
 
 
 def is_within(stored: int, values: int, leaf: Leaf, codec: int, limit: int) -> bool:
-    """True if no page can hold more than ``limit`` bytes, even if its header claims more.
-
-    ``stored`` and ``values`` are the compressed bytes and the number of values of all pages
-    together.
-    """
+    """True if none of the pages, of ``stored`` bytes together, can hold more than ``limit``."""
     return most_bytes(codec, stored) <= limit and values * _bytes_per_value(leaf) <= limit
 
 
 def pages_in(data: memoryview, values: int) -> Iterator[tuple[int, PageHeader]]:
-    """Yields offset and header of consecutive pages in ``data``, until they have ``values`` values.
-
-    These are the pages that pyarrow reads. Raises ``FormatError`` with the offset if a header
-    cannot be decoded.
-    """
+    """Yields offset and header of pages up to ``values``. Raises ``FormatError`` at a bad one."""
     offset = 0
     while offset < data.nbytes and values > 0:
         try:

@@ -50,10 +50,7 @@ class CheckedPage:
 def check_page(
     data: memoryview, leaf: Leaf, chunk: ColumnMetaData, limit: int | None = None
 ) -> CheckedPage:
-    """Checks the page at the start of ``data``. Bytes after the page are ignored.
-
-    A page of more than ``limit`` bytes is a problem.
-    """
+    """Checks the page at the start of ``data``, which may take ``limit`` bytes at most."""
     try:
         header, length = read_page_header(data)
     except FormatError as error:

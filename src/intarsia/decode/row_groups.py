@@ -69,10 +69,7 @@ def decode_groups(
     *,
     verify_checksums: bool,
 ) -> pa.Table:
-    """Returns all rows of the row groups, with a column for each of ``roots``, in their order.
-
-    Raises one of ``FAILURES``. Only the calling thread holds the file's memory afterwards.
-    """
+    """Returns all rows of row groups, with the columns ``roots``. Raises ``FAILURES``."""
     opened = templates.whole(roots, pa.PythonFile(file, mode="r"), metadata, verify_checksums)
     leaves = [leaf for root in roots for leaf in root.leaves]
     return opened.reader.read_row_groups(list(groups), column_indices=leaves, use_threads=False)

@@ -80,10 +80,7 @@ class RootTemplate:
         verify_checksums: bool,
         metadata: pq.FileMetaData | None = None,
     ) -> pq.ParquetFile:
-        """Returns a pyarrow file over bytes of these roots.
-
-        pyarrow decodes the footer unless ``metadata`` is given. Raises one of ``FAILURES``.
-        """
+        """Returns a pyarrow file over bytes of these roots. Raises ``FAILURES``."""
         return pq.ParquetFile(
             data if isinstance(data, pa.NativeFile) else pa.BufferReader(data),
             metadata=metadata,
@@ -141,10 +138,7 @@ class SchemaTemplates:
         metadata: pq.FileMetaData,
         verify_checksums: bool,
     ) -> pq.ParquetFile:
-        """Returns a pyarrow file over the file itself, with its own footer, to read ``roots``.
-
-        Raises one of ``FAILURES``.
-        """
+        """Returns a pyarrow file over the file itself. Raises ``FAILURES``."""
         template = self._all_roots_template(())
         template = replace(
             template, as_dictionaries=template.as_dictionaries + _dictionary_paths(roots)
@@ -225,10 +219,7 @@ class SchemaTemplates:
         return RootTemplate(head(stored), *options, wide=wide)
 
     def _can_be_wide(self, roots: tuple[Root, ...], stored: list[pa.Field]) -> bool:
-        """True if ``roots`` have flat strings or bytes, and 64-bit offsets change no other type.
-
-        ``stored`` has the fields of the stored Arrow schema, one for each root, or is empty.
-        """
+        """True if only flat strings or bytes change by 64-bit offsets."""
         types = [_string_or_binary_type(self._schema[root.elements.start]) for root in roots]
         if stored:
             pairs = [
@@ -254,11 +245,7 @@ class SchemaTemplates:
         return [field.with_type(as_storage(field.type)) if storage else field]
 
     def physical(self, schema: Schema, leaf: Leaf) -> RootTemplate:
-        """Returns a template that decodes one leaf, without its siblings, to its physical type.
-
-        Values are those that PLAIN encoding stores. A nested leaf is inside plain lists and
-        structs.
-        """
+        """Returns a template of one leaf, without siblings, as PLAIN stores it."""
         path = [schema.elements[position] for position in leaf.elements]
         bare = [
             SchemaElement(
@@ -280,10 +267,7 @@ class SchemaTemplates:
         return RootTemplate(head, wide=wide)
 
     def required(self, leaf: Leaf, *, physical: bool = False) -> RootTemplate:
-        """Returns a template that decodes values of one leaf, without levels, to their Arrow type.
-
-        With ``physical`` this is the type that PLAIN encoding stores.
-        """
+        """Returns a template of a leaf's values without levels, or as PLAIN has them."""
         encoded = self._elements[leaf.elements[-1]]
         if physical:
             element = leaf.element
@@ -305,10 +289,7 @@ class SchemaTemplates:
 
     @staticmethod
     def _key_values(schema: pa.Schema | None) -> list[Span]:
-        """Returns the stored Arrow schema as key/value metadata.
-
-        Without it, time zones and dictionaries are lost.
-        """
+        """Returns the stored Arrow schema, which has zones and dictionaries."""
         if schema is None:
             return []
         text = base64.b64encode(schema.serialize().to_pybytes()).decode()
@@ -344,10 +325,7 @@ def _stored_arrow_schema(metadata: FileMetaData) -> pa.Schema | None:
 
 
 def narrowed(table: pa.Table) -> pa.Table:
-    """Returns a table decoded by a ``wide`` template, with the types of the other template.
-
-    Raises ``pa.ArrowInvalid`` if an array has more bytes than 32-bit offsets allow.
-    """
+    """Returns a ``wide`` table in plain types. Raises ``pa.ArrowInvalid`` if it is too large."""
     for number, field in enumerate(table.schema):
         if field.type in _TYPES_64:
             kind = _mapped_type(field.type, _TYPES_64, _TYPES_32)

@@ -19,11 +19,7 @@ from intarsia.decode.splice import RowGroupBytes
 def shares(
     groups: Sequence[RowGroupBytes], page_rows: Sequence[Sequence[int]], count: int
 ) -> list[list[RowGroupBytes]]:
-    """Returns ``groups`` split into at most ``count`` lists, between pages, in order.
-
-    ``page_rows`` has the rows of each page by row group. It is empty where pages are unknown; such
-    a row group is not split.
-    """
+    """Returns ``groups`` in at most ``count`` lists, cut between pages where these are known."""
     group_page_rows = [
         rows or (group.num_rows,) for group, rows in zip(groups, page_rows, strict=True)
     ]

@@ -92,10 +92,7 @@ def _disjoint(file: OpenedFile, bands: Iterable[Band]) -> Iterator[Band]:
 
 
 def _filled(file: OpenedFile, bands: Iterable[Band], with_indexes: bool) -> Iterator[Band]:
-    """Yields bands and the gaps between them.
-
-    The gap before the length that the file had without indexes is its old footer.
-    """
+    """Yields bands and the gaps between them. The gap before added indexes is the old footer."""
     directory = file.directory if with_indexes else None
     base = 0 if directory is None else directory.base_length
     at = len(MAGIC)

@@ -79,10 +79,7 @@ class Layout:
         return np.flatnonzero((starts < stop) & (stops > start))
 
     def before(self, row_group: int, leaf: int) -> int:
-        """Returns the offset at which the previous chunk ends, in the footer's order.
-
-        Skips chunks without bytes. For the first chunk, returns the end of the magic.
-        """
+        """Returns where the previous chunk with bytes ends, or the magic for the first chunk."""
         stops = self._places[: row_group * self._leaves + leaf, 1]
         filled = stops[stops > 0]
         return int(filled[-1]) if len(filled) else len(MAGIC)

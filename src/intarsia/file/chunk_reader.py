@@ -77,10 +77,7 @@ class Chunk:
         return self.file.num_rows_in(self.row_group)
 
     def load(self) -> None:
-        """Reads the whole chunk into memory, so that pages cost no request each.
-
-        Does nothing if the chunk is longer than ``_MAX_CACHED_RUNS`` runs.
-        """
+        """Reads the whole chunk into memory, unless it is longer than ``_MAX_CACHED_RUNS`` runs."""
         if self._source is not self.file.source:
             return
         start = self.metadata.start
@@ -92,10 +89,7 @@ class Chunk:
         self._source = CachedRangeSource(self.file.source, start, data)
 
     def pages(self) -> Iterator[PageAt]:
-        """Yields the pages with their headers, including dictionary and unknown pages.
-
-        Raises ``FormatError`` at the first header that cannot be decoded.
-        """
+        """Yields all pages with headers. Raises ``FormatError`` at one that cannot be decoded."""
         if self._decoded is not None:
             yield from self._decoded[0]
             return
@@ -199,11 +193,7 @@ class Chunk:
         return self._source.read([(first.offset, stop - first.offset)])[0]
 
     def _batch_rows(self, pages: Sequence[PageAt]) -> int:
-        """Returns how many rows take at most ``RUN_BYTES`` when decoded.
-
-        The size of a page bounds its values, unless they refer to a dictionary or to previous
-        values.
-        """
+        """Returns how many decoded rows take at most ``RUN_BYTES``, by the size of pages."""
         width = value_bytes(self.leaf.element)
         if self.metadata.type == Type.BYTE_ARRAY:
             if pages and pages[0].header.dictionary_page_header is not None:

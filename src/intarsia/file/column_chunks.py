@@ -44,10 +44,7 @@ class ColumnChunks:
         self._check()
 
     def column_chunk(self, row_group: int, leaf: int) -> ColumnChunk:
-        """Returns the footer's entry of one chunk.
-
-        Raises ``FormatError`` if it cannot be decoded, or contradicts the row group.
-        """
+        """Returns the footer's entry of a chunk. Raises ``FormatError`` if it is wrong."""
         known = self._column_chunks.get((row_group, leaf))
         if known is not None:
             return known
@@ -90,10 +87,7 @@ class ColumnChunks:
         return sum([known[leaf] for leaf in leaves])
 
     def outlines(self, row_group: int, leaves: Sequence[int]) -> Sequence[Outline | ColumnMetaData]:
-        """Returns the places and sizes of chunks of a row group.
-
-        Faster than ``chunk`` for many chunks, and raises the same errors.
-        """
+        """Returns places and sizes of chunks: as ``chunk`` does, and faster for many."""
         count = len(self._footer.schema.leaves)
         are_many = count * len(self._footer.metadata.row_groups) >= _MIN_CHUNKS_FOR_OUTLINES
         if are_many and len(leaves) * _LEAVES_PER_OUTLINE >= count and not self.repaired_chunks:
@@ -143,10 +137,7 @@ class ColumnChunks:
         return self._with_dictionary_header(column.meta_data)
 
     def _with_dictionary_header(self, chunk: ColumnMetaData) -> ColumnMetaData:
-        """Returns the metadata with a size that includes the dictionary page's header.
-
-        parquet-mr before 1.2.9 left that header out of the size.
-        """
+        """Adds the dictionary's header, which old parquet-mr left out."""
         if not self._forgets_dictionary_headers:
             return chunk
         size = chunk.total_compressed_size
@@ -212,10 +203,7 @@ def _has_as_many_values(group: RowGroup, leaf: int) -> bool:
 
 
 def decoded_bytes(leaf: Leaf, chunk: Outline | ColumnMetaData) -> int:
-    """Returns the estimated decoded bytes of a chunk, at least the uncompressed stored bytes.
-
-    Strings count by size statistics; without these, they count by their stored bytes.
-    """
+    """Returns the estimated decoded bytes of a chunk, for strings by size statistics if any."""
     sizes = chunk.size_statistics
     string_bytes = sizes.unencoded_byte_array_data_bytes if sizes else None
     values = chunk.num_values * value_bytes(leaf.element) + (string_bytes or 0)

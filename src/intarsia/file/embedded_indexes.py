@@ -163,10 +163,7 @@ class Sections:
             self._failed_at = time.monotonic()
 
     def check_sidecar(self) -> None:
-        """Raises ``PathError`` if storage fails to deliver the file's sidecar.
-
-        A writer that went on regardless would lose the sidecar's indexes.
-        """
+        """Raises ``PathError`` if storage fails: a writer would lose its indexes."""
         if self._finder is not None:
             self._finder.check_listed()
         if self.sidecar is None:
@@ -237,10 +234,7 @@ class Sections:
         return self.index_files[entry].is_sidecar
 
     def about(self, term: Term) -> list[Embedded]:
-        """Returns the usable indexes on a term: of known kinds, versions and functions.
-
-        The smallest come first. Indexes that a probe may read only in part come last.
-        """
+        """Returns the usable indexes on a term, smallest first, those read in part last."""
         column = str(term) if term.path else None
         indexes = [
             self.resolved(entry)
@@ -255,10 +249,7 @@ class Sections:
         return sorted(known, key=lambda index: (index.is_partial, index.entry.length))
 
     def foreign_list(self) -> ListedValues | None:
-        """Returns the list of distinct values that another writer left in the file, or None.
-
-        Raises ``FormatError`` as ``find_list`` does.
-        """
+        """Returns another writer's list, or None. Raises ``FormatError`` if damaged."""
         has_directory = self.directory is not None
         return find_list(
             self._footer, self._source, self._chunks, self.entries, has_directory=has_directory
@@ -301,10 +292,7 @@ class Sections:
             return None
 
     def _kind_and_subject(self, entry: IndexEntry) -> tuple[EmbeddedIndex, Subject]:
-        """Returns the kind of an entry, and what it is on.
-
-        Files with equal schemas share these objects, except for indexes on functions.
-        """
+        """Returns kind and subject of an entry, shared by files of equal schemas."""
         footer = self._footer
         known: dict[Hashable, tuple[EmbeddedIndex, Subject]] = {}
         if not entry.meaning:
@@ -382,10 +370,7 @@ class Sections:
         return section.rows_of(kind, predicate, of, within)
 
     def _max_probe_bytes(self, kind: Inverted, of: Subject, within: RowRanges) -> int | None:
-        """Returns the most bytes that a probe may read, or None if there is no limit.
-
-        It is a share, which the kind sets, of the bytes of the indexed columns in rows ``within``.
-        """
+        """Returns the most bytes of a probe, by the kind's share, or None."""
         if kind.reading_share is None:
             return None
         starts = self._footer.row_group_starts
@@ -401,10 +386,7 @@ class Sections:
         return max(int(share * size), _MIN_PROBE_BYTES)
 
     def values(self, index: Embedded) -> pa.Array | None:
-        """Returns the distinct values of an index with exact keys, or None.
-
-        None stands for another kind of index, and for a damaged one. Raises ``FileReplaced``.
-        """
+        """Returns the distinct values of an index with exact keys, or None if there are none."""
         if not (isinstance(index.kind, Inverted) and index.kind.exact):
             return None
         try:

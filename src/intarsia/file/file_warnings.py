@@ -15,10 +15,7 @@ class FileWarnings:
         """The messages so far, in order: damaged or stale indexes, and lost rows."""
 
     def warn(self, message: str, *, counted: bool = False) -> None:
-        """Issues a warning, and keeps it for ``explain``.
-
-        If ``counted``, the data set of the file, where it is in one, warns instead.
-        """
+        """Warns, and keeps it for ``explain``. The data set warns if it is ``counted``."""
         self.ignored[message] = None
         if counted and self._in_data_set:
             return

@@ -84,10 +84,7 @@ def null_count(leaf: Leaf, chunk: ColumnMetaData) -> int | None:
 
 
 def bloom_bytes(file: OpenedFile, chunk: ColumnMetaData) -> int | None:
-    """Returns the length of a chunk's bloom filter in bytes, or None if it has none.
-
-    If the footer lacks the length, as older writers' footers do, it is read from the filter.
-    """
+    """Returns a bloom filter's bytes, which older footers lack and the filter has, or None."""
     if chunk.bloom_filter_offset is None:
         return None
     if chunk.bloom_filter_length is not None:

@@ -121,10 +121,7 @@ def _calls(lost: Iterable[tuple[IndexEntry, SidecarOption]]) -> list[str]:
 def missing_in(
     names: dict[str, frozenset[str]], besides: Collection[str] = ()
 ) -> dict[str, list[str]]:
-    """Returns the names of indexes that only some files have, with the files that lack each.
-
-    ``names`` are the indexes of each file. Files ``besides`` are never among those that lack one.
-    """
+    """Returns the indexes that only some files have, with the files that lack each."""
     missing = {}
     for name in sorted(set().union(*names.values())):
         lacking = [path for path, own in names.items() if name not in own and path not in besides]

@@ -48,10 +48,7 @@ def subject_of(columns: ColumnTypes, index: EmbeddedIndex, meaning: str | None =
 
 
 def can_have(columns: ColumnTypes, entry: IndexEntry) -> bool:
-    """True if files with these ``columns`` can be given an index as ``entry`` describes it.
-
-    False for a kind that is not known here.
-    """
+    """True if files with these ``columns`` can have the index; False for an unknown kind."""
     try:
         subject_of(columns, make(entry.kind, entry.on, entry.params))
     except (IndexSpecError, FormatError):
@@ -148,10 +145,7 @@ def _of_leaf(columns: ColumnTypes, leaf: Leaf, reads: Reads) -> Subject:
 
 
 def _of_nested(columns: ColumnTypes, on: str, reads: Reads) -> Subject:
-    """Returns the elements of a list, or the keys or entries of a map, as a subject.
-
-    ``on`` is the column's name, or its path within structs.
-    """
+    """Returns the elements of a list, or keys or entries of a map, as a subject."""
     path = (on,) if columns.schema.root(on) is not None else tuple(on.split("."))
     root = columns.schema.root(path[0])
     if root is None or not root.all_leaves:
@@ -195,10 +189,7 @@ def _function(text: str, schema: pa.Schema) -> tuple[Term, pa.DataType]:
 
 
 def evaluated(term: Term, columns: Mapping[str, pa.ChunkedArray]) -> pa.ChunkedArray:
-    """Returns the values of a term on ``columns``, which are given by name.
-
-    Raises ``PredicateError`` if pyarrow cannot evaluate it.
-    """
+    """Returns the values of a term. Raises ``PredicateError`` if pyarrow cannot evaluate it."""
     if len(term.path) == 1:
         return columns[term.path[0]]
     table = pa.Table.from_arrays(list(columns.values()), list(columns))

@@ -230,10 +230,7 @@ class OpenedFile:
     def repair_chunk(
         self, row_group: int, leaf: int, chunk: ColumnMetaData, wrong: Sequence[str]
     ) -> None:
-        """Replaces the metadata of a chunk by ``chunk``, and warns.
-
-        ``wrong`` names the fields in which the footer's entry differs.
-        """
+        """Replaces the metadata of a chunk, and warns of the ``wrong`` fields."""
         self._chunks.mend(row_group, leaf, chunk)
         self.layout.move(row_group, leaf, chunk)
         self.unrepairable_chunks.clear()
@@ -257,10 +254,7 @@ class OpenedFile:
         return not self.options.looks_for_damage or self._checksums is not None
 
     def verify_footer(self) -> Checksums | None:
-        """Returns the checksums of the footer and the page indexes, or None if there are none.
-
-        Raises ``FormatError`` if the footer does not match its own checksum.
-        """
+        """Returns the checksums, or None. Raises ``FormatError`` for a wrong footer."""
         footer = self.file_footer
         return verify_footer(footer.metadata, footer.raw, self._tail, footer.offset)
 
@@ -274,10 +268,7 @@ class OpenedFile:
     def expect_metadata(
         self, entries: Iterable[IndexEntry], offsets: Iterable[ChunkId], columns: Iterable[ChunkId]
     ) -> None:
-        """Has the next read fetch the metadata of sections, and page indexes, along with its own.
-
-        Does nothing if these take more bytes than a request of their own is worth.
-        """
+        """Fetches metadata of sections and page indexes with the next read."""
         ranges = [
             (entry.offset + entry.length - entry.meta_length, entry.meta_length)
             for entry in entries
@@ -291,10 +282,7 @@ class OpenedFile:
     # --- warnings and damage --------------------------------------------------------------------
 
     def warn(self, message: str, *, counted: bool = False) -> None:
-        """Issues a warning about the file, and keeps it for ``explain``.
-
-        If ``counted``, the data set of the file, where it is in one, warns instead.
-        """
+        """Warns, and keeps it for ``explain``. The data set warns if it is ``counted``."""
         self._warnings.warn(message, counted=counted)
 
     def note_damage(self, row_group: int, leaf: int, places: Sequence[CorruptData]) -> bool:
@@ -386,10 +374,7 @@ def read_one_version(get: Callable[[], VersionedFile], action: Callable[[OpenedF
 
 
 def retry_while_replaced(path: str, action: Callable[[], T]) -> T:
-    """Returns the result of ``action``, which is repeated while it raises ``FileReplaced``.
-
-    Raises ``ChangesTooOften`` for the file at ``path``.
-    """
+    """Repeats ``action`` while it raises ``FileReplaced``. Raises ``ChangesTooOften``."""
     for _ in range(MAX_VERSIONS_TRIED):
         with contextlib.suppress(FileReplaced):
             return action()

@@ -154,10 +154,7 @@ class PageIndexes:
     def _loaded(
         self, known: Mapping[ChunkId, T | None], id_: ChunkId, columns: Sequence[ChunkId]
     ) -> T | None:
-        """Returns the index in ``known``, loading it first if it is not there.
-
-        Repeats that while another thread removes the index again.
-        """
+        """Returns the index in ``known``, loading it until no thread removes it."""
         while True:
             try:
                 return known[id_]
@@ -219,10 +216,7 @@ class PageIndexes:
 def _checksums_by_index(
     metadata: FileMetaData, checksums: Checksums | None
 ) -> dict[tuple[int, int, str], int]:
-    """Returns CRC-32s by row group, leaf, and ``offset_index`` or ``column_index``.
-
-    There are none if their count is not that of the page indexes.
-    """
+    """Returns CRC-32s by row group, leaf and index; none if their count is wrong."""
     if checksums is None:
         return {}
     names = [name for name, _ in page_index_places(metadata)]

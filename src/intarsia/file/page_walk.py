@@ -23,10 +23,7 @@ _SAMPLED = 20
 
 
 def make_offset_indexes(file: OpenedFile, group: int, leaves: Iterable[int]) -> None:
-    """Makes offset indexes for chunks of a local file that have none and are not repeated.
-
-    Does nothing while looking for damage: whole chunks are then read anyway.
-    """
+    """Makes missing offset indexes of flat chunks, unless looking for damage."""
     if file.request_bytes or file.options.looks_for_damage:
         return
     known = file.page_indexes
@@ -40,10 +37,7 @@ def make_offset_indexes(file: OpenedFile, group: int, leaves: Iterable[int]) -> 
 
 
 def make_offset_index(file: OpenedFile, group: int, leaf: int) -> None:
-    """Makes an offset index of all pages of a chunk, unless one begins within a row.
-
-    Reads the levels of a repeated column. Does nothing while looking for damage.
-    """
+    """Makes a chunk's offset index, by levels if repeated, unless looking for damage."""
     known = file.page_indexes
     if file.options.looks_for_damage or (group, leaf) in known.walked:
         return

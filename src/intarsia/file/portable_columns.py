@@ -81,10 +81,7 @@ def _differ_without_case(schema: Schema) -> bool:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Returns ``kind`` without offset widths, views and dictionaries, which engines do not have.
-
-    A list's child has no name, a timestamp's zone is UTC, and all fields are nullable.
-    """
+    """Returns ``kind`` as engines have it: no widths, views, dictionaries, names or zones."""
     kind = without_dictionary(kind)
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return pa.string()
@@ -207,10 +204,7 @@ def _has(element: SchemaElement, logical: str, converted: ConvertedType | None) 
 
 
 def has_old_bounds(file: OpenedFile, names: Iterable[str]) -> bool:
-    """True if statistics of one of these columns may be in the order of signed bytes.
-
-    The footers of old writers do not say in which order their bounds are. Engines use them anyway.
-    """
+    """True if a column's statistics may be in the order of signed bytes, as in old files."""
     if file.metadata.column_orders:
         return False
     roots = frozenset(names)

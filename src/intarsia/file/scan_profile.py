@@ -78,10 +78,7 @@ NO_PROFILE = NoProfile()
 
 
 class Profile(NoProfile):
-    """The steps, pages, rows and seconds of one file. Threads may share it.
-
-    Seconds are those of all threads, so their sum may exceed the elapsed time.
-    """
+    """The steps, pages, rows and seconds of one file. Seconds are those of all threads."""
 
     is_recording = True
 

@@ -65,10 +65,7 @@ def _hashed(text: str) -> str:
 
 
 class Sidecars(SharedState):
-    """The places of sidecars of one file system's files: beside them, or under ``folder``.
-
-    ``folder`` is a path on the same file system, or a URI.
-    """
+    """The places of sidecars of one file system: beside files, or under the path ``folder``."""
 
     def __init__(self, filesystem: pafs.FileSystem, folder: PathLike | None = None) -> None:
         self.filesystem, self._folder = filesystem, None
@@ -135,10 +132,7 @@ class Sidecars(SharedState):
             self._listing(self.folder_of(path))
 
     def paths(self, path: str) -> list[str]:
-        """Returns the paths of the sidecars of the file at ``path``; the newest comes last.
-
-        Returns [] if their folder cannot be listed: queries are right without indexes.
-        """
+        """Returns the sidecars of a file, the newest last; [] if their folder is unlisted."""
         try:
             listing = self._listing_of(self.folder_of(path))
         except OSError:
@@ -146,10 +140,7 @@ class Sidecars(SharedState):
         return listing.get(sidecar_stem(path.rpartition("/")[2]), [])
 
     def check_listed(self, path: str) -> None:
-        """Raises ``PathError`` if the sidecar folder of the file at ``path`` cannot be listed.
-
-        A writer that went on regardless would leave old sidecars behind.
-        """
+        """Raises ``PathError`` if storage fails: a writer would leave old sidecars."""
         folder = self.folder_of(path)
         try:
             self._listing_of(folder)
@@ -289,10 +280,7 @@ class SidecarFinder:
 
 
 def places_of(filesystem: Any, sidecar: PathLike | Sidecars | None) -> Sidecars:
-    """Returns ``sidecar`` as ``Sidecars``; a path is that of the sidecar folder.
-
-    Raises ``PathError`` for a local folder that does not exist.
-    """
+    """Returns ``sidecar`` as ``Sidecars``. Raises ``PathError`` for a missing local folder."""
     if isinstance(sidecar, Sidecars):
         return sidecar
     places = Sidecars(filesystem, sidecar)

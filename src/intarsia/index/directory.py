@@ -46,10 +46,7 @@ def without_pointer(schema: pa.Schema) -> pa.Schema:
 
 
 class StaleError(FormatError):
-    """Undamaged indexes that describe the file before another tool rewrote it.
-
-    ``entries`` are these indexes, as far as they can be read.
-    """
+    """Undamaged indexes, in ``entries``, of the file before another tool rewrote it."""
 
     def __init__(
         self, message: str, where: Where | None = None, entries: tuple[IndexEntry, ...] = ()
@@ -188,10 +185,7 @@ def _bounds_of(stats: Statistics) -> tuple[bytes | None, bytes | None]:
 
 
 def encode_directory(directory: Directory, offset: int) -> tuple[bytes, str]:
-    """Returns the directory as JSON for ``offset``, and the footer value that points at it.
-
-    Raises ``IndexSpecError`` if the JSON is longer than ``MAX_DIRECTORY_BYTES``.
-    """
+    """Returns directory and pointer. Raises ``IndexSpecError`` if it is too long."""
     entries = [_entry_document(entry) for entry in directory.indexes]
     document: dict[str, Any] = {
         "file_id": directory.file_id,
@@ -337,10 +331,7 @@ def _check_functions(entries: Sequence[IndexEntry]) -> None:
 
 
 def _check_disjoint(entries: Sequence[IndexEntry]) -> None:
-    """Raises ``FormatError`` if sections overlap.
-
-    A file could otherwise make readers read the same bytes once for each listed index.
-    """
+    """Raises ``FormatError`` if sections overlap, as their bytes could be read often."""
     places = sorted((entry.offset, entry.length, entry.name) for entry in entries)
     for (offset, length, name), (next_offset, _, next_name) in itertools.pairwise(places):
         if offset + length > next_offset:

@@ -14,10 +14,7 @@ from intarsia.parquet.value_order import Domain, ValueOrder
 
 @cached_by_type
 def order_of_type(kind: pa.DataType) -> ValueOrder:
-    """Returns the order of a column of this type as pyarrow writes it.
-
-    The order is undefined if pyarrow cannot write the type, or writes several columns for it.
-    """
+    """Returns the order of a column of this type, undefined unless pyarrow writes one leaf."""
     sink = pa.BufferOutputStream()
     try:
         pq.write_table(pa.table({"value": pa.nulls(0, kind)}), sink, store_schema=False)

@@ -41,10 +41,7 @@ class ProbeBudget:
         self._costs_by_leaf: dict[int, tuple[Sequence[int], float]] = {}
 
     def first(self, formula: Formula) -> tuple[Formula | None, Every | None]:
-        """Returns the formula to look up first, and one to look up if many granules remain.
-
-        All granules that pass ``formula`` pass both. The first is None if nothing is affordable.
-        """
+        """Returns a formula to look up first, or None, and one if much remains."""
         if not isinstance(formula, Every):
             return self._affordable(formula)[0], None
         parts = sorted(_flatten(formula), key=self._selectivity)

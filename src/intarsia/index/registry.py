@@ -120,10 +120,7 @@ def _problem(cls: object) -> str | None:
 
 
 def known_kind(kind: str) -> type[EmbeddedIndex] | None:
-    """Returns the class of an embedded index kind, or None if it is unknown.
-
-    Issues one warning per kind if its entry point cannot be imported.
-    """
+    """Returns the class of a kind, or None. Warns once of one that cannot be imported."""
     cls = _BUILT_IN.get(kind) or _registered.get(kind)
     return cls or (_installed(kind) if kind in installed() else None)
 
@@ -156,10 +153,7 @@ def spec_name(index: IndexSpec) -> str:
 
 
 def spec_text(index: IndexSpec) -> str:
-    """Returns a specification that ``parse`` reads as ``index``: ``trace_id:lookup`` if possible.
-
-    Names of columns are quoted where they need it.
-    """
+    """Returns what ``parse`` reads as ``index``, with names quoted where they need it."""
     short = spec_name(index)
     columns = (index.columns or ()) if isinstance(index, PageIndex) else (index.on,)
     settings = [

@@ -36,10 +36,7 @@ def can_judge(predicate: Predicate, of: Subject) -> bool:
 
 
 def passing(predicate: Predicate, values: pa.Array, order: ValueOrder) -> BoolArray | None:
-    """Returns which of ``n`` values pass. Shape ``(n,)``, bool.
-
-    Returns None if pyarrow cannot evaluate the predicate on them.
-    """
+    """Returns which of ``n`` values pass, as bool, or None if pyarrow cannot tell."""
     if isinstance(predicate, Comparison):
         is_null = boolean(values.is_null())
         is_nan = boolean(values.is_null(nan_is_null=True)) & ~is_null

@@ -358,11 +358,7 @@ def _added(
     reports_before: Sequence[StandardReport],
     reports_now: Sequence[StandardReport],
 ) -> tuple[str, ...]:
-    """Returns those of ``names`` that were added to the file.
-
-    Page indexes and bloom filters count only if the file has them now: a file without rows gets
-    none. Page indexes that the file already had do not count.
-    """
+    """Returns the ``names`` that were added. Parquet's own count only if the file has them now."""
     names_now = {report.name for report in reports_now}
     unchanged = {
         report.name
@@ -377,10 +373,7 @@ def _added(
 
 
 def _check_unfit(unfit: Mapping[str, Mapping[str, str]]) -> None:
-    """Warns of indexes that some files cannot have. ``unfit`` maps file to index name to reason.
-
-    Raises ``IndexSpecError`` if no file can have an index.
-    """
+    """Warns of indexes that some files cannot have. Raises ``IndexSpecError`` if none can."""
     messages = []
     for name in dict.fromkeys(name for reasons in unfit.values() for name in reasons):
         (first, reason), *others = [
@@ -485,10 +478,7 @@ def list_indexes(
 
 
 def _spec(entry: IndexEntry) -> IndexSpec | None:
-    """Returns the index that a directory entry describes.
-
-    Returns None if its kind is not registered.
-    """
+    """Returns the index that a directory entry describes, or None if its kind is unknown."""
     try:
         return make(entry.kind, entry.on, entry.params)
     except IndexSpecError:
@@ -496,10 +486,7 @@ def _spec(entry: IndexEntry) -> IndexSpec | None:
 
 
 class _Steps:
-    """Calls ``Progress`` with the row groups done in all files.
-
-    It is given those done in the current file.
-    """
+    """Calls ``Progress`` with the row groups done in all files, given those in the current file."""
 
     def __init__(
         self, progress: Progress | None, files: Sequence[str], steps: Sequence[int]
@@ -514,10 +501,7 @@ class _Steps:
         self(0)
 
     def __call__(self, done: int) -> None:
-        """Reports that ``done`` row groups of the current file are done.
-
-        The last row group is reported only when the next file begins.
-        """
+        """Reports row groups of the current file as done, the last one with the next file."""
         total_done = min(
             self._before[self._number] + done, self._before[self._number + 1] - (done > 0)
         )
@@ -562,10 +546,7 @@ def report_of(file: OpenedFile) -> IndexReport:
 
 
 def parquet_index_reports(file: OpenedFile) -> tuple[StandardReport, ...]:
-    """Returns the reports of Parquet's own indexes of a file.
-
-    Includes another writer's list of distinct values.
-    """
+    """Returns reports of Parquet's own indexes and of another writer's list of values."""
     return (*_parquet_reports(file), *strays(file))
 
 
@@ -589,10 +570,7 @@ def _parquet_reports(file: OpenedFile) -> list[StandardReport]:
 def _index_places(
     columns: Sequence[ColumnChunk],
 ) -> Sequence[ColumnChunk | IndexPlaces | None]:
-    """Returns where the indexes of a row group's chunks are.
-
-    A chunk that cannot be decoded gives None; ``verify`` says why.
-    """
+    """Returns where the indexes of chunks are; None for a chunk that cannot be decoded."""
     with contextlib.suppress(FormatError):
         return all_as(columns, IndexPlaces)
     decoded: list[ColumnChunk | None] = []
@@ -604,10 +582,7 @@ def _index_places(
 
 
 def strays(file: OpenedFile) -> tuple[StandardReport, ...]:
-    """Returns the report of the list of distinct values that another writer left.
-
-    Returns nothing if there is none, or it is not readable.
-    """
+    """Returns the report of another writer's list of distinct values, if it is readable."""
     try:
         value_list = file.sections.foreign_list()
     except FormatError:

@@ -73,18 +73,12 @@ class Built:
 
 
 def indexed_expression(index: EmbeddedIndex, term: Term | None) -> str:
-    """Returns what an index is on, as the directory says it.
-
-    A function has one canonical SQL string.
-    """
+    """Returns what an index is on: a column, or the canonical SQL of a function."""
     return index.on if term is None or term.path else term.sql
 
 
 def names_of(file: OpenedFile, indexes: Sequence[IndexSpec]) -> list[str]:
-    """Returns the names that indexes have once they are in ``file``.
-
-    Raises ``IndexSpecError`` if two names are equal.
-    """
+    """Returns the names of indexes in ``file``. Raises ``IndexSpecError`` if two are equal."""
     names = []
     for index in indexes:
         if isinstance(index, Standard):
@@ -119,10 +113,7 @@ def new_file_id() -> str:
 
 
 def check_index(file: OpenedFile, index: EmbeddedIndex) -> Subject:
-    """Returns the subject of ``index``: the values that it is on.
-
-    Raises ``IndexSpecError`` if the file cannot have the index.
-    """
+    """Returns what ``index`` is on. Raises ``IndexSpecError`` if the file cannot have it."""
     try:
         return subject_of(file.columns, index)
     except FormatError as error:
@@ -207,11 +198,7 @@ def due_indexes(file: OpenedFile, indexes: Sequence[EmbeddedIndex], groups: rang
 def granule_blocks(
     file: OpenedFile, index: EmbeddedIndex, subject: Subject, starts: Int64Array, groups: range
 ) -> Blocks | None:
-    """Returns the blocks of granules of an index.
-
-    A block has ``granule_rows`` rows or ``_BLOCK_BYTES``. Returns None if it would have one
-    granule, or all.
-    """
+    """Returns the blocks of an index's granules. None if they would have one granule, or all."""
     if not (isinstance(index, Inverted) and index.has_blocks) or index.exact:
         return None
     chunks = [
@@ -242,10 +229,7 @@ def gather(
     on_group_done: GroupProgress | None = None,
     groups: range | None = None,
 ) -> list[Gatherer]:
-    """Reads all row groups, or some, and gathers the values of all indexes that are ``due``.
-
-    Returns one gatherer for each index.
-    """
+    """Reads some or all row groups, and returns a gatherer of values for each index."""
     stops = file.row_group_starts[1:]
     groups = groups_of(file) if groups is None else groups
     gatherers = [
@@ -337,10 +321,7 @@ def cell_tables(tables: Iterable[pa.Table], blocks: Blocks) -> Iterator[pa.Table
 
 
 def mapped_section(path: Path, index: EmbeddedIndex) -> BuiltSection:
-    """Returns a section that ``write_built`` wrote, mapped into memory.
-
-    Its bytes are read when they are copied.
-    """
+    """Returns a section that ``write_built`` wrote, mapped into memory."""
     with pa.memory_map(str(path)) as mapped:
         data = memoryview(mapped.read_buffer())
     return (

@@ -48,10 +48,7 @@ class Piece:
         self._columns: dict[tuple[str, tuple[int, ...], bool], pa.ChunkedArray] = {}
 
     def values(self, index: EmbeddedIndex, subject: Subject) -> Iterator[Values]:
-        """Yields the values that ``index`` is built of.
-
-        Raises ``IndexSpecError`` if they cannot be computed.
-        """
+        """Yields the values of an index. Raises ``IndexSpecError`` if they cannot be computed."""
         row = self.start
         for chunk in self._values(index, subject).chunks:
             rows = np.arange(row, row + len(chunk), dtype=np.int64)

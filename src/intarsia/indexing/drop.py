@@ -147,10 +147,7 @@ def asked_of(
     *,
     all: bool = False,  # noqa: A002 # the name of the command's option
 ) -> list[IndexSpec | str] | None:
-    """Returns one index or several as a list. Returns None for ``all``.
-
-    Raises ``IndexSpecError`` for an object that is not an index, or if neither or both are given.
-    """
+    """Returns the indexes as a list, None for ``all``. Raises ``IndexSpecError`` for others."""
     if all == (indexes is not None):
         raise IndexSpecError(
             "give either indexes, or all=True, which drops every index that was added"
@@ -204,10 +201,7 @@ def parquet_index_names(file: OpenedFile) -> set[str]:
 
 
 def _is_own(name: str, files: Sequence[str], filesystem: Any, places: Sidecars | None) -> bool:
-    """True if a file was written with the index, or if no file has rows.
-
-    ``add_indexes`` adds nothing to files without rows, so there is nothing to drop.
-    """
+    """True if a file was written with the index, or no file has rows: nothing is added then."""
     if places is not None or not is_parquet_index_name(name):
         return False
     opened = [open_file(file, filesystem) for file in files]
@@ -252,11 +246,7 @@ def _with_page_indexes(file: OpenedFile) -> set[str]:
 def name_of(
     index: IndexSpec | str, known: set[str], file: OpenedFile, paged: OpenedFile | None = None
 ) -> str:
-    """Returns the name of an index in ``file``. ``known`` are the names of existing indexes.
-
-    The columns of page indexes are taken from ``paged``, by default ``file``. Raises
-    ``IndexSpecError`` for page indexes of some of the columns only.
-    """
+    """Returns an index's name. Raises ``IndexSpecError`` for some columns' page indexes only."""
     if isinstance(index, str) and index in known:
         return index
     spec = parse(index) if isinstance(index, str) else index

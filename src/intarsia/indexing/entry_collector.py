@@ -36,11 +36,7 @@ class Gatherer(Protocol):
         """Takes more values."""
 
     def take(self, block: pa.Table, first: int) -> None:
-        """Takes a block of rows that another gatherer made from some row groups, instead of values.
-
-        The block numbers its granules from 0. They follow the granules taken before: the first one
-        is number ``first``.
-        """
+        """Takes rows from another gatherer. Their granule 0 is granule ``first`` here."""
 
     def blocks(self) -> Iterator[pa.Table]:
         """Yields the rows of the section, in blocks. Called once, at the end."""
@@ -159,10 +155,7 @@ class ExactKeys(_Entries):
     def _block(
         self, merged: UInt64Array, order: Int64Array, starts: Int64Array, counts: Int64Array
     ) -> pa.Table:
-        """Returns the entries of some values as rows of the section.
-
-        The entries begin at ``starts``.
-        """
+        """Returns the entries of some values, which begin at ``starts``, as rows."""
         places = np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
         keys = self._values.take(pa.array(np.repeat(order, counts)))
         granules = merged[places].astype(np.uint32)
@@ -206,10 +199,7 @@ class Summaries:
 
 
 def _granules_of(rows: Int64Array, starts: Int64Array) -> Int64Array:
-    """Returns the granule of each of ``n`` ascending rows.
-
-    ``starts`` are the first rows of granules.
-    """
+    """Returns the granule of each of ``n`` ascending rows, given the granules' first rows."""
     if not len(rows):
         return np.empty(0, dtype=np.int64)
     first, last = (np.searchsorted(starts, rows[[0, -1]], side="right") - 1).tolist()
@@ -249,10 +239,7 @@ def _check_keys(index: Inverted, keys: KeyArray, positions: Positions, values: p
 def _check_summaries(
     index: Summary, summaries: pa.RecordBatch, granules: int, schema: pa.Schema | None = None
 ) -> None:
-    """Raises ``IndexSpecError`` if a kind's summaries break the contract of kinds.
-
-    ``schema`` is the schema of the summaries before.
-    """
+    """Raises ``IndexSpecError`` if summaries break the contract, or differ from ``schema``."""
     problem = None
     if not isinstance(summaries, pa.RecordBatch):
         problem = f"a {type(summaries).__name__}, not a RecordBatch"

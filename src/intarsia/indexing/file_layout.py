@@ -51,10 +51,7 @@ from intarsia.parquet.metadata import ColumnChunk
 
 
 def base_of(file: OpenedFile) -> Footer:
-    """Returns the footer that the file had before anything was added.
-
-    Raises ``FormatError`` if the file does not begin with what the directory says.
-    """
+    """Returns the footer from before indexes were added. Raises ``FormatError`` if it changed."""
     assert file.directory is not None
     length = file.directory.base_length
     try:
@@ -157,10 +154,7 @@ def compose(
 def _build_parquet_indexes(
     file: OpenedFile, indexes: Sequence[IndexSpec], builder: Builder
 ) -> list[ChunkPart[bytes]]:
-    """Builds the page indexes and bloom filters among ``indexes``.
-
-    From now on, granules are the pages of the new offset indexes.
-    """
+    """Builds page indexes and bloom filters. Granules are their pages from now on."""
     parts = []
     for index in indexes:
         for part in builder.standard(file, index) if isinstance(index, Standard) else ():

@@ -44,10 +44,7 @@ class Choice:
         return (*self.due, *self.extra)
 
     def without(self, unknown: Iterable[str]) -> Choice:
-        """Returns the same choice, with ``unknown`` indexes among the unfit.
-
-        Their kinds are not registered.
-        """
+        """Returns the same choice, with indexes of unregistered kinds among the unfit."""
         names = sorted(unknown)
         return Choice(
             self.due,
@@ -73,11 +70,7 @@ class Choice:
 def choose(
     file: OpenedFile, indexes: Sequence[IndexSpec], *, anew: bool, in_sidecar: bool
 ) -> Choice:
-    """Returns which indexes a file is to be given.
-
-    Indexes that it already has are due only with ``anew``. With ``in_sidecar``, the indexes go to
-    its sidecar.
-    """
+    """Returns which indexes a file is to be given: those that it has only with ``anew``."""
     due: list[IndexSpec] = []
     present: list[str] = []
     unfit: dict[str, str] = {}

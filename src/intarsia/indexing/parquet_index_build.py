@@ -104,11 +104,7 @@ def _misread_by_others(leaf: Leaf) -> str | None:
 def build_parquet_index(
     file: OpenedFile, index: Standard, groups: range | None = None
 ) -> Iterator[ChunkPart[bytes]]:
-    """Yields what ``index`` adds to ``file``, chunk by chunk. A chunk keeps the page index it has.
-
-    ``groups`` are the row groups to build for, by default all. Raises ``FormatError`` for a chunk
-    that cannot be decoded.
-    """
+    """Yields what ``index`` adds to some row groups. Raises ``FormatError`` for damage."""
     due = list(_due(file, index, groups_of(file) if groups is None else groups))
     for (id_, has_values), chunk in zip(due, chunks_of(file, due), strict=True):
         if isinstance(chunk, FormatError):

@@ -68,10 +68,7 @@ Reopen = Callable[[int, int], AbstractContextManager[Any]]
 
 
 def cut(file: OpenedFile, most_bytes: int) -> list[range]:
-    """Divides the row groups of a file into consecutive runs of about equal size.
-
-    Makes as few runs as possible, of at most ``most_bytes`` compressed bytes on average.
-    """
+    """Divides row groups into as few even runs as have ``most_bytes`` compressed on average."""
     sizes = [
         sum(file.chunk(group, leaf.index).total_compressed_size for leaf in file.schema.leaves)
         for group in groups_of(file)
@@ -150,18 +147,12 @@ class FromParts:
         work: Workspace,
         on_group_done: GroupProgress | None,
     ) -> list[Built]:
-        """Returns sections that equal those built at once.
-
-        Raises ``FormatError`` if a part has other granules than the file.
-        """
+        """Returns sections as if built at once. Raises ``FormatError`` for other granules."""
         due, gathered = self._gathered(file, indexes, work)
         return build_sections(due, gathered, file_id, work)
 
     def write_one(self, file: OpenedFile, number: int, file_id: str, path: Path) -> None:
-        """Writes the section of one index, given by its number, for ``FromSections``.
-
-        Raises ``FormatError`` if a part has other granules than the file.
-        """
+        """Writes one section for ``FromSections``. Raises the errors of ``sections``."""
         index = self.indexes[number]
         assert not isinstance(index, Standard)
         for parquet_index in self.indexes:

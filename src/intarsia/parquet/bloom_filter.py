@@ -129,10 +129,7 @@ def read_bloom_filter(source: Source, offset: int, length: int | None) -> BloomF
 
 
 def filter_bytes(source: Source, offset: int) -> int:
-    """Returns the size of the filter at ``offset`` in bytes, without its header.
-
-    Raises the same errors as ``read_bloom_filter``.
-    """
+    """Returns a filter's bytes without header. Raises as ``read_bloom_filter`` does."""
     return _read_headers(source, [(offset, None)])[0][1]
 
 

@@ -48,10 +48,7 @@ fast_encode: Callable[[Any, Any], bytes] | None = _IN_C._fast_encode
 
 
 class _ProtocolFields(NamedTuple):
-    """The attributes of a protocol that the C extension reads.
-
-    Creating the library's own protocol takes longer than decoding a page header.
-    """
+    """The attributes of a protocol that the C extension reads; the library's is slower."""
 
     trans: TMemoryBuffer
     string_length_limit: int
@@ -83,10 +80,7 @@ class Decoder:
         self._protocol = protocol(transport, limit, limit)
 
     def read(self, cls: Callable[..., Any], spec: tuple[Any, ...], at: int) -> tuple[Any, int]:
-        """Returns an instance of ``cls`` with the struct's fields, and the offset after the struct.
-
-        The struct starts at offset ``at``.
-        """
+        """Returns an instance of ``cls`` from the struct at ``at``, and the offset after it."""
         self._buffer.seek(at)
         if self._fast is not None:
             value = self._fast(None, self._protocol, [cls, spec])
@@ -95,10 +89,7 @@ class Decoder:
         return value, self._buffer.tell()
 
     def count_fields(self, at: int, number: int) -> int | None:
-        """Returns how many fields of the struct at ``at`` are lists of structs with this number.
-
-        Returns None if the C extension is missing.
-        """
+        """Returns how many fields are lists with this number; None without C extension."""
         if self._fast is None:
             return None
         skipped = TType.STRUCT, [object, ()], False
@@ -119,10 +110,7 @@ class Decoder:
         return bounds
 
     def bounds_of_structs(self, at: int, size: int) -> array[int]:
-        """Returns the offset of each of ``size`` adjacent structs, then the offset of their end.
-
-        The first struct starts at ``at``.
-        """
+        """Returns the offsets of ``size`` adjacent structs from ``at`` on, and the end."""
         bounds = array("q", [at])
         if self._fast is None:
             for _ in range(size):
@@ -143,10 +131,7 @@ class Decoder:
         return bounds
 
     def stop_of_field(self, at: int, kind: int) -> int:
-        """Returns the offset after a field's value.
-
-        The C extension skips structs and lists, which may be long.
-        """
+        """Returns the offset after a field's value, skipped by the C extension if long."""
         if kind == STRUCT:
             return self.bounds_of_structs(at, 1)[-1]
         return self.bounds(at)[-1] if kind == LIST else _skip_field(self.data, at, kind, 1)
@@ -164,10 +149,7 @@ def spans(data: bytes | memoryview) -> tuple[list[Span], int]:
 
 
 def field_value(data: bytes, number: int) -> bytes | None:
-    """Returns the bytes of a field's value, or None if the struct does not have the field.
-
-    Stops at the field; the bytes after it are not checked.
-    """
+    """Returns the bytes of a field's value, or None. Bytes after it are not checked."""
     for field_number, kind, start, stop in places_of_fields(data):
         if kind and field_number == number:
             return data[start:stop]
@@ -175,10 +157,7 @@ def field_value(data: bytes, number: int) -> bytes | None:
 
 
 def places_of_fields(data: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """Yields ``(number, kind, start, stop)`` of each field's value, then ``(0, 0, end, end)``.
-
-    Yields the same as ``_walk``; the C extension skips lists, which may be long.
-    """
+    """Yields as ``_walk`` does; the C extension skips lists, which may be long."""
     decoder = Decoder(data)
     number = at = 0
     while True:
@@ -198,10 +177,7 @@ def string_span(number: int, text: str) -> Span:
 
 
 def replace_fields(fields: Iterable[Span], new: Iterable[Span]) -> bytes:
-    """Returns the bytes of a struct of ``fields``, with the fields in ``new`` replaced or added.
-
-    Fields that are not replaced keep their bytes and their order.
-    """
+    """Returns a struct's bytes with ``new`` fields replaced or added. Others keep theirs."""
     replacing = {span.number: span for span in new}
     merged = [span for span in fields if span.number not in replacing]
     for span in replacing.values():
@@ -228,10 +204,7 @@ def list_span(number: int, elements: list[bytes]) -> Span:
 
 
 def list_elements(data: bytes) -> list[bytes]:
-    """Returns the bytes of each element of an encoded list of structs.
-
-    Raises ``FormatError`` if the elements are not structs.
-    """
+    """Returns the bytes of each struct of a list. Raises ``FormatError`` for other elements."""
     size, kind, at = read_list_header(data, 0)
     if kind != STRUCT:
         raise FormatError(f"expected a list of structs, found elements of compact type {kind}")

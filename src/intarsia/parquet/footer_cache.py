@@ -61,10 +61,7 @@ class Tail(NamedTuple):
 
 
 class FooterLayout:
-    """The layout of a footer: its head and tail, and cached facts that depend only on these.
-
-    Files that share a layout share one object.
-    """
+    """Head and tail of a footer, and facts that depend on these. Files share the object."""
 
     def __init__(
         self,
@@ -76,10 +73,7 @@ class FooterLayout:
         self._facts: dict[Hashable, Any] = {}
 
     def cached(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Returns the cached fact for ``key``, calling ``make`` on first use.
-
-        Two threads may both call ``make``; the last result stays.
-        """
+        """Returns the fact for ``key``, by ``make`` on first use, perhaps in two threads."""
         fact = self._facts.get(key, self)
         if fact is self:
             fact = self._facts[key] = make()
@@ -117,10 +111,7 @@ class FooterLayout:
         return metadata
 
     def _tail_of(self, raw: bytes) -> tuple[int, str] | None:
-        """Returns the offset of the tail of ``raw`` and the value of ``FOOTER_KEY``.
-
-        Returns None if the tail differs.
-        """
+        """Returns the tail's offset and the value of ``FOOTER_KEY``, None if it differs."""
         before, after, own = self.tail
         if not raw.endswith(after):
             return None
@@ -169,10 +160,7 @@ def decode_footer(raw: bytes) -> tuple[FileMetaData, FooterLayout]:
 
 
 def _shape_of(raw: bytes, metadata: FileMetaData) -> FooterLayout | None:
-    """Returns the layout of a footer.
-
-    Returns None if the layout is too long, or its fields are not in ascending order.
-    """
+    """Returns a footer's layout. None if it is too long or its fields do not ascend."""
     fields = places_of_fields(raw)
     places = {number: (start, stop) for number, kind, start, stop in fields if kind}
     if [*places][:4] != [1, _SCHEMA, _NUM_ROWS, _ROW_GROUPS]:
@@ -188,11 +176,7 @@ def _shape_of(raw: bytes, metadata: FileMetaData) -> FooterLayout | None:
 
 
 def _tail(tail: bytes, metadata: FileMetaData) -> Tail:
-    """Returns the tail, split at the value of ``FOOTER_KEY``.
-
-    Does not split it if there is not exactly one such entry, or its bytes occur elsewhere in the
-    tail.
-    """
+    """Returns the tail, split at the value of ``FOOTER_KEY`` if that occurs exactly once."""
     entries = metadata.key_value_metadata or []
     numbers = [number for number, entry in enumerate(entries) if entry.key == FOOTER_KEY]
     if len(numbers) != 1 or (own_value := entries[numbers[0]].value) is None:

@@ -99,10 +99,7 @@ def bit_packed_bytes(max_level: int, count: int) -> int:
 
 
 def decode_hybrid(data: memoryview, max_level: int, count: int) -> Levels:
-    """Decodes ``count`` levels of the RLE/bit-packing hybrid, as V2 pages store them.
-
-    Raises ``FormatError`` as ``decode_levels`` does.
-    """
+    """Decodes the RLE/bit-packing hybrid of V2 pages. Raises as ``decode_levels`` does."""
     _check_count(count)
     width = bit_width(max_level)
     value_bytes = -(-width // 8)
@@ -198,10 +195,7 @@ def _dtype(width: int) -> np.dtype[Any]:
 
 
 def _unpack(data: memoryview, width: int, bit_order: Literal["little", "big"]) -> Levels:
-    """Unpacks all complete values of ``width`` bits in ``data``.
-
-    ``bit_order`` is the order of the bits within a byte.
-    """
+    """Unpacks all complete values of ``width`` bits, in this order of bits within a byte."""
     bits = np.unpackbits(np.frombuffer(data, dtype=np.uint8), bitorder=bit_order)
     if width == 1:
         return bits

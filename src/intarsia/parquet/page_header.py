@@ -27,10 +27,7 @@ _READ_GROWTH = 32
 
 
 def read_page_header(page: memoryview) -> tuple[PageHeader, int]:
-    """Decodes the header at the start of ``page``. Returns it and its length in bytes.
-
-    Raises ``FormatError`` if the bytes are not a header, or the header claims a negative size.
-    """
+    """Returns a page's header and its bytes. Raises ``FormatError`` if it is none."""
     try:
         header, length = decode(PageHeader, page[:_USUAL_HEADER_BYTES])
     except FormatError:

@@ -36,10 +36,7 @@ class PageSummaries:
 
 
 def has_bounds(order: ValueOrder) -> bool:
-    """True if bounds can be computed for this order.
-
-    INT96 has none, because pyarrow decodes it to timestamps that may overflow.
-    """
+    """True if bounds can be computed. pyarrow's timestamps for INT96 may overflow."""
     return order.is_defined and order is not INT96_ORDER
 
 

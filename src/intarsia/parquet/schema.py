@@ -85,10 +85,7 @@ class Schema:
         return self._roots.get(name)
 
     def leaf(self, path: str | tuple[str, ...]) -> Leaf | None:
-        """Returns the leaf at this path, or None.
-
-        A string is first taken as a top-level name, then as a dotted path.
-        """
+        """Returns the leaf at this path, or None. A string is a top-level name, else dotted."""
         key = (path,) if isinstance(path, str) else path
         leaf = self._leaves.get(key)
         if leaf is None and isinstance(path, str):

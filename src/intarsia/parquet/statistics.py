@@ -67,10 +67,7 @@ def order_is_declared(column_order: ColumnOrder | None) -> bool:
 
 
 def chunk_bounds(order: ValueOrder, chunks: Sequence[ColumnMetaData], *, declared: bool) -> Bounds:
-    """Returns the bounds of ``n`` column chunks from their statistics.
-
-    ``declared`` is the result of ``order_is_declared`` for the column.
-    """
+    """Returns bounds of ``n`` chunks by statistics, whose order may be ``declared``."""
     lows, highs = [], []
     statistics = [chunk.statistics or Statistics() for chunk in chunks]
     for stats in statistics:
@@ -88,10 +85,7 @@ def chunk_bounds(order: ValueOrder, chunks: Sequence[ColumnMetaData], *, declare
 
 
 def page_bounds(order: ValueOrder, index: ColumnIndex, *, declared: bool) -> Bounds:
-    """Returns the bounds of the pages of one chunk from its ColumnIndex.
-
-    ``declared`` is the result of ``order_is_declared`` for the column.
-    """
+    """Returns bounds of a chunk's pages by its ColumnIndex, whose order may be ``declared``."""
     num_pages = len(index)
     unknown = np.full(num_pages, UNKNOWN, dtype=np.int64)
     null_counts = unknown if index.null_counts is None else index.null_counts
@@ -209,10 +203,7 @@ def _make_bounds(
 def usable_bounds(
     stats: Statistics, order: ValueOrder, *, declared: bool = False
 ) -> tuple[bytes | None, bytes | None]:
-    """Returns the encoded bounds of a chunk, or None twice if they are not usable.
-
-    ``declared`` is the result of ``order_is_declared`` for the column.
-    """
+    """Returns a chunk's encoded bounds, or None twice if they are not usable."""
     if stats.min_value is not None and stats.max_value is not None:
         return (stats.min_value, stats.max_value) if declared else (None, None)
     # Deprecated bounds of byte arrays are never used: some writers compared bytes as signed, and

@@ -102,10 +102,7 @@ class Structs(Sequence[T]):
         return element
 
     def decoded_as(self, cls: type[S], at: int) -> S:
-        """Returns element ``at`` decoded as ``cls``, which may declare fewer fields.
-
-        Raises ``FormatError`` if the element cannot be decoded.
-        """
+        """Returns an element as ``cls``, which may have fewer fields, or ``FormatError``."""
         try:
             return decode(cls, self.encoded(at))[0]
         except FormatError as error:
@@ -234,10 +231,7 @@ def all_as(values: Sequence[T], cls: type[S]) -> Sequence[T | S]:
 
 
 def decode(cls: type[T], data: bytes | memoryview) -> tuple[T, int]:
-    """Decodes the struct at the start of ``data``. Returns it and the bytes that it takes.
-
-    Raises ``FormatError`` if the bytes are not a valid struct of ``cls``.
-    """
+    """Returns the struct at the start of ``data`` and its bytes. Raises ``FormatError``."""
     raw = bytes(data)
     try:
         if _lists_of(cls):
@@ -325,10 +319,7 @@ def _list_field_pattern(number: int) -> re.Pattern[bytes]:
 
 
 def read_structs(cls: type[T], decoder: Decoder, at: int) -> tuple[Sequence[T], int]:
-    """Returns the list of structs at offset ``at`` of the decoder's bytes, and the offset after it.
-
-    Raises ``FormatError`` if it is not a valid list of ``cls``.
-    """
+    """Returns the list at ``at``, and the offset after it. Raises ``FormatError``."""
     try:
         return _structs(cls, decoder, at)
     except (FormatError, MemoryError):
@@ -343,10 +334,7 @@ def remember_encoded(value: Any, raw: bytes) -> None:
 
 
 def encode(value: Any) -> bytes:
-    """Returns the bytes of a struct declared with ``struct``.
-
-    Returns the bytes that it was decoded from, if any.
-    """
+    """Returns the bytes of a struct, or those that it was decoded from."""
     if value._encoded is not None:
         return bytes(value._encoded)
     lists = _lists_of(type(value))
@@ -399,10 +387,7 @@ _COMPACT_INTEGERS: Mapping[int, int] = {TType.I32: 5, TType.I64: 6}
 
 
 def amended_bytes(cls: Any, data: bytes, changes: Mapping[str, Any]) -> bytes:
-    """Returns an encoded struct of ``cls``, changed as by ``amended``.
-
-    A list in ``changes`` may hold encoded structs.
-    """
+    """Returns an encoded struct changed as by ``amended``; lists may hold encoded structs."""
     fields, _ = spans(data)
     current = {span.number: span for span in fields}
     numbers: dict[str, int] = cls.thrift_numbers

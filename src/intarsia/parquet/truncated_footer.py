@@ -36,10 +36,7 @@ class PartialFooter:
 
 
 def read_partial_footer(data: memoryview) -> PartialFooter | None:
-    """Reads the footer at the start of ``data``.
-
-    Returns None if the schema is incomplete or the footer is signed.
-    """
+    """Returns the start of a footer; None if it is signed or its schema incomplete."""
     raw = bytes(data)
     decoder = Decoder(raw)
     fields: list[Span] = []

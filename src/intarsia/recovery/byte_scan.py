@@ -333,10 +333,7 @@ class _Walker:
 
 
 def walk_tiles(source: Source) -> Tiles:
-    """Returns the tiles of a file. Reads all of it once, a block at a time; compares checksums.
-
-    Takes about 80 bytes of memory a page. Raises ``FormatError`` if it does not begin as Parquet.
-    """
+    """Returns the tiles of a file, read once. Raises ``FormatError`` if it is no Parquet."""
     return _Walker(source).walk()
 
 

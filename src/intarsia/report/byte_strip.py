@@ -20,10 +20,7 @@ MAX_PAGE_BANDS, MAX_STRIP_BANDS, MIN_STRIP_BANDS = 4_000, 400, 100
 
 @dataclass(frozen=True, slots=True)
 class StripBand:
-    """Bytes of one part. ``start`` and ``width`` are shares of the file.
-
-    ``is_odd`` alternates between neighbouring row groups, which are drawn in two shades.
-    """
+    """Bytes of one part, in shares of the file. Row groups alternate in two shades."""
 
     part: Part
     start: float

@@ -109,10 +109,7 @@ class Pages:
     def of(
         cls, chunks: Sequence[ChunkMap], selections: Mapping[tuple[int, int], ChunkSelection]
     ) -> Pages:
-        """Returns the pages of a column's chunks.
-
-        ``selections`` say, by row group and leaf, which pages are read.
-        """
+        """Returns the pages of a column's chunks, and by ``selections`` which are read."""
         parts = [
             _pages_of(i, chunk, selections.get((chunk.row_group, chunk.leaf)))
             for i, chunk in enumerate(chunks)

@@ -53,10 +53,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """The rows and row groups that a step left of a file.
-
-    ``share`` is of the rows of the file, ``of_previous`` of the rows before the step.
-    """
+    """Rows that a step left: ``share`` of the file's, ``of_previous`` of those before."""
 
     source: str
     rows: int

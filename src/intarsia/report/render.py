@@ -59,10 +59,7 @@ def query_html(explanation: Explanation) -> str:
 
 
 def file_html(file: OpenedFile, leaves: Sequence[Leaf]) -> tuple[str, bool]:
-    """Returns the page of a file and ``leaves`` of it, and whether all of these could be decoded.
-
-    Raises ``MissingDependencyError`` if jinja2 is not installed.
-    """
+    """Returns a file's page, and if it is whole. Raises ``MissingDependencyError``."""
     page = file_page(file, leaves)
     return _environment().get_template("file.html.j2").render(page=page), not page.problems
 
@@ -110,9 +107,6 @@ _WIDTH, _MIN_WIDTH = 1000, 1.2
 
 
 def _place(start: float, width: float, min_width: float) -> tuple[float, float]:
-    """Returns where something begins in a picture, and its width, both within the picture.
-
-    Footers may claim places outside the file.
-    """
+    """Returns where something begins and its width, both cut to the picture."""
     drawn_width = min(max(_WIDTH * width, min_width), _WIDTH)
     return min(_WIDTH * start, _WIDTH - drawn_width), drawn_width

@@ -27,10 +27,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class RowAxis:
-    """The axis of a file's rows.
-
-    ``groups`` is empty if there are too many row groups to draw; ``count`` is the number of all.
-    """
+    """The axis of a file's rows. ``groups`` is empty if there are too many to draw."""
 
     num_rows: int
     count: int

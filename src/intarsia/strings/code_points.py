@@ -62,10 +62,7 @@ def first_of_runs(runs: Int64Array) -> Int64Array:
 
 
 def present(values: pa.Array) -> tuple[pa.Array, NDArray[np.bool_] | None]:
-    """Returns the strings that are not NULL, consecutive in memory, and a mask of them.
-
-    The mask is None if no value is NULL. Raises ``TypeError`` for values that are not strings.
-    """
+    """Returns the strings that are not NULL, and their mask or None. Raises ``TypeError``."""
     if not is_text(values.type):
         raise TypeError(f"{values.type} is not a string type")
     if values.type not in (*_TYPES_32, *_TYPES_64):
@@ -77,10 +74,7 @@ def present(values: pa.Array) -> tuple[pa.Array, NDArray[np.bool_] | None]:
 
 
 def flat_strings(values: pa.Array) -> tuple[BytesArray, Int64Array]:
-    """Returns the bytes of ``n`` strings from ``present``, and the offset of each, with the end.
-
-    The offsets have shape ``(n + 1,)``.
-    """
+    """Returns the bytes of ``n`` strings from ``present``, and ``n + 1`` offsets."""
     kind = np.int64 if values.type in _TYPES_64 else np.int32
     _, offset_buffer, data_buffer = values.buffers()
     if not len(values) or offset_buffer is None:
@@ -92,10 +86,7 @@ def flat_strings(values: pa.Array) -> tuple[BytesArray, Int64Array]:
 
 
 def slices(offsets: Int64Array) -> Iterator[tuple[int, int]]:
-    """Yields first and end position of runs of values.
-
-    A run has at most ``SLICE_BYTES`` bytes and ``SLICE_VALUES`` values, or is one longer value.
-    """
+    """Yields first and end of runs of ``SLICE_BYTES`` and ``SLICE_VALUES``, or of one value."""
     first, count = 0, len(offsets) - 1
     while first < count:
         limit = offsets[first] + SLICE_BYTES

@@ -118,10 +118,7 @@ def contains_words(values: pa.Array | pa.ChunkedArray, words: str) -> pa.Array |
 
 
 def _candidates(values: pa.Array, query_words: list[str]) -> BoolArray:
-    """Returns which strings contain a part of the longest word in ``query_words``.
-
-    The part only has characters that pyarrow's search without case treats as folding does.
-    """
+    """Returns which strings contain a part of the longest of ``query_words``."""
     pieces = [piece for word in query_words for piece in _FOLDED_DIFFERENTLY.split(word)]
     longest = max(pieces, key=len, default="")
     if not longest:

@@ -97,10 +97,7 @@ def values_of(kind: pa.DataType) -> st.SearchStrategy[Any]:
 def arrays(
     draw: st.DrawFn, kind: pa.DataType, extra: Sequence[Any] = (), max_size: int = 40
 ) -> pa.Array:
-    """Generates arrays of a type, with or without NULLs, sorted or not.
-
-    Values of ``extra`` occur often.
-    """
+    """Generates arrays with or without NULLs, sorted or not, often with values of ``extra``."""
     value = values_of(kind)
     if extra:
         value = st.sampled_from(list(extra)) | value

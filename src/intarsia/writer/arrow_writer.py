@@ -76,10 +76,7 @@ class ArrowWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow is not typ
 
 
 def _unknown_option(error: TypeError) -> TypeError:
-    """Returns an error that names the known options, if pyarrow does not know one.
-
-    Returns ``error`` otherwise.
-    """
+    """Returns an error with the known options if pyarrow lacks one, else ``error``."""
     unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
     if unknown is None:
         return error
@@ -90,10 +87,7 @@ def _unknown_option(error: TypeError) -> TypeError:
 
 
 def _unknown_codec(error: pa.ArrowException) -> pa.ArrowException:
-    """Returns an error that names the known codecs, if pyarrow does not know one.
-
-    Returns ``error`` otherwise.
-    """
+    """Returns an error with the known codecs if pyarrow lacks one, else ``error``."""
     unknown = re.fullmatch(r"Unsupported compression: (.*)", str(error))
     if unknown is None:
         return error
@@ -103,10 +97,7 @@ def _unknown_codec(error: pa.ArrowException) -> pa.ArrowException:
 
 
 def _without_unused(table: pa.Table) -> pa.Table:
-    """Returns ``table`` without dictionary values that are the only unused one.
-
-    Only columns with NULLs are changed.
-    """
+    """Returns ``table`` without dictionary values that alone are unused, beside NULLs."""
     for number, column in enumerate(table.columns):
         if not (pa.types.is_dictionary(column.type) and column.null_count):
             continue
@@ -123,10 +114,7 @@ def _without_unused(table: pa.Table) -> pa.Table:
 
 
 def _used_indices(chunk: pa.DictionaryArray) -> pa.Array | None:
-    """Returns the indices of the used values if exactly one value is unused and there are NULLs.
-
-    Returns None otherwise.
-    """
+    """Returns the used indices if one value is unused and there are NULLs, else None."""
     if not chunk.null_count:
         return None
     used = chunk.indices.unique().drop_null().sort()

@@ -119,10 +119,7 @@ class CheckpointWriter:
         self._is_new = True
 
     def close(self) -> None:
-        """Writes the last footer, unless nothing is new since the footer before.
-
-        A last footer is also written if page indexes lie in several places.
-        """
+        """Writes the last footer, unless it is there and page indexes are in one place."""
         is_scattered = self._checkpoints + bool(self._waiting) > 1
         if self._waiting or self._is_new or is_scattered:
             self._checkpoint(is_last=is_scattered)
@@ -202,10 +199,7 @@ class CheckpointWriter:
         waiting: _Waiting,
         adjust: Callable[[memoryview], bytes] = bytes,
     ) -> dict[str, Any]:
-        """Copies the index ``name`` of ``holder`` from the tail, changed by ``adjust``.
-
-        Returns the fields that say where it is. They are empty if ``holder`` has no such index.
-        """
+        """Copies an index, changed by ``adjust``, and returns where it is."""
         offset, length = _place(holder, name)
         if offset is None or length is None:
             return {}
@@ -240,10 +234,7 @@ class CheckpointWriter:
 def footer_of(
     template: bytes, num_rows: int, row_groups: Sequence[bytes], drop: Sequence[int] = ()
 ) -> bytes:
-    """Returns the footer ``template`` with these encoded row groups in place of its own.
-
-    Fields whose numbers are in ``drop`` are left out. All others keep their bytes.
-    """
+    """Returns the footer ``template`` with other row groups, and without fields in ``drop``."""
     kept_fields = [span for span in spans(template)[0] if span.number not in drop]
     new_fields = [Span(3, _I64, zigzag(num_rows)), list_span(4, list(row_groups))]
     return replace_fields(kept_fields, new_fields)

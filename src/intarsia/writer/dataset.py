@@ -471,10 +471,7 @@ def _partitioning_of(
 def _partitions(
     table: pa.Table, keys: Sequence[str], scheme: pads.Partitioning | None, max_partitions: int
 ) -> Iterator[tuple[tuple[str, str], pa.Table]]:
-    """Yields the rows of each partition, with its folder and the prefix of its files' names.
-
-    Raises ``ValueError`` for more than ``max_partitions``, or if a value leads to another folder.
-    """
+    """Yields each partition's folder, prefix and rows. Raises ``ValueError`` for too many."""
     if not keys:
         yield ("", ""), table
         return

@@ -94,11 +94,7 @@ def _dictionary_sizes(table: pa.Table, page_rows: int) -> list[int | None]:
 
 
 def _dictionary_bytes(column: pa.ChunkedArray, page_rows: int) -> int | None:
-    """Returns the approximate bytes of a column's dictionary. Returns None if it does not pay.
-
-    It pays if it is smaller than a page, or small. Returns 0 if in doubt: for nested columns, for
-    types without distinct values in pyarrow, and if most values differ.
-    """
+    """Returns a dictionary's approximate bytes, 0 if in doubt, None if it does not pay."""
     if pa.types.is_nested(column.type) or pa.types.is_dictionary(column.type):
         return 0
     try:

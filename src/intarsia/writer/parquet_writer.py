@@ -429,10 +429,7 @@ def _writer_of(
     settings: Mapping[str, Any],
     options: Mapping[str, Any],
 ) -> Iterator[pq.ParquetWriter | SampledDictionaryWriter | CheckpointWriter]:
-    """Yields a writer to ``out``, a local file, which is closed at the end.
-
-    ``settings`` are all keywords of pyarrow. ``options`` are those that the caller gave.
-    """
+    """Yields a writer to the local file ``out``. ``options`` are the caller's ``settings``."""
     with out:
         if every is not None:
             if every != NEVER:

@@ -215,10 +215,7 @@ def sorting_columns(
 def by_folder(
     batches: Iterator[pa.RecordBatch], columns: Sequence[str], time_zone: str
 ) -> Iterator[tuple[str, Iterator[pa.Table]]]:
-    """Yields runs of rows with equal values in ``columns``, and the name of their folder.
-
-    Different values with the same name, such as NULL and the empty string, form separate runs.
-    """
+    """Yields runs of rows with equal values in ``columns``, and the name of their folder."""
     runs = _runs(batches, columns, time_zone)
     current = next(runs, None)
     while current is not None:
@@ -251,20 +248,13 @@ def _runs(
 
 
 def _hidden_difference(value: pa.Scalar) -> int | bool:
-    """Returns what a folder's name does not show.
-
-    That is whether there is a value, and for timestamps the instant, as clocks that are set back
-    repeat times.
-    """
+    """Returns what a folder's name hides: NULL, and repeated times of a clock set back."""
     is_moment = value.is_valid and pa.types.is_timestamp(value.type)
     return int(value.value) if is_moment else bool(value.is_valid)
 
 
 def folder_name(rows: pa.Table, columns: Sequence[str], time_zone: str) -> str:
-    """Returns the folder of rows with equal values, such as ``day=1/city=New York``.
-
-    Without columns it is ``""``.
-    """
+    """Returns the folder of equal values, as ``day=1/city=New York``; ``""`` without columns."""
     if tuple(columns) == (FOLDER,):
         return str(rows.column(FOLDER)[0].as_py())
     pairs = ((name, _text(rows.column(name)[0], time_zone)) for name in columns)

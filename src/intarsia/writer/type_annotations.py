@@ -92,11 +92,7 @@ def _annotation(element: SchemaElement) -> Annotation | None:
 def agreed(
     files: Sequence[tuple[pa.Schema, Annotations]], schema: pa.Schema, where: str
 ) -> dict[str, Mapping[Place, Annotation]]:
-    """Returns the annotations that all ``files`` with a column agree on.
-
-    ``schema`` is the schema of their rows. Raises ``UnsupportedError`` if they do not agree, or if
-    the files store the column in different types. Types such as VARIANT cannot be unified.
-    """
+    """Returns the annotations that all files share. Raises ``UnsupportedError`` if they differ."""
     agreed_annotations: dict[str, Mapping[Place, Annotation]] = {}
     for name in dict.fromkeys(name for _, file_annotations in files for name in file_annotations):
         kind = nullable(schema.field(name)).type

@@ -144,10 +144,7 @@ def _is_on_one_line(predicate: Predicate) -> bool:
 
 
 def encoded(values: pa.Array, on: str) -> bytes:
-    """Encodes a list of distinct ``values``, which ascend.
-
-    Raises ``IndexSpecError`` for values that the list could not return.
-    """
+    """Encodes ascending ``values``. Raises ``IndexSpecError`` for some that cannot come back."""
     name = index_name(on, DistinctIDX1.kind)
     try:
         strings = values.cast(pa.large_binary()).cast(pa.large_string())

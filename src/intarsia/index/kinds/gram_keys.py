@@ -83,10 +83,7 @@ def keys_of_strings(values: pa.Array, positions: Int64Array) -> tuple[Fingerprin
 
 
 def keys_needed(required: Required | None) -> Formula | None:
-    """Returns the keys that a position must have if a string there is to meet ``required``.
-
-    Returns None if any string might, as for substrings shorter than three characters.
-    """
+    """Returns the keys that ``required`` needs, or None if any string might meet it."""
     match required:
         case Has(text):
             return _keys_of_substring(text)
@@ -143,10 +140,7 @@ def _grams(symbols: SymbolArray) -> tuple[FingerprintArray, NDArray[np.bool_]]:
 def _keys_of_symbols(
     symbols: SymbolArray, ends: Int64Array, positions: Int64Array, own: slice
 ) -> tuple[FingerprintArray, Int64Array]:
-    """Returns distinct keys and their positions, for the grams at ``own`` in strings.
-
-    ``ends`` holds the end of each string.
-    """
+    """Returns distinct keys and positions of the grams at ``own``, in strings to ``ends``."""
     keys, is_gram = _grams(symbols)
     is_group_start = np.concatenate(([True], positions[1:] != positions[:-1]))
     group_of = np.cumsum(is_group_start) - 1

@@ -90,10 +90,7 @@ def any_of(parts: Iterable[Required | None]) -> Required | None:
 
 
 def text_of(pattern: str | bytes, *, latin: bool) -> str | None:
-    """Returns a pattern as a string, or None if it is not valid text.
-
-    ``latin`` is true for columns of bytes, where each byte counts as one character.
-    """
+    """Returns a pattern as a string, by byte if ``latin``, or None if it is not valid text."""
     try:
         if latin:
             raw = pattern.encode() if isinstance(pattern, str) else pattern
