@@ -45,6 +45,7 @@ LAYERS = (
     "advisor engines maintenance recovery",
     "engines/duckdb engines/polars",
     "spark/column_names spark/explain spark/session spark/task_error spark/types",
+    "spark/tasks",
     "spark/read",
     "spark/write",
     "spark/data_source",

@@ -92,11 +92,7 @@ def replacing(
 
 
 def check_unchanged(path: str, filesystem: pafs.FileSystem, since: Version) -> None:
-    """Raises ``PathError`` if the file at ``path`` is not the version ``since``.
-
-    If storage cannot tell the version now, that raises as well. If ``since`` is None, nothing is
-    checked.
-    """
+    """Raises ``PathError`` unless the file is the version ``since``, or storage cannot tell."""
     if since not in (None, version_of(path, filesystem, is_sure=True)):
         raise changed(path)
 
@@ -155,10 +151,7 @@ def _opener_like(target: Path) -> Callable[[str, int], int]:
 
 
 def _own_as(path: Path, target: Path, *, warns: bool) -> None:
-    """Gives ``path`` the owner and permissions of ``target``, if it exists, as far as allowed.
-
-    If the owner cannot be set and ``warns`` is true, a warning is issued.
-    """
+    """Gives ``path`` the owner and permissions of ``target``, if allowed, else may warn."""
     try:
         original = os.stat(target)
     except OSError:
@@ -183,10 +176,7 @@ def _own_as(path: Path, target: Path, *, warns: bool) -> None:
 
 @contextlib.contextmanager
 def locked(target: PathLike) -> Iterator[None]:
-    """Locks a local file, so that no other process replaces it or its sidecar in this block.
-
-    The lock is on the old file. A process that waited for it then finds another file at the path.
-    """
+    """Locks a local file, so that no other process replaces it or its sidecar in this block."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # nothing to replace, or a disk without locks
             handle = os.open(target, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait
@@ -196,10 +186,7 @@ def locked(target: PathLike) -> Iterator[None]:
 
 
 def _open_locked(path: Path, opener: Callable[[str, int], int], locks: list[int]) -> BinaryIO:
-    """Creates a temporary file and locks it until the last of ``locks`` is closed.
-
-    The lock shows ``remove_leftovers`` in other processes that this process is alive.
-    """
+    """Creates a temporary file and locks it, so that ``remove_leftovers`` leaves it alone."""
     while True:
         out = open(path, "xb", opener=opener)  # noqa: SIM115 # the caller closes it
         handle = os.dup(out.fileno())
@@ -324,11 +311,7 @@ def _remove_if_dead(path: str) -> bool:
 
 
 def _temporary_name(name: str, *, holds_rows: bool = False) -> str:
-    """Returns a name that readers ignore, with the start of ``name`` for people to recognize.
-
-    It ends in eight hexadecimal digits. The last four are a checksum of the first four, unless the
-    file ``holds_rows``.
-    """
+    """Returns a hidden name. Its last 4 digits check the others unless it ``holds_rows``."""
     start = os.fsencode(name)[:60].decode(errors="ignore")
     digits = secrets.token_hex(2)
     end = _checksum(digits)
@@ -348,11 +331,7 @@ def _checksum(digits: str) -> str:
 
 
 def copied_by_system(path: str, version: Version, out: BinaryIO, length: int) -> int:
-    """Lets the system copy the first ``length`` bytes of a local file to the empty file ``out``.
-
-    Some file systems then share the bytes between both files. Returns the number of bytes copied.
-    It is smaller than ``length`` if the system cannot copy, or the file is no longer ``version``.
-    """
+    """Lets the system copy or share ``length`` bytes of a file. Returns how many it copied."""
     copied = 0
     with contextlib.suppress(OSError, AttributeError), open(path, "rb") as old:
         while copied < length and version_of_open(old.fileno()) == version:
@@ -401,10 +380,7 @@ def _replacing_remote(
 
 
 def upload(source: Source, path: str, filesystem: pafs.FileSystem) -> None:
-    """Writes all bytes of ``source`` to a file on any storage. Raises ``OSError``.
-
-    On remote storage, an upload is started again after a transient error.
-    """
+    """Writes all bytes of ``source`` to a file on any storage, retrying. Raises ``OSError``."""
 
     def request() -> None:
         out = filesystem.open_output_stream(path)
@@ -436,11 +412,7 @@ def _move(
     filesystem: pafs.FileSystem,
     check: Callable[[], None],
 ) -> None:
-    """Moves an upload of ``source`` to ``path``, unless ``check`` raises ``PathError``.
-
-    Each try first looks at what the last one did. A move that failed may have succeeded on the
-    server, or have copied the file without removing the original.
-    """
+    """Moves an upload to ``path``, unless ``check`` raises. A failed try may have succeeded."""
     tries = 0
 
     def request() -> None:
@@ -462,10 +434,7 @@ def _move(
 
 
 def _with_file(request: Callable[[str], object], path: str, filesystem: pafs.FileSystem) -> None:
-    """Makes a request about a file. Raises ``FileNotFoundError`` only if the file does not exist.
-
-    fsspec first checks for existence, and takes any error for absence.
-    """
+    """Makes a request about a file. fsspec takes any error for absence, so that is checked."""
     try:
         request(path)
     except FileNotFoundError:
@@ -525,10 +494,7 @@ def sync_folder(path: str) -> None:
 
 
 def _remove_hadoop_checksum(path: Path) -> None:
-    """Removes the ``.name.crc`` that Hadoop keeps beside a local file.
-
-    Hadoop refuses a file whose checksum is stale.
-    """
+    """Removes ``.name.crc``: Hadoop refuses a file whose checksum is stale."""
     try:
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
     except OSError as error:

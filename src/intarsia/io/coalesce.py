@@ -9,10 +9,7 @@ from intarsia.io.source import ByteRange
 
 
 class Group(NamedTuple):
-    """One request: ``length`` bytes from ``offset``.
-
-    ``members`` are the positions of the ranges that lie inside.
-    """
+    """One request: ``length`` bytes from ``offset`` with the ranges at positions ``members``."""
 
     offset: int
     length: int

@@ -131,18 +131,12 @@ class Runs:
         self._count = stop
 
     def blocks(self) -> Iterator[UInt64Array]:
-        """Yields all entries, sorted and distinct, in blocks. Called once.
-
-        All blocks but the last are full, regardless of the order of ``add``.
-        """
+        """Yields all entries, sorted and distinct, in full blocks but for the last. Called once."""
         runs = [*self._runs, _distinct(self._buffer[: self._count])]
         yield from _filled(merged_blocks(runs) if self._runs else iter(runs))
 
     def whole(self) -> UInt64Array:
-        """Returns all entries as one array, on disk if they are many.
-
-        Called once, and not after ``blocks``.
-        """
+        """Returns all entries, on disk if they are many. Called once, not after ``blocks``."""
         if not self._runs:
             return _distinct(self._buffer[: self._count])
         return self._on_disk(self.blocks())
@@ -192,10 +186,7 @@ def merged_blocks(runs: Sequence[UInt64Array]) -> Iterator[UInt64Array]:
 
 
 def _distinct(entries: UInt64Array, *, are_runs: bool = False) -> UInt64Array:
-    """Sorts ``entries`` in place, moves distinct ones to the front, and returns that part.
-
-    ``are_runs`` says that the entries are a few sorted runs.
-    """
+    """Sorts ``entries`` in place, runs if ``are_runs``; returns the part with distinct ones."""
     entries.sort(kind="stable" if are_runs else None)
     count, last = 0, None
     for start in range(0, len(entries), _STEP_ENTRIES):

@@ -51,10 +51,7 @@ class Handle(Protocol):
         """Returns ``length`` bytes from ``offset``, or fewer at the end of the file."""
 
     def was_changed(self) -> bool:
-        """True if the file was written to since it was opened.
-
-        Only local files are checked; elsewhere this would take a request, and False is returned.
-        """
+        """True if a local file was written to since it was opened. Elsewhere False."""
 
     def close(self) -> None: ...
 
@@ -80,11 +77,7 @@ def open_handle(filesystem: pafs.FileSystem, path: str) -> Handle:
 
 
 def version_of(path: str, filesystem: pafs.FileSystem, *, is_sure: bool = False) -> Version:
-    """Returns the current version of the file at ``path``.
-
-    Returns None if there is no file, or storage cannot be reached. The latter raises ``PathError``
-    if ``is_sure``.
-    """
+    """Returns the file's version. None if unknown, or ``PathError`` of storage if ``is_sure``."""
     if isinstance(filesystem, pafs.LocalFileSystem):
         try:
             return _version(os.stat(path))
@@ -126,10 +119,7 @@ class _Descriptor:
         self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
 
     def close(self, close: Callable[[int], None] = os.close) -> None:
-        """Closes the file.
-
-        ``os.close`` is bound as a default, as the module ``os`` may be unloaded first at exit.
-        """
+        """Closes the file. ``os`` may be unloaded first at exit, so ``close`` is bound here."""
         number, self.number = self.number, -1
         if number >= 0:
             close(number)
@@ -216,10 +206,7 @@ class _ArrowHandle:
 
 
 class _FsspecHandle:
-    """A file of an fsspec file system, which is asked for byte ranges directly.
-
-    Through ``pyarrow.fs``, reads would wait for each other and fetch more than was requested.
-    """
+    """A file of fsspec, asked for byte ranges directly: ``pyarrow.fs`` would read more."""
 
     def __init__(self, filesystem: Any, path: str) -> None:
         self._filesystem, self._path = filesystem, path

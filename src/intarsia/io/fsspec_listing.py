@@ -44,10 +44,7 @@ class ListingHandler(pafs.FSSpecHandler):  # type: ignore[misc]  # pyarrow is no
         return infos
 
     def get_file_info_selector(self, selector: pafs.FileSelector) -> list[pafs.FileInfo]:
-        """Returns all files and folders in a folder.
-
-        Raises ``OSError`` if any part of it cannot be listed.
-        """
+        """Returns all in a folder. Raises ``OSError`` if a part is unlisted."""
         with as_os_errors():
             self.fs.invalidate_cache()  # a listing may be cached
             try:
@@ -63,11 +60,7 @@ class ListingHandler(pafs.FSSpecHandler):  # type: ignore[misc]  # pyarrow is no
 
 
 def wrapped(filesystem: Any) -> pafs.FileSystem:
-    """Returns an fsspec file system as one of pyarrow's that lists completely.
-
-    ``filesystem`` may also be pyarrow's, which may wrap one of fsspec. Raises ``TypeError`` for any
-    other object.
-    """
+    """Returns pyarrow's or fsspec's file system as pyarrow's. Raises ``TypeError`` for others."""
     if isinstance(filesystem, pafs.FileSystem):
         if not is_fsspec(filesystem):
             return filesystem
@@ -140,10 +133,7 @@ _forked = _ForkedFileSystems()
 
 
 def is_fsspec(filesystem: pafs.FileSystem) -> bool:
-    """True if pyarrow wraps an fsspec file system with its own handler, or with ``ListingHandler``.
-
-    Other handlers may open files in their own way.
-    """
+    """True if pyarrow wraps an fsspec file system with a handler that opens files as it does."""
     return isinstance(filesystem, pafs.PyFileSystem) and type(filesystem.handler) in (
         pafs.FSSpecHandler,
         ListingHandler,

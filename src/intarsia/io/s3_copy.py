@@ -96,10 +96,7 @@ def replaced_by_store(
 
 
 def _client_of(filesystem: pafs.FileSystem) -> Any:
-    """Returns a boto3 client for the store of ``filesystem``.
-
-    Returns None if boto3 is missing, or the client needs settings that pyarrow does not reveal.
-    """
+    """Returns a boto3 client, or None without boto3 or with settings that pyarrow hides."""
     if type(filesystem) is not pafs.S3FileSystem or importlib.util.find_spec("boto3") is None:
         return None
     options = s3_options_of(filesystem)
@@ -139,11 +136,7 @@ class _Object:
     """The version of an object that has the entity tag ``tag``."""
 
     def __init__(self, client: Any, bucket: str, key: str, tag: str, errors: Any) -> None:
-        """Binds the object to its client.
-
-        ``errors`` are two exception classes: for error responses, and for requests without a
-        response.
-        """
+        """Binds the object. ``errors`` are the classes for responses and for lost requests."""
         self._client, self._tag = client, tag
         self._response_error, self._connection_error = errors
         self._address = {"Bucket": bucket, "Key": key}
@@ -212,12 +205,7 @@ class _Object:
         )
 
     def _put_in_place(self, call: Any, **arguments: Any) -> None:
-        """Makes the call that puts the new object in place, if the old one is still there.
-
-        The entity tag is also checked just before, for stores that ignore conditions. For stores
-        that reject conditions it is the only check: another writer may replace the object in
-        between.
-        """
+        """Puts the new object in place if the old one is there; else raises."""
         self._client.head_object(**self._address, IfMatch=self._tag)
         try:
             try:
@@ -231,10 +219,7 @@ class _Object:
                 raise
 
     def _is_in_place(self) -> bool:
-        """True if the new object is in place.
-
-        An answer may be lost after the store has replaced the object; the repeated call then fails.
-        """
+        """True if the new object is in place: the answer to the call may have been lost."""
         kept_bytes, parts = self._composed.prefix_bytes, self._composed.parts
         last: Part = parts[-1] if parts else (0, kept_bytes)
         length = min(_length(last), _COMPARED_TAIL_BYTES)

@@ -18,11 +18,7 @@ from intarsia.io.source import BufferSource
 def write_small_file(
     filesystem: pafs.FileSystem, path: str, data: memoryview | bytes, since: Version = None
 ) -> None:
-    """Writes a file atomically, and its folder if there is none.
-
-    Raises ``PathError`` if the file cannot be written. If ``since`` is not None, also raises it if
-    the file there is no longer that version.
-    """
+    """Writes a file atomically. Raises ``PathError`` if it is not the version ``since``."""
     check_may_write(filesystem, path)
     try:
         make_folder(path.rpartition("/")[0], filesystem)

@@ -83,10 +83,7 @@ class EndSource:
 
 
 class CachedTailSource:
-    """A source whose last bytes are known already.
-
-    They answer the first read, if it asks for exactly these bytes, and are dropped then.
-    """
+    """A source that answers its first read, if it is of the last bytes, from memory."""
 
     def __init__(self, inner: Source, end: memoryview) -> None:
         self._inner, self._end = inner, end
@@ -159,10 +156,7 @@ class PrefetchSource:
         return self._inner.size
 
     def expect(self, ranges: Iterable[ByteRange]) -> None:
-        """Fetches ``ranges`` with the next read that makes a request.
-
-        Each is returned once, then dropped.
-        """
+        """Fetches ``ranges`` with the next request. Each is returned once, then dropped."""
         with self._lock:
             known = {*self._expected, *self._cached}
             self._expected += [range_ for range_ in dict.fromkeys(ranges) if range_ not in known]

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -52,10 +52,7 @@ class NoDataError(PathError):
 
 
 class FileReplaced(PathError):  # noqa: N818 # a signal to plan again
-    """The file at a path was replaced after it was opened.
-
-    The bytes read so far may belong to either version.
-    """
+    """The file was replaced after it was opened. Bytes read may be of either version."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path}: the file was replaced while it was read")
@@ -121,10 +118,7 @@ class FileSource:
 
     @property
     def version(self) -> Version:
-        """The version that is read.
-
-        If taken before the first read, it is no newer than what is read.
-        """
+        """The version that is read. Before the first read, no newer than what is read."""
         return self._open().version
 
     @property
@@ -162,10 +156,7 @@ class FileSource:
             raise PathError(f"{self.path}: cannot be accessed: {error}") from error
 
     def confirm(self, is_current: Callable[[], bool]) -> None:
-        """Calls ``is_current`` after each later read, which raises ``FileReplaced`` if it is false.
-
-        For storage where reads of an open file may return bytes of another version.
-        """
+        """Calls ``is_current`` after each later read; raises ``FileReplaced`` if it is false."""
         self._is_current = is_current
 
     def _fetch(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
@@ -199,11 +190,7 @@ class FileSource:
             self.on_suspend()
 
     def pin(self) -> object:
-        """Returns an object that keeps a local file's handle open while it exists, despite
-        ``suspend``.
-
-        Raises ``FileReplaced`` if the handle was closed, and the file replaced since.
-        """
+        """Returns what keeps a local handle open. Raises ``FileReplaced`` if that is too late."""
         return self._open() if self.is_local else None
 
     def _open(self) -> Handle:
@@ -312,12 +299,7 @@ def gap_bytes(filesystem: pafs.FileSystem) -> int:
 
 
 def resolve(path: PathLike, filesystem: Any = None) -> tuple[pafs.FileSystem, str]:
-    """Returns the file system of a path or URI, and the path on it.
-
-    ``filesystem`` may be a ``pyarrow.fs.FileSystem`` or an fsspec file system. Paths on the latter
-    have the form of its listings. Raises ``PathError`` if the path is empty, invalid or
-    cannot be resolved.
-    """
+    """Returns the file system and path of a path or URI. Raises ``PathError`` if that fails."""
     text = os.fspath(path)
     if not text:
         raise PathError("the path is empty: the current folder is '.'")
@@ -403,6 +385,7 @@ def list_files(
     path_list = as_list(paths)
     if not path_list:
         raise PathError("no path was given")
+    listing = _Listing(sidecars, seen, tables)
     files: list[str] = []
     common: pafs.FileSystem | None = None
     for path in path_list:
@@ -411,7 +394,7 @@ def list_files(
             raise PathError("all paths of a data set must be on one file system")
         common = resolved
         try:
-            files += _expand(resolved, resolved_path, sidecars, seen, tables)
+            files += _expand(resolved, resolved_path, listing)
         except PathError:
             raise
         except (OSError, UnicodeError) as error:  # pyarrow takes names in UTF-8 only
@@ -426,27 +409,29 @@ def list_files(
     return common, data
 
 
-def _expand(
-    filesystem: pafs.FileSystem,
-    path: str,
-    sidecars: dict[str, list[pafs.FileInfo]] | None,
-    seen: dict[str, pafs.FileInfo] | None,
-    tables: Tables | None,
-) -> list[str]:
+class _Listing(NamedTuple):
+    """The optional arguments of ``list_files``, which listings fill."""
+
+    sidecars: dict[str, list[pafs.FileInfo]] | None
+    seen: dict[str, pafs.FileInfo] | None
+    tables: Tables | None
+
+
+def _expand(filesystem: pafs.FileSystem, path: str, listing: _Listing) -> list[str]:
     info = infos_of(filesystem, path)
     if info.type == pafs.FileType.File:
         return [path]
     if info.type == pafs.FileType.Directory:
-        files = _files_under(filesystem, path, sidecars, seen, tables)
+        files = _files_under(filesystem, path, listing)
         if files:
             return files
         raise NoDataError(f"{path}: there is no data file in this folder")
     if is_glob(path):
         listed: list[pafs.FileInfo] = []
         matches = matching(filesystem, path, listed)
-        if tables is not None:
-            tables.update(tables_in(listed))
-        files = _in_matches(filesystem, matches, sidecars, seen, tables)
+        if listing.tables is not None:
+            listing.tables.update(tables_in(listed))
+        files = _in_matches(filesystem, matches, listing)
         if files:
             return files
         raise NoDataError(
@@ -458,28 +443,20 @@ def _expand(
 
 
 def _in_matches(
-    filesystem: pafs.FileSystem,
-    matches: Sequence[str],
-    sidecars: dict[str, list[pafs.FileInfo]] | None,
-    seen: dict[str, pafs.FileInfo] | None,
-    tables: Tables | None,
+    filesystem: pafs.FileSystem, matches: Sequence[str], listing: _Listing
 ) -> list[str]:
     """Returns the files that match a glob, and the files in matching folders, each once."""
     files: dict[str, None] = {}
     for info in infos_of(filesystem, list(matches)):
         if info.type == pafs.FileType.Directory:
-            under = _files_under(filesystem, info.path, sidecars, seen, tables)
-            files |= dict.fromkeys(under)
+            files |= dict.fromkeys(_files_under(filesystem, info.path, listing))
         elif info.type == pafs.FileType.File:
             files[info.path] = None
     return list(files)
 
 
 def infos_under(filesystem: pafs.FileSystem, folder: str) -> list[pafs.FileInfo]:
-    """Returns everything below a folder. Folders that are removed meanwhile are skipped.
-
-    Raises ``OSError`` if the folder cannot be listed.
-    """
+    """Returns everything below a folder, without what is removed meanwhile. Raises ``OSError``."""
     check_not_forked(filesystem)
     try:
         everything = pafs.FileSelector(folder, recursive=True)
@@ -497,14 +474,9 @@ def infos_under(filesystem: pafs.FileSystem, folder: str) -> list[pafs.FileInfo]
     return all_infos
 
 
-def _files_under(
-    filesystem: pafs.FileSystem,
-    folder: str,
-    sidecars: dict[str, list[pafs.FileInfo]] | None,
-    seen: dict[str, pafs.FileInfo] | None,
-    tables: Tables | None,
-) -> list[str]:
+def _files_under(filesystem: pafs.FileSystem, folder: str, listing: _Listing) -> list[str]:
     infos = infos_under(filesystem, folder)
+    sidecars, seen, tables = listing
     if tables is not None:
         tables.update(tables_in(infos))
     base = folder.rstrip("/") + "/"

@@ -82,10 +82,7 @@ def makes_table(kind: TableFormat, info: pafs.FileInfo, rest: str) -> bool:
 
 
 def _table_folder(kind: TableFormat, info: pafs.FileInfo) -> str | None:
-    """Returns the folder that ``info`` proves to be a table, or None. The root folder is "".
-
-    A file with the log's name is no log.
-    """
+    """Returns the folder that ``info`` proves to be a table, or None. The root folder is ""."""
     path = info.path if info.type == pafs.FileType.File else f"{info.path}/"
     above, log, rest = f"/{path}".rpartition(f"/{kind.log}/")
     return above[1:] if log and makes_table(kind, info, rest) else None

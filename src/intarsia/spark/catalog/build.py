@@ -46,6 +46,7 @@ from intarsia.row_ranges import UInt64Array
 from intarsia.scan.parquet_file import open_source
 from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.task_error import raising_task_errors
+from intarsia.spark.tasks import map_tasks, results_of
 from intarsia.tables.data_files import TableFormatOption
 
 if TYPE_CHECKING:
@@ -156,7 +157,8 @@ def _new_segment(
     spark: SparkSession, target: Target, known: Known, generation: str
 ) -> tuple[int, Segment]:
     """Returns the number of new files, and a segment about them."""
-    facts = list(_collected(_facts_of_files(spark, target, known.files, known.new, generation)))
+    tasks = [{path: known.files[path] for path in paths} for paths in _divided(spark, known.new)]
+    facts = results_of(spark, tasks, partial(_facts_of_task, target, generation))
     damaged: set[str] = set()
     while True:  # repeated without the keys of files whose keys turn out to be damaged
         tables = SegmentTables(target.put_table, generation)
@@ -191,49 +193,10 @@ def _add_facts(tables: SegmentTables, file: _File, is_damaged: bool) -> _FileKey
     return _FileKeys(number, file.entry, starts)
 
 
-def _numbered(spark: SparkSession, count: int) -> DataFrame:
-    return spark.range(count, numPartitions=max(count, 1))
-
-
 def _divided(spark: SparkSession, items: Sequence[Any]) -> list[Sequence[Any]]:
     """Returns items in runs, one per task, with enough tasks for all cores."""
     size = max(1, min(_MAX_TASK_FILES, -(-len(items) // parallelism_of(spark))))
     return [items[at : at + size] for at in range(0, len(items), size)]
-
-
-def _facts_of_files(
-    spark: SparkSession,
-    target: Target,
-    known: dict[str, Identity],
-    new: Sequence[str],
-    generation: str,
-) -> DataFrame:
-    """Returns one row per task, in order: a table of ends of files, and facts about the files."""
-    tasks = [{path: known[path] for path in paths} for paths in _divided(spark, new)]
-    rows = _numbered(spark, len(tasks)).mapInArrow(
-        _on_each(tasks, partial(_facts_of_task, target, generation)), "task long, found binary"
-    )
-    return rows.orderBy("task")
-
-
-def _collected(rows: DataFrame) -> Iterator[tuple[Table | None, list[_File]]]:
-    for row in rows.collect():
-        yield pickle.loads(row["found"])
-
-
-def _on_each(tasks: Sequence[Any], work: Callable[[Any], Any]) -> Callable[[Batches], Batches]:
-    """Returns a function that applies ``work`` to tasks; it yields numbers and pickled results."""
-
-    def run(batches: Batches) -> Batches:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                result = pickle.dumps(work(tasks[number]))
-                yield pa.record_batch(
-                    [pa.array([number], pa.int64()), pa.array([result], pa.binary())],
-                    names=["task", "found"],
-                )
-
-    return run
 
 
 def _facts_of_task(
@@ -258,14 +221,10 @@ def _facts_of_task(
 def _gathered(
     spark: SparkSession, target: Target, files: Sequence[_FileKeys]
 ) -> Iterator[DataFrame]:
-    """Yields all entries, in no order.
-
-    An entry with index −1 marks a file whose keys cannot be read, by the file's number.
-    """
+    """Yields all entries, unsorted. Index −1 marks the number of a file that cannot be read."""
     tasks = _divided(spark, [file for file in files if file.starts])
-    entries = _numbered(spark, len(tasks)).mapInArrow(
-        _gather(tasks, target), "index int, key long, granule long"
-    )
+    schema = "index int, key long, granule long"
+    entries = map_tasks(spark, tasks, partial(_entries_of_files, target), schema)
     entries = entries.persist()  # read three times: for damage, for the count, by the sort
     try:
         yield entries
@@ -293,16 +252,11 @@ def _keys(entries: DataFrame, target: Target, generation: str) -> dict[int, list
     }
 
 
-def _gather(tasks: Sequence[Sequence[_FileKeys]], target: Target) -> Callable[[Batches], Batches]:
-    def run(batches: Batches) -> Batches:
-        places = Sidecars(target.filesystem)
-        for batch in batches:
-            for task in batch.column(0).to_pylist():
-                for file in tasks[task]:
-                    with quiet():
-                        yield from _entries(target, file, places)
-
-    return run
+def _entries_of_files(target: Target, files: Sequence[_FileKeys]) -> Batches:
+    places = Sidecars(target.filesystem)
+    for file in files:
+        with quiet():
+            yield from _entries(target, file, places)
 
 
 def _entries(target: Target, file: _FileKeys, places: Sidecars) -> Batches:

@@ -165,10 +165,7 @@ def age_of(options: Options, default: str) -> int:
 
 
 def names_of(options: Options, name: str) -> list[str]:
-    """Returns names that are separated by commas, or as a JSON list if they contain commas.
-
-    Raises ``ValueError`` for an invalid JSON list.
-    """
+    """Returns names between commas or in a JSON list. Raises ``ValueError`` for a bad list."""
     text = options.get(name, "")
     if not text.strip().startswith("["):
         return [part.strip() for part in text.split(",") if part.strip()]

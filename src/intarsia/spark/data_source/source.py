@@ -143,10 +143,7 @@ def _job(options: opts.Options, schema: StructType) -> Job:
 
 
 def _check_target(options: opts.Options, job: Job, overwrite: bool) -> bool:
-    """Returns whether only files in folders with new rows are replaced.
-
-    Raises ``PathError`` if no data set can be written at the path.
-    """
+    """Returns whether only folders with new rows are replaced. Raises ``PathError``."""
     is_dynamic = _is_dynamic(options, job, overwrite)
     check_place(job.place)
     if is_dynamic or not overwrite:

@@ -14,13 +14,13 @@ skipped, so a killed job can simply be started again. Gathered parts that were n
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pyarrow.fs as pafs
 
 from intarsia.commit.commit import TEMPORARY
@@ -42,7 +42,6 @@ from intarsia.spark.indexing.task import (
     DONE,
     FAILED,
     MERGED,
-    REPORT,
     SKIPPED,
     FileReport,
     IndexAction,
@@ -58,7 +57,7 @@ from intarsia.spark.indexing.task import (
     size_of,
 )
 from intarsia.spark.session import parallelism_of, require_pyspark
-from intarsia.spark.task_error import raising_task_errors
+from intarsia.spark.tasks import results_of
 from intarsia.tables.data_files import TableFormatOption
 
 if TYPE_CHECKING:
@@ -70,19 +69,8 @@ _REPORT = (
     "path string, status string, why string, indexes array<string>, bytes_before bigint, "
     "bytes_added bigint, rows bigint, seconds double"
 )
-_FULL_REPORT = f"{_REPORT}, unfit array<string>"
 _PRECEDENCE = {DONE: 0, FAILED: 1, SKIPPED: 2, MERGED: 3}
 """The precedence of several reports of one file: the lowest number counts."""
-_PART_DDL = "split int, part int, name string, seconds double, why string"
-_PART_SCHEMA = pa.schema(
-    [
-        ("split", pa.int32()),
-        ("part", pa.int32()),
-        ("name", pa.string()),
-        ("seconds", pa.float64()),
-        ("why", pa.string()),
-    ]
-)
 
 
 def add_indexes(
@@ -363,38 +351,16 @@ def _gathered(
     """Gathers all parts; returns the files to merge, and reports of files with errors."""
     if not splits:
         return [], []
-    tasks = [
-        (number, part) for number, split in enumerate(splits) for part in range(len(split.groups))
-    ]
-
-    def gather(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for task in batch.column(0).to_pylist():
-                number, part = tasks[task]
-                name, seconds, error = gather_from(splits[number], part, action, place, job)
-                row = {
-                    "split": number,
-                    "part": part,
-                    "name": name,
-                    "seconds": seconds,
-                    "why": error,
-                }
-                yield pa.RecordBatch.from_pylist([row], schema=_PART_SCHEMA)
-
-    ids = spark.range(len(tasks), numPartitions=len(tasks))
-    with raising_task_errors():
-        rows = ids.mapInArrow(gather, _PART_DDL).collect()
-    rows.sort(key=lambda row: (row.split, row.part))
+    tasks = [(split, part) for split in splits for part in range(len(split.groups))]
+    results = iter(results_of(spark, tasks, lambda task: gather_from(*task, action, place, job)))
     merges, reports = [], []
-    for number, split in enumerate(splits):
-        parts = [row for row in rows if row["split"] == number]
-        seconds = sum(row.seconds for row in parts)
-        error = next((row.why for row in parts if row.why is not None), None)
+    for split in splits:
+        names, times, errors = zip(*itertools.islice(results, len(split.groups)), strict=True)
+        error = next((error for error in errors if error is not None), None)
         if error is None:
-            merges.append(Merge(split, tuple(row.name for row in parts), seconds))
+            merges.append(Merge(split, names, sum(times)))
         else:
-            refused = asdict(split.refused) | {"why": error, "seconds": seconds}
-            reports.append(FileReport(**refused))
+            reports.append(replace(split.refused, why=error, seconds=sum(times)))
     return merges, reports
 
 
@@ -405,20 +371,8 @@ def _run(
     spark: SparkSession, tasks: Sequence[Sequence[Any]], work_on: Callable[[Any], FileReport]
 ) -> list[FileReport]:
     """Runs tasks and returns their reports."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for task in batch.column(0).to_pylist():
-                for item in tasks[task]:
-                    yield work_on(item).batch
-
-    if not tasks:
-        return []
-    ids = spark.range(len(tasks), numPartitions=len(tasks))
-    names = REPORT.names
-    with raising_task_errors():
-        rows = ids.mapInArrow(run, _FULL_REPORT).collect()
-    return [FileReport(**{name: row[name] for name in names}) for row in rows]
+    results = results_of(spark, tasks, lambda items: [work_on(item) for item in items])
+    return [report for reports in results for report in reports]
 
 
 def _settled(outcomes: Sequence[FileReport], merges: Sequence[Merge]) -> list[FileReport]:
@@ -446,6 +400,8 @@ def _report(
         message = f"index {name}: {problem}; the report says why"
         warn(message)
     by_path = {report.path: report for report in reports}
-    names = REPORT.names[: len(_REPORT.split(", "))]
-    rows = [tuple(getattr(by_path[file], name) for name in names) for file in files]
+    rows = [
+        (r.path, r.status, r.why, [*r.indexes], r.bytes_before, r.bytes_added, r.rows, r.seconds)
+        for r in map(by_path.__getitem__, files)
+    ]
     return spark.createDataFrame(rows, _REPORT)

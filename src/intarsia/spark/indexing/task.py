@@ -10,11 +10,10 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.fs as pafs
 
 from intarsia.commit.commit import TEMPORARY
@@ -37,19 +36,6 @@ from intarsia.scan.parquet_file import open_file
 DONE, SKIPPED, FAILED = "done", "skipped", "failed"
 MERGED = "merged"
 """The status of a file of which a section was made, but other sections are missing."""
-REPORT = pa.schema(  # the rows in which tasks report to the driver
-    [
-        ("path", pa.string()),
-        ("status", pa.string()),
-        ("why", pa.string()),
-        ("indexes", pa.list_(pa.string())),
-        ("bytes_before", pa.int64()),
-        ("bytes_added", pa.int64()),
-        ("rows", pa.int64()),
-        ("seconds", pa.float64()),
-        ("unfit", pa.list_(pa.string())),
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +51,6 @@ class FileReport:
     rows: int | None = None
     seconds: float = 0.0
     unfit: tuple[str, ...] = ()
-
-    @property
-    def batch(self) -> pa.RecordBatch:
-        """The report as a record batch for Spark."""
-        return pa.RecordBatch.from_pylist([asdict(self)], schema=REPORT)
 
 
 @dataclass(frozen=True, slots=True)

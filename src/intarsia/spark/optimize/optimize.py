@@ -46,9 +46,15 @@ from intarsia.rewrite.rewrite_plan import (
     small_runs,
 )
 from intarsia.spark.column_names import map_in_arrow
-from intarsia.spark.optimize.rewrite_task import carried_schema, merger, parts_of, reader
+from intarsia.spark.optimize.rewrite_task import (
+    carried_schema,
+    merge_run,
+    parts_of,
+    read_parts,
+)
 from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.task_error import raising_task_errors
+from intarsia.spark.tasks import map_tasks
 from intarsia.spark.types import spark_schema
 from intarsia.spark.write.clustering import in_layout_order
 from intarsia.spark.write.job_spec import Layout, job_of
@@ -340,8 +346,7 @@ def _merge_runs(
         for run in folder.runs:
             parts = [Part(folder.name, file, tuple(range(len(file.group_bytes)))) for file in run]
             runs.append((job, folder.file_format, parts))
-    ids = spark.range(len(runs), numPartitions=len(runs))
-    return collect_written_files(ids.mapInArrow(merger(runs), MANIFEST))
+    return collect_written_files(map_tasks(spark, runs, merge_run, MANIFEST))
 
 
 def _sort_rows(
@@ -356,8 +361,8 @@ def _sort_rows(
     file_format = folders[0].file_format
     carried = _checked_schema(place, file_format, layout, time_zone)
     tasks = [task for folder in folders for task in parts_of(folder)]
-    ids = spark.range(len(tasks), numPartitions=len(tasks))
-    rows = ids.mapInArrow(reader(place, file_format, tasks, carried), spark_schema(carried))
+    read = partial(read_parts, place, file_format, carried)
+    rows = map_tasks(spark, tasks, read, spark_schema(carried))
     job = _job(place, name, file_format, layout)
     return collect_written_files(
         map_in_arrow(in_layout_order(rows, layout, job), file_writer(job), MANIFEST)

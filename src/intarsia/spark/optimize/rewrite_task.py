@@ -11,7 +11,6 @@ from intarsia.commit.storage import Place
 from intarsia.errors import UnsupportedError, Where
 from intarsia.rewrite.file_rows import Part, part_batches
 from intarsia.rewrite.rewrite_plan import FileFormat, Folder
-from intarsia.spark.column_names import Act
 from intarsia.spark.read.variant_type import as_output
 from intarsia.spark.types import arrow_schema, spark_schema
 from intarsia.spark.write.task import write_task
@@ -41,35 +40,18 @@ def parts_of(folder: Folder) -> list[list[Part]]:
     return tasks
 
 
-def merger(runs: Sequence[tuple[Job, FileFormat, Sequence[Part]]]) -> Act:
-    """Returns the function with which a task writes the rows of a run of files to one new file."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                job, file_format, parts = runs[number]
-                yield from manifest(write_task(_rows(job.place, file_format, parts), job))
-
-    return run
+def merge_run(run: tuple[Job, FileFormat, Sequence[Part]]) -> Iterator[pa.RecordBatch]:
+    """Writes the rows of a run of files to one new file, and yields its report."""
+    job, file_format, parts = run
+    yield from manifest(write_task(_rows(job.place, file_format, parts), job))
 
 
-def reader(
-    place: Place, file_format: FileFormat, tasks: Sequence[Sequence[Part]], carried: pa.Schema
-) -> Act:
-    """Returns the function with which a task reads parts of files, in the types of ``carried``.
-
-    Each row gets its folder in an additional column.
-    """
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                for rows in _rows(place, file_format, tasks[number]):
-                    yield from as_output(
-                        pa.Table.from_batches([rows]), carried, safe=True
-                    ).to_batches()
-
-    return run
+def read_parts(
+    place: Place, file_format: FileFormat, carried: pa.Schema, parts: Sequence[Part]
+) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of parts of files, each with its folder, in the types of ``carried``."""
+    for rows in _rows(place, file_format, parts):
+        yield from as_output(pa.Table.from_batches([rows]), carried, safe=True).to_batches()
 
 
 def _rows(place: Place, file_format: FileFormat, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:

@@ -44,10 +44,7 @@ class ReaderChoice:
 
 
 def choose(spark: SparkSession, source: Source, query: Query, reader: str) -> ReaderChoice:
-    """Returns the reader of a query; ``reader`` is one of ``READERS``.
-
-    Raises ``UnsupportedError`` as ``read`` does, ``ValueError`` for another ``reader``.
-    """
+    """Returns the reader. Raises ``UnsupportedError`` as ``read`` does, or ``ValueError``."""
     if reader not in READERS:
         raise ValueError(f"reader is one of {', '.join(READERS)}, not {reader!r}")
     if reader == "intarsia":

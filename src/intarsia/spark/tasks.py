@@ -1,0 +1,50 @@
+"""Runs a function on the driver's objects in Spark's tasks, one task for each object."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+
+from intarsia.spark.task_error import raising_task_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def map_tasks(
+    spark: SparkSession,
+    tasks: Sequence[T],
+    work: Callable[[T], Iterable[pa.RecordBatch]],
+    schema: StructType | str,
+) -> DataFrame:
+    """Returns the rows that ``work`` gives for each of ``tasks``."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from work(tasks[number])
+
+    return spark.range(len(tasks), numPartitions=max(len(tasks), 1)).mapInArrow(run, schema)
+
+
+def results_of(spark: SparkSession, tasks: Sequence[T], work: Callable[[T], R]) -> list[R]:
+    """Returns the results of ``work``, in the order of ``tasks``. Raises the errors of tasks."""
+    if not tasks:
+        return []
+
+    def pickled(numbered: tuple[int, T]) -> Iterator[pa.RecordBatch]:
+        number, task = numbered
+        columns: dict[str, list[Any]] = {"task": [number], "result": [pickle.dumps(work(task))]}
+        yield pa.RecordBatch.from_pydict(columns)
+
+    with raising_task_errors():
+        numbered = list(enumerate(tasks))
+        rows = map_tasks(spark, numbered, pickled, "task long, result binary").collect()
+    return [pickle.loads(row.result) for row in sorted(rows, key=lambda row: row.task)]
