@@ -1,4 +1,1 @@
-"""Advises which indexes would help the filters of a workload, measured on a sample of row groups.
-
-May import ``dataset``, ``indexing`` and below. Start with ``advise``.
-"""
+"""Advises which indexes would help a workload, by a sample. Start with ``advise``."""

@@ -13,10 +13,7 @@ from intarsia.parquet.schema import Leaf, Schema
 
 
 def selected(schema: Schema, names: Sequence[str]) -> list[Leaf]:
-    """Returns the leaves of these names, or all without names. A root stands for all its leaves.
-
-    Raises ``PredicateError`` for an unknown name.
-    """
+    """Returns the leaves of these names, by default all. Raises ``PredicateError`` if unknown."""
     if not names:
         return list(schema.leaves)
     leaves = [leaf for name in names for leaf in _named(schema, name)]

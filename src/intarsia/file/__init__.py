@@ -1,4 +1,1 @@
-"""One opened file: its footer, page indexes, embedded indexes, sidecar, pages and damage.
-
-May import ``plan``, ``index`` and below. Start with ``open_file``.
-"""
+"""One opened file: footer, indexes, sidecars, pages and damage. Start with ``open_file``."""

@@ -81,6 +81,11 @@ class Sidecars(SharedState):
         self.folder = None if folder is None else os.fspath(folder)
         super().__init__()
 
+    @classmethod
+    def of_option(cls, filesystem: pafs.FileSystem, sidecar: bool | PathLike) -> Sidecars | None:
+        """Returns the places that a writer's ``sidecar`` names, or None if it is False."""
+        return None if sidecar is False else cls(filesystem, None if sidecar is True else sidecar)
+
     def clear(self) -> None:
         with self._lock:
             self._listings.clear()

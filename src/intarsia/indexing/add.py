@@ -247,9 +247,7 @@ def add_indexes(
         policy_place = policy_folder(path, filesystem)
     file_system, files = data_files(path, filesystem, table_format)
     views = views_of(path)
-    places = (
-        None if sidecar is False else Sidecars(file_system, None if sidecar is True else sidecar)
-    )
+    places = Sidecars.of_option(file_system, sidecar)
     if places is not None:
         only_embedded(indexes)
         if not isinstance(path, pads.FileSystemDataset):

@@ -111,11 +111,7 @@ class Piece:
 
 
 def pieces(file: OpenedFile, leaves: Sequence[int], groups: range) -> Iterator[Piece]:
-    """Yields the rows of some row groups: small row groups together, large ones in parts.
-
-    A row group is divided only if the pages of all ``leaves`` can be located. A part ends where a
-    page of the largest column ends.
-    """
+    """Yields small row groups together, and large ones in parts that end where pages end."""
     first_row, num_bytes = 0, 0  # of the small row groups that are read together
     most_bytes, most_together = memory.share(PIECE_BYTES, 16), memory.share(_TOGETHER_BYTES, 16)
     for group in groups:

@@ -86,9 +86,7 @@ def drop_indexes(
     """
     specs = asked_of(indexes, all=all)
     file_system, files = data_files(path, filesystem, table_format)
-    places = (
-        None if sidecar is False else Sidecars(file_system, None if sidecar is True else sidecar)
-    )
+    places = Sidecars.of_option(file_system, sidecar)
     views = views_of(path)
 
     def opened(file: str, places: Sidecars | None = None) -> OpenedFile:

@@ -34,7 +34,7 @@ from intarsia.index.kinds.distinct_idx1 import KEY, DistinctIDX1
 from intarsia.index.parquet_indexes import Bloom, PageIndex, Standard
 from intarsia.index.registry import IndexSpec
 from intarsia.indexing.build import Builder, FromPages, GroupProgress, names_of, new_file_id
-from intarsia.indexing.parquet_index_build import ChunkPart
+from intarsia.indexing.parquet_index_build import ChunkPart, learned
 from intarsia.io.external_sort import Workspace
 from intarsia.io.file_parts import Composed, Part
 from intarsia.io.source import ByteRange, Source, WindowSource
@@ -155,13 +155,12 @@ def _build_parquet_indexes(
     file: OpenedFile, indexes: Sequence[IndexSpec], builder: Builder
 ) -> list[ChunkPart[bytes]]:
     """Builds page indexes and bloom filters. Granules are their pages from now on."""
-    parts = []
-    for index in indexes:
-        for part in builder.standard(file, index) if isinstance(index, Standard) else ():
-            parts.append(part)
-            if part.name == "offset_index":  # granules are its pages
-                file.page_indexes.learn(part.chunk, part.data)
-    return parts
+    return [
+        part
+        for index in indexes
+        if isinstance(index, Standard)
+        for part in learned(file, builder.standard(file, index))
+    ]
 
 
 class _Parts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -113,6 +113,14 @@ def build_parquet_index(
             yield ChunkPart(id_, _bloom_filter(chunk, index), "bloom_filter")
         else:
             yield from _page_index(chunk, index, bounds=has_values)
+
+
+def learned(file: OpenedFile, parts: Iterable[ChunkPart[bytes]]) -> Iterator[ChunkPart[bytes]]:
+    """Yields ``parts``. From then on, granules are the pages of the offset indexes among them."""
+    for part in parts:
+        if part.name == "offset_index":
+            file.page_indexes.learn(part.chunk, part.data)
+        yield part
 
 
 def _due(file: OpenedFile, index: Standard, groups: range) -> Iterator[tuple[ChunkId, bool]]:

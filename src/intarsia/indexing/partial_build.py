@@ -41,7 +41,12 @@ from intarsia.indexing.build import (
     write_built,
 )
 from intarsia.indexing.entry_collector import Gatherer, gatherer_for
-from intarsia.indexing.parquet_index_build import ChunkPart, build_parquet_index, groups_of
+from intarsia.indexing.parquet_index_build import (
+    ChunkPart,
+    build_parquet_index,
+    groups_of,
+    learned,
+)
 from intarsia.io.external_sort import Workspace, on_disk
 from intarsia.row_ranges import Int64Array
 
@@ -104,9 +109,7 @@ def gather_part(
 
 
 def _chunk_tables(file: OpenedFile, index: Standard, groups: range) -> Iterator[pa.Table]:
-    for part in build_parquet_index(file, index, groups):
-        if part.name == "offset_index":  # granules are its pages
-            file.page_indexes.learn(part.chunk, part.data)
+    for part in learned(file, build_parquet_index(file, index, groups)):
         columns = [[part.chunk[0]], [part.chunk[1]], [part.name], [part.data]]
         yield pa.table(columns, schema=_CHUNKS)
 
@@ -157,9 +160,8 @@ class FromParts:
         assert not isinstance(index, Standard)
         for parquet_index in self.indexes:
             if isinstance(parquet_index, Standard):
-                for part in self.standard(file, parquet_index):
-                    if part.name == "offset_index":  # granules are its pages
-                        file.page_indexes.learn(part.chunk, part.data)
+                for _ in learned(file, self.standard(file, parquet_index)):
+                    pass
         with Workspace() as work:
             (due,), (gathered,) = self._gathered(file, [index], work)
             write_built(path, gathered, due, file_id)
@@ -190,10 +192,7 @@ class FromParts:
 
 @dataclass(frozen=True, slots=True)
 class FromSections:
-    """Builds the indexes of a file from sections that other tasks made from the same parts.
-
-    The sections carry ``file_id`` if the file has no id yet.
-    """
+    """Builds the indexes of a file from sections that other tasks made of the same parts."""
 
     parts: FromParts
     file_id: str | None

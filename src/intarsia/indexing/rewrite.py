@@ -102,10 +102,7 @@ def _replace(file: OpenedFile, composed: Composed, filesystem: Any, version: Ver
 
 
 def _check_same(file: OpenedFile, filesystem: Any) -> None:
-    """Raises ``PathError`` if a file has another footer now.
-
-    Used if the storage gives no version of files.
-    """
+    """Raises ``PathError`` if a file without a version has another footer now."""
     current = open_file(file.name, filesystem)
     if (current.source.size, current.footer) != (file.source.size, file.footer):
         raise changed(file.name)

@@ -112,10 +112,7 @@ def check_can_carry(file: OpenedFile, places: Sidecars) -> None:
 
 
 def carry_sidecar(old: OpenedFile, new: OpenedFile, places: Sidecars) -> None:
-    """Rewrites the sidecar of ``old`` for the file ``new``, which has the same rows.
-
-    Does nothing if ``old`` has no sidecar now.
-    """
+    """Rewrites the sidecar of ``old``, if there is one, for ``new``, which has the same rows."""
     index_file = old.sections.sidecar
     if index_file is None:
         return
@@ -154,11 +151,7 @@ def _replace(
     places: Sidecars,
     check: Callable[[], None] = lambda: None,
 ) -> None:
-    """Replaces the sidecars at the paths ``before`` by a new one.
-
-    It has the sections of ``kept_entries``, from ``old``, and those ``built``. A sidecar without
-    sections is not written.
-    """
+    """Replaces the sidecars ``before`` by one of these sections, or by none without sections."""
     assert file.sidecar_finder is not None
     parts: list[ByteRange | memoryview] = []
     entries, offset = [], len(MAGIC)
@@ -197,11 +190,7 @@ def _replace(
 
 @contextlib.contextmanager
 def _exclusive(path: str, before: Sequence[str], places: Sidecars) -> Iterator[None]:
-    """Keeps other writers from changing the sidecar in a ``with`` block.
-
-    Works if the file system has locks. Raises ``PathError`` if the sidecars are no longer those at
-    the paths ``before``.
-    """
+    """Locks the sidecar, if possible. Raises ``PathError`` if it is no longer ``before``."""
     local = local_path(path, places.filesystem)
     with contextlib.nullcontext() if local is None else locked(local):
         places.forget(path)

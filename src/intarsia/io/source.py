@@ -194,10 +194,7 @@ class PrefetchSource:
         return [next(fetched) if data is None else data for data in cached]
 
     def _take(self, range_: ByteRange, lengths: Mapping[int, int]) -> memoryview | None:
-        """Removes and returns a range that is cached, or that cached ranges add up to, or None.
-
-        ``lengths`` has the lengths of cached ranges by offset.
-        """
+        """Removes and returns a range that is cached, or added up from cached ones."""
         if range_ in self._cached:
             return self._cached.pop(range_)
         position, stop = range_[0], sum(range_)

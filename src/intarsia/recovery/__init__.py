@@ -1,4 +1,1 @@
-"""Recovers torn files: rebuilds row groups from their pages, and writes a new footer.
-
-May import ``verify``, ``writer``, ``scan`` and below. Start with ``recover``.
-"""
+"""Recovers torn files: rebuilds row groups, and writes a new footer. Start with ``recover``."""

@@ -183,7 +183,7 @@ class _Walker:
             is_known, stop = self._chunk_metadata(at, ColumnChunk)
             if is_known:
                 return stop
-        kinds = (self._page, self._footer, self._column_metadata, self._bloom_filter)
+        kinds = (self._page, self._footer, self._chunk_metadata, self._bloom_filter)
         for kind in (*kinds, self._cut_footer):
             is_known, stop = kind(at)
             if is_known:
@@ -296,11 +296,8 @@ class _Walker:
         self._end("the footer is cut short", True)
         return True, None
 
-    def _column_metadata(self, at: int) -> tuple[bool, int | None]:
-        return self._chunk_metadata(at, ColumnMetaData)
-
     def _chunk_metadata(
-        self, at: int, cls: type[ColumnChunk] | type[ColumnMetaData]
+        self, at: int, cls: type[ColumnChunk] | type[ColumnMetaData] = ColumnMetaData
     ) -> tuple[bool, int | None]:
         """Reads a chunk's metadata, which some writers repeat behind its pages."""
         sized = self._struct(at, _sized(cls), _MAX_HEADER_BYTES)

@@ -54,21 +54,14 @@ Verdicts = list[SavedGroup | LostGroup]
 
 def check_all_groups(torn: TornPages, groups: Sequence[RowGroup], pages: int) -> Verdicts:
     """Returns a verdict on each group. Raises ``FormatError`` unless they cover ``pages``."""
-    verdicts, covered = _verdicts(torn, groups)
+    verdicts, covered = check_leading_groups(torn, groups)
     if covered != pages:
         raise FormatError(f"it accounts for {covered:,} of the {pages:,} pages before it")
     return verdicts
 
 
 def check_leading_groups(torn: TornPages, groups: Sequence[RowGroup]) -> tuple[Verdicts, int]:
-    """Returns verdicts on groups of a truncated footer, and the number of their pages.
-
-    Raises ``FormatError`` if they do not follow each other from the first page on.
-    """
-    return _verdicts(torn, groups)
-
-
-def _verdicts(torn: TornPages, groups: Sequence[RowGroup]) -> tuple[Verdicts, int]:
+    """Returns verdicts and pages of a cut footer's groups. Raises ``FormatError``."""
     verdicts: Verdicts = []
     spans: list[tuple[int, int]] = []
     for number, group in enumerate(groups):

@@ -19,6 +19,7 @@ import numpy as np
 from intarsia.errors import FormatError
 from intarsia.file.chunk_reader import RUN_BYTES
 from intarsia.parquet.metadata import (
+    DICTIONARY_ENCODINGS,
     ColumnChunk,
     ColumnMetaData,
     Encoding,
@@ -29,7 +30,7 @@ from intarsia.parquet.metadata import (
 from intarsia.parquet.schema import Leaf
 from intarsia.parquet.thrift import encode
 from intarsia.recovery.footer_check import SavedGroup
-from intarsia.recovery.torn_pages import TornPages, needs_dictionary
+from intarsia.recovery.torn_pages import TornPages
 
 _ANY = frozenset(Type)
 _FIXED = frozenset({Type.INT32, Type.INT64, Type.FLOAT, Type.DOUBLE, Type.FIXED_LEN_BYTE_ARRAY})
@@ -311,7 +312,7 @@ class Rebuilder:
         if leaf.element.type not in _TYPES.get(encoding, _ANY):
             return False
         has_dictionary = bool(pages.is_dictionary[start])
-        if needs_dictionary(encoding) and not has_dictionary:
+        if encoding in DICTIONARY_ENCODINGS and not has_dictionary:
             return False
         if self._decodes(leaf, page, start):
             return True
@@ -324,7 +325,7 @@ class Rebuilder:
     def _decodes(self, leaf: Leaf, page: int, start: int) -> bool:
         pages = self._torn.pages
         encoding = int(pages.encoding[page])
-        first = [start] if needs_dictionary(encoding) else []
+        first = [start] if encoding in DICTIONARY_ENCODINGS else []
         kind = self._kinds[leaf.index]
         verdicts = self._is_decodable[kind]
         if verdicts[page] >= 0:

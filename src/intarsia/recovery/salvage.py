@@ -170,11 +170,7 @@ def _footer_problem(source: Source, tile: FooterTile) -> str:
 
 
 def _whole(source: Source, tiles: Tiles, tile: FooterTile, verdicts: Verdicts) -> Salvage | None:
-    """Returns the unchanged file if it ends with the footer, or with indexes added later.
-
-    Returns None otherwise. A footer in the last bytes is not enough: they may be a value in a page
-    that was cut short.
-    """
+    """Returns the unchanged file if it ends with the footer or added indexes, else None."""
     saved = [group for group in verdicts if isinstance(group, SavedGroup)]
     if len(saved) < len(verdicts) or tile.pages_before < len(tiles.pages) or tiles.is_page_cut:
         return None

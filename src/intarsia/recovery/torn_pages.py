@@ -17,7 +17,6 @@ from intarsia.io.source import Source
 from intarsia.memory import AllocationBudget
 from intarsia.parquet.levels import bit_packed_bytes
 from intarsia.parquet.metadata import (
-    DICTIONARY_ENCODINGS,
     ColumnMetaData,
     CompressionCodec,
     Encoding,
@@ -199,11 +198,6 @@ class TornPages:
         except FormatError as error:
             return str(error)
         return ""
-
-
-def needs_dictionary(encoding: int) -> bool:
-    """True if values of this encoding are indices into a dictionary."""
-    return encoding in DICTIONARY_ENCODINGS
 
 
 def _check_plain(

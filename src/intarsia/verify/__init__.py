@@ -1,4 +1,1 @@
-"""Verifies files: compares their metadata and their indexes with what their pages hold.
-
-May import ``catalog``, ``indexing``, ``scan`` and below. Start with ``file``, which has ``verify``.
-"""
+"""Compares the metadata and indexes of files with what their pages hold. Start with ``file``."""

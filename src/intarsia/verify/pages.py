@@ -43,10 +43,7 @@ class ChunkFacts:
 
 
 class ChunkValues:
-    """The physical values of a chunk, in the parts of ``Chunk.arrays``, for repeated iteration.
-
-    Each iteration decodes them again, unless they take at most ``RUN_BYTES`` and are cached.
-    """
+    """The physical values of a chunk, decoded in each iteration, or cached if they are few."""
 
     def __init__(self, chunk: Chunk, pages: list[PageAt], levels: list[PageLevels]) -> None:
         self._arguments = chunk, pages, levels

@@ -1,4 +1,1 @@
-"""Writes Parquet files with indexes from tables and record batches, resumable and atomic.
-
-May import ``indexing``, ``dataset`` and below. Start with ``parquet_writer``.
-"""
+"""Writes Parquet files with indexes, resumable and atomic. Start with ``parquet_writer``."""

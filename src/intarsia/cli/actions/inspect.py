@@ -148,10 +148,7 @@ def pages(
 
 
 def _row_groups(count: int, numbers: Sequence[int], *, must_be: bool) -> Sequence[int]:
-    """Returns the ``numbers`` below ``count``, by default all below it.
-
-    Raises ``UsageError`` for a larger number if ``must_be``.
-    """
+    """Returns the ``numbers`` below ``count``, or all. Raises ``UsageError`` if one ``must_be``."""
     for number in numbers:
         if must_be and number >= count:
             raise click.UsageError(f"row group {number} is not there; there are {count}")
@@ -169,10 +166,7 @@ def _is_several(path: str) -> bool:
 
 
 def _each(path: str, table_format: TableFormatOption, columns: Sequence[str] = ()) -> _Files:
-    """Yields the files of a folder or glob, one open at a time.
-
-    Yields the error of a file that is not Parquet, or lacks one of ``columns``.
-    """
+    """Yields the files of a folder or glob, open one at a time, or why one cannot be shown."""
     on, names = data_files(path, table_format=table_format)
     places = places_of(on, None)
     for name in names:

@@ -1,4 +1,1 @@
-"""Rows that commands take in: Parquet, CSV, JSON and other formats.
-
-May import the library. Start with ``rows``.
-"""
+"""Rows that commands take in: Parquet, CSV, JSON and other formats. Start with ``rows``."""

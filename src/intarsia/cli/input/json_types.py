@@ -72,10 +72,7 @@ def _with_lists(kind: pa.DataType) -> pa.DataType:
 
 
 def with_lists(stream: Any, schema: pa.Schema) -> Any:
-    """Returns a stream of JSON lines with lists of keys and values in place of maps' objects.
-
-    Lines that are no JSON objects stay as they are, for pyarrow to refuse.
-    """
+    """Returns JSON lines with lists of keys and values in place of maps' objects."""
     change = _rewriter(pa.struct(schema))
     if change is None:
         return stream
@@ -91,10 +88,7 @@ def _rewritten(change: Callable[[Any], Any], line: bytes) -> bytes:
 
 
 def _rewriter(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """Returns what changes a parsed value of ``kind``: lists of keys and values for maps' objects.
-
-    Returns None if nothing is to be changed.
-    """
+    """Returns what changes a parsed value of ``kind``, or None if nothing is to be changed."""
     if pa.types.is_map(kind):
         of_item = _rewriter(kind.item_type) or _same
         return lambda value: (

@@ -272,10 +272,7 @@ def _of_json(stream: Any, stated: pa.Schema, *, infers: bool) -> _File:
 
 
 def _check_names(schema: pa.Schema) -> None:
-    """Raises ``ArrowInvalid`` for two columns of one name and for no columns.
-
-    Raises ``UnicodeError`` for a name that is not UTF-8.
-    """
+    """Raises ``ArrowInvalid`` for equal names or none, ``UnicodeError`` if one is not UTF-8."""
     names = schema.names
     if not names:
         raise pa.ArrowInvalid("there is no column")

@@ -1,4 +1,1 @@
-"""Output of commands: tables, JSON documents, HTML pages, streams of rows.
-
-May import ``report`` and the library. Start with ``tables``.
-"""
+"""Output of commands: tables, JSON, HTML pages, streams of rows. Start with ``tables``."""

@@ -13,9 +13,8 @@ from intarsia.cli.output.terminal import (
     clean,
     left_out,
     line,
+    more,
     numbers,
-    paragraph,
-    plural,
     say,
     tables,
 )
@@ -70,9 +69,7 @@ def _column(file: OpenedFile, leaf: Leaf, everything: bool) -> bool:
         left_out(tables(key, [_values(leaf, shown), _storage(shown), _indexes(shown)]))
     for error in errors:
         problem(error)
-    if len(shown) < len(chunks):
-        more = plural(len(chunks) - len(shown), "more row group")
-        paragraph(f"… and {more}: --all shows them.")
+    more(len(chunks) - len(shown), "more row group")
     return not errors
 
 

@@ -15,6 +15,7 @@ from intarsia.cli.output.terminal import (
     escaped,
     left_out,
     line,
+    more,
     numbers,
     paragraph,
     plural,
@@ -36,10 +37,7 @@ _KEY_VALUES = 20
 
 
 def overview(file: OpenedFile, everything: bool) -> bool:
-    """Prints an overview of a file. Returns False if a part of it could not be decoded.
-
-    Long lists are cut short unless ``everything`` is True.
-    """
+    """Prints a file, lists cut short unless ``everything``. Returns False if a part is damaged."""
     summaries = [summary_of(file, leaf) for leaf in file.schema.leaves]
     _file(file)
     _columns(file, summaries, everything)
@@ -118,9 +116,7 @@ def _columns(file: OpenedFile, summaries: Sequence[ColumnSummary], everything: b
     )
     for error in problems_of(shown):
         problem(error)
-    if len(shown) < len(summaries):
-        more = plural(len(summaries) - len(shown), "smaller column")
-        paragraph(f"… and {more}: --all shows them.")
+    more(len(summaries) - len(shown), "smaller column")
     left_out(titles)
 
 

@@ -16,6 +16,7 @@ from intarsia.cli.output.terminal import (
     cut,
     left_out,
     line,
+    more,
     numbers,
     paragraph,
     plural,
@@ -147,9 +148,7 @@ class Summary:
                 Column("indexes", [self._kinds(c) for c in shown], 4, least=18),
             ]
         )
-        if len(shown) < len(columns):
-            more = plural(len(columns) - len(shown), "smaller column")
-            paragraph(f"… and {more}: --all shows them.")
+        more(len(columns) - len(shown), "smaller column")
         left_out(titles)
 
     def _kinds(self, column: _Column) -> str:
@@ -178,9 +177,7 @@ class Summary:
                 Column("indexes", [clean(listed(f.indexes)) for f in shown], 4, least=18),
             ]
         )
-        if len(shown) < len(self._files):
-            more = plural(len(self._files) - len(shown), "more file")
-            paragraph(f"… and {more}: --all shows them.")
+        more(len(self._files) - len(shown), "more file")
         left_out(titles)
 
     def _show_indexes(self, rows: int, size: int) -> None:

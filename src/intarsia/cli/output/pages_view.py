@@ -19,9 +19,9 @@ from intarsia.cli.output.terminal import (
     clean,
     left_out,
     line,
+    more,
     numbers,
     paragraph,
-    plural,
     say,
     table,
 )
@@ -58,8 +58,7 @@ def pages(file: OpenedFile, chunks: Sequence[ChunkId], everything: bool) -> bool
             whole = False
             problem(error.at(_where(file, id_)))
     left_out(titles)
-    if hidden:
-        paragraph(f"… and {plural(hidden, 'more page')}: --all shows them.")
+    more(hidden, "more page")
     return whole
 
 

@@ -133,10 +133,7 @@ def own(report: StandardReport) -> str:
 
 
 def printable(value: Any) -> Any:
-    """Returns ``value`` in types that print the same in lists and structs as by themselves.
-
-    A UUID or a date in a list is its text, not Python's call that makes one.
-    """
+    """Returns ``value`` in types that print in lists and structs as by themselves."""
     match value:
         case None | bool() | int() | float() | str() | bytes():
             return value

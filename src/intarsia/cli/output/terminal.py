@@ -130,6 +130,12 @@ def tables(key: Column, parts: Sequence[Sequence[Column]]) -> list[str]:
     return hidden
 
 
+def more(count: int, noun: str) -> None:
+    """Prints that ``count`` more things are not shown, if any."""
+    if count:
+        paragraph(f"… and {plural(count, noun)}: --all shows them.")
+
+
 def left_out(titles: Iterable[str]) -> None:
     """Prints which columns did not fit, if any."""
     titles = list(dict.fromkeys(titles))

@@ -1,4 +1,1 @@
-"""The built-in index kinds: their keys or summaries, and the predicates that they serve.
-
-May import ``index`` except its registry. Start with ``lookup``, the smallest kind.
-"""
+"""The built-in index kinds: keys or summaries, and predicates. Start with ``lookup``."""

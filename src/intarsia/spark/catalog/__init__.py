@@ -1,4 +1,1 @@
-"""The catalog of a data set, built by Spark's tasks.
-
-May import the modules of ``spark`` and lower packages. Start with ``build``.
-"""
+"""The catalog of a data set, built by Spark's tasks. Start with ``build``."""

@@ -1,5 +1,1 @@
-"""``format("intarsia")``: the Python data source that Spark loads.
-
-May import ``spark/read``, ``spark/write`` and lower packages. Start with
-``source``.
-"""
+"""``format("intarsia")``: the Python data source that Spark loads. Start with ``source``."""

@@ -72,9 +72,7 @@ class IndexAction:
     @property
     def places(self) -> Sidecars | None:
         """The places of sidecars, or None if indexes are embedded."""
-        if self.sidecar is False:
-            return None
-        return Sidecars(self.filesystem, None if self.sidecar is True else self.sidecar)
+        return Sidecars.of_option(self.filesystem, self.sidecar)
 
 
 @dataclass(frozen=True, slots=True)

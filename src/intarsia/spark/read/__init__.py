@@ -1,4 +1,1 @@
-"""DataFrames over data sets: the driver plans; tasks, the driver or Spark's own reader read.
-
-May import the modules of ``spark``, ``commit`` and lower packages. Start with ``read``.
-"""
+"""DataFrames over data sets, read by tasks, the driver or Spark itself. Start with ``read``."""

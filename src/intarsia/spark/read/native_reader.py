@@ -125,10 +125,7 @@ def _affects_listing(name: str) -> bool:
 
 
 def plan_native_read(source: Source, query: Query, files: Sequence[str]) -> NativeRead | str:
-    """Returns how Spark is to read ``files`` for a query, or the reason why it must not.
-
-    ``files`` are the data set's files that can have matching rows. Their footers are read.
-    """
+    """Returns how Spark is to read ``files``, or why it must not. Reads their footers."""
     try:
         return _checked_native_read(source, query, files)
     except (RefusedError, PredicateError) as error:
