@@ -148,15 +148,6 @@ def test_short_headers_are_read_without_their_bodies():
     assert sum(length for _, length in source.ranges) <= 4 * 4096
 
 
-def test_reading_ahead_takes_one_request():
-    pages = [data_page(1, bytes(10_000)) for _ in range(4)]
-    source, metadata = chunk_of(pages, 4)
-    plain = list(walk_pages(source, metadata))
-    source.clear()
-    assert list(walk_pages(source, metadata, read_ahead=1 << 20)) == plain
-    assert len(source.ranges) == 1
-
-
 def test_the_walk_ends_with_the_last_value():
     source, metadata = chunk_of([data_page(3, b"abc"), b"\xff" * 50], 3)
     assert len(list(walk_pages(source, metadata))) == 1

@@ -69,11 +69,7 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """Indexes that were tried, and the sample with them.
-
-    ``reads`` are the bytes that each filter then reads, ``least`` the fewest it could read with any
-    index.
-    """
+    """Indexes that were tried: the bytes that each filter reads then, and the fewest it could."""
 
     added: tuple[IndexSpec, ...]
     reads: tuple[float, ...]

@@ -401,11 +401,7 @@ def catalog_of(
     listing: Mapping[str, pafs.FileInfo],
     catalog: Any,
 ) -> Catalog | None:
-    """Returns the catalog in a listing of the folder ``root``; None if it has none.
-
-    ``catalog`` is the user's option. False returns None; True raises ``PathError`` if there is no
-    catalog.
-    """
+    """Returns the catalog in ``root``, unless the option is False. Raises ``PathError`` if True."""
     if catalog not in (True, False, "auto"):
         raise ValueError(f"catalog is True, False or 'auto', not {catalog!r}")
     if catalog is False:

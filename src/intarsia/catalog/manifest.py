@@ -130,10 +130,7 @@ class First:
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """One generation of the catalog.
-
-    ``retired`` names tables that only the generation before uses.
-    """
+    """One generation of the catalog. Only the generation before uses the ``retired`` tables."""
 
     generation: str
     segments: tuple[Segment, ...]

@@ -224,10 +224,7 @@ class SegmentWriter:
 
 
 def _moved(entries: UInt64Array, stops: Int64Array, starts: Int64Array) -> UInt64Array:
-    """Returns entries with new granule numbers, without the files whose start is -1.
-
-    ``stops`` are the old ends of each file's granules, ``starts`` their new first granules.
-    """
+    """Returns entries renumbered from ``stops`` to ``starts``, without files whose start is -1."""
     granules = (entries & np.uint64(0xFFFFFFFF)).astype(np.int64)
     file_numbers = np.searchsorted(stops, granules, side="right")
     old_starts = np.concatenate(([0], stops[:-1])) if len(stops) else stops

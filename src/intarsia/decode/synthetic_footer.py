@@ -52,10 +52,7 @@ _TYPES_64 = [pa.large_string(), pa.large_binary()]
 
 @dataclass(frozen=True, slots=True)
 class RootTemplate:
-    """The parts of a synthetic footer that are the same for all pages of one or more roots.
-
-    ``leaves`` are the leaves that are read, as positions among the ``num_leaves`` of the roots.
-    """
+    """The parts of a synthetic footer that are the same for all pages of some roots."""
 
     fields: tuple[Span, ...]
     num_leaves: int = 1

@@ -99,10 +99,7 @@ class ColumnChunks:
         return [self.chunk(row_group, leaf) for leaf in leaves]
 
     def _outlined(self, row_group: int) -> Sequence[Outline] | None:
-        """Returns all chunks of a row group, or None if one needs a closer look.
-
-        That is one that is encrypted, in another file, or contradicts the row count.
-        """
+        """Returns all chunks of a row group, or None if one may be wrong or elsewhere."""
         group, leaves = self._footer.metadata.row_groups[row_group], self._footer.schema.leaves
         if not isinstance(group.columns, Structs) or self._forgets_dictionary_headers:
             return None

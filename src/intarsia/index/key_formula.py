@@ -115,11 +115,7 @@ def leaves_of(formula: Formula) -> list[Keys | KeysWhere]:
 def granules_of(
     formula: Formula, granules_with: Callable[[Any], GranuleMask], num_granules: int
 ) -> GranuleMask:
-    """Returns which of ``num_granules`` granules pass ``formula``.
-
-    ``granules_with`` returns the granules that a leaf selects. It is not called for leaves that can
-    no longer change the result.
-    """
+    """Returns which granules pass ``formula``, asking ``granules_with`` as long as it matters."""
     match formula:
         case Every(parts):
             mask = np.ones(num_granules, dtype=np.bool_)

@@ -40,10 +40,7 @@ _TAIL_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The file that a sidecar belongs to: its length in bytes, its stamp, and a hash of its footer.
-
-    ``stamp`` is an entity tag or modification time. It is empty if the file system has neither.
-    """
+    """The file of a sidecar: bytes, stamp ("" if there is none), and hash of its footer."""
 
     size: int
     stamp: str

@@ -46,6 +46,7 @@ _FOLDER_SYNC_ERRORS = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM)
 """Error numbers of disks that cannot sync folders, and of folders that cannot be opened."""
 _COMPARED_TAIL_BYTES = 64 * 1024
 """Bytes at the end that, with the length, identify an uploaded file."""
+_COPY_BYTES = 8 * 1024 * 1024
 _WRITE_BYTES = 128 * 1024
 """Bytes of one write. Larger writes take longer, as the kernel looks for contiguous memory."""
 
@@ -343,10 +344,10 @@ def copied_by_system(path: str, version: Version, out: BinaryIO, length: int) ->
     return copied
 
 
-def copy_into(source: Source, out: BinaryIO, block: int = 8 * 1024 * 1024) -> None:
-    """Appends all bytes of ``source`` to ``out``, reading ``block`` bytes at a time."""
-    for offset in range(0, source.size, block):
-        write_into(out, source.read([(offset, min(block, source.size - offset))])[0])
+def copy_into(source: Source, out: BinaryIO) -> None:
+    """Appends all bytes of ``source`` to ``out``, reading ``_COPY_BYTES`` at a time."""
+    for offset in range(0, source.size, _COPY_BYTES):
+        write_into(out, source.read([(offset, min(_COPY_BYTES, source.size - offset))])[0])
 
 
 def write_into(out: BinaryIO, data: memoryview) -> None:

@@ -60,10 +60,7 @@ def _local_matches(pattern: str) -> list[str]:
 def _matches_below(
     folder: str, parts: list[str], above: tuple[tuple[int, int], ...] = ()
 ) -> Iterator[str]:
-    """Yields the matches of the glob's ``parts`` below ``folder``.
-
-    ``above`` has device and inode of the folders through which ``**`` came here.
-    """
+    """Yields the matches of ``parts`` below ``folder``, and in no folder ``above`` again."""
     if not parts:
         yield folder
         return
@@ -133,10 +130,7 @@ def _remote_matches(
 
 
 def _matches_parts(parts: list[str], pattern: list[str]) -> bool:
-    """True if a path matches a glob, both split at slashes.
-
-    ``**`` matches any number of folders.
-    """
+    """True if the parts of a path match those of a glob; ``**`` matches any number."""
     if not pattern or not parts:
         return not parts and all(part == "**" for part in pattern)
     if pattern[0] == "**":

@@ -41,11 +41,7 @@ def unwrapped(path: str, filesystem: pafs.FileSystem) -> tuple[pafs.FileSystem, 
 
 
 def _local_path(path: str, filesystem: Any) -> str | None:
-    """Returns the local path on an fsspec file system, or None.
-
-    Compares class names, as fsspec may not be installed. Subclasses may do something else with a
-    path, so they do not count.
-    """
+    """Returns the local path on an fsspec file system of exactly a known class, or None."""
     if _is_class(filesystem, "local", "LocalFileSystem"):
         return str(filesystem._strip_protocol(path))
     if _is_dir_filesystem(filesystem):

@@ -51,10 +51,7 @@ _WHOLE_READ_BYTES = 64 * 1024
 
 
 class BloomFilter:
-    """The blocks of one filter.
-
-    ``words`` has shape ``(blocks, 8)`` and dtype uint32.
-    """
+    """The blocks of one filter. ``words`` has shape ``(blocks, 8)`` and dtype uint32."""
 
     def __init__(self, words: NDArray[np.uint32]) -> None:
         self.words = words
@@ -108,10 +105,7 @@ def _blocks(hashes: UInt64Array, num_blocks: int) -> NDArray[np.int64]:
 
 
 def _masks(hashes: UInt64Array) -> NDArray[np.uint32]:
-    """Returns one bit for each word of a block, for each hash. Shape ``(n, 8)``.
-
-    Implements ``mask`` in ``BloomFilter.md``.
-    """
+    """Returns one bit for each word of a block, for each hash: ``mask`` in ``BloomFilter.md``."""
     bits: NDArray[np.uint32] = (hashes.astype(np.uint32)[:, None] * _SALT) >> np.uint32(27)
     return np.uint32(1) << bits
 

@@ -162,11 +162,7 @@ _MIN_RUNS_AT_ONCE, _MAX_RUNS_AT_ONCE = 16, 4096
 
 
 def _short_runs(data: memoryview, at: int, count: int, window: int) -> tuple[Levels, int]:
-    """Decodes adjacent short runs, each with one byte of header and one of value, in one step.
-
-    Decodes at most ``window`` runs and ``count`` levels. Returns the levels and the offset after
-    the last decoded run.
-    """
+    """Decodes adjacent runs of two bytes in one step. Returns levels and the offset after them."""
     size = min(2 * window, (data.nbytes - at) // 2 * 2)
     runs = np.frombuffer(data[at : at + size], dtype=np.uint8).reshape(-1, 2)
     headers = runs[:, 0]

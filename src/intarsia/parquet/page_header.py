@@ -81,16 +81,15 @@ class PageAt:
         return self.header_size + self.header.compressed_page_size
 
 
-def walk_pages(source: Source, chunk: ColumnMetaData, read_ahead: int = 0) -> Iterator[PageAt]:
+def walk_pages(source: Source, chunk: ColumnMetaData) -> Iterator[PageAt]:
     """Yields the pages of a chunk until all of its values are seen or the chunk ends.
 
-    Reads about 4 KiB per page, or ``read_ahead`` bytes for all pages within these. Raises
-    ``FormatError`` with the page and its offset if a header cannot be decoded or a page is longer
-    than its chunk.
+    Reads about 4 KiB per page. Raises ``FormatError`` with the page and its offset if a header
+    cannot be decoded or a page is longer than its chunk.
     """
     at = chunk.start
     stop = min(at + chunk.total_compressed_size, source.size)
-    buffer = ReadAhead(source, stop, max(read_ahead, _WALK_READ_BYTES))
+    buffer = ReadAhead(source, stop, _WALK_READ_BYTES)
     num_values_seen = number = 0
     while at < stop and num_values_seen < chunk.num_values:
         where = Where(page=number, offset=at)

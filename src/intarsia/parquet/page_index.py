@@ -34,10 +34,7 @@ class OffsetIndex:
         return len(self.offset)
 
     def row_bounds(self, num_rows: int) -> tuple[Int64Array, Int64Array]:
-        """Returns the first row of each page, and the row after its last one.
-
-        ``num_rows`` is the number of rows in the row group. Both arrays have shape ``(pages,)``.
-        """
+        """Returns the first row of each page, and the row after it; ``(pages,)`` each."""
         return self.first_row_index, np.append(self.first_row_index[1:], num_rows)
 
     def problem(self, num_rows: int, start: int, stop: int) -> str | None:

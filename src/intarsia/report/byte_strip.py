@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 import numpy as np
 
@@ -102,21 +103,13 @@ def _text(band: Band) -> str:
 
 def _reduced(bands: Sequence[Band], most: int) -> Sequence[Band]:
     """Returns at most ``most`` bands. Neighbours of one part are joined if there are too many."""
-    for key in (_group_of, _part_of):
+    for key in (attrgetter("part", "row_group"), attrgetter("part")):
         if len(bands) > most:
             bands = [_joined(list(run)) for _, run in itertools.groupby(bands, key)]
     if len(bands) > most:
         largest = sorted(bands, key=lambda band: band.length)[-most:]
         bands = sorted(largest, key=lambda band: band.offset)
     return bands
-
-
-def _group_of(band: Band) -> tuple[Part, int | None]:
-    return band.part, band.row_group
-
-
-def _part_of(band: Band) -> Part:
-    return band.part
 
 
 def _joined(run: Sequence[Band]) -> Band:

@@ -81,10 +81,7 @@ class FilePage:
 
 
 def file_page(file: OpenedFile, leaves: Sequence[Leaf]) -> FilePage:
-    """Returns the page of a file and of ``leaves``. ``problems`` lists what could not be decoded.
-
-    Reads the page indexes of the columns that are shown.
-    """
+    """Returns the page of a file and ``leaves``, whose page indexes are read."""
     summaries = [summary_of(file, leaf) for leaf in leaves]
     shown = largest(summaries, _MAX_COLUMNS)
     places = [summary.leaf.index for summary in shown]

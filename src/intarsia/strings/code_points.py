@@ -51,10 +51,7 @@ def as_column(words: str, kind: pa.DataType) -> str:
 
 
 def first_of_runs(runs: Int64Array) -> Int64Array:
-    """Returns for each of ``n`` ascending numbers the position of the first equal one.
-
-    Shape ``(n,)``.
-    """
+    """Returns the position of the first equal one, for each of ``n`` ascending numbers."""
     starts_run = np.ones(len(runs), dtype=bool)
     starts_run[1:] = runs[1:] != runs[:-1]
     starts = np.flatnonzero(starts_run)

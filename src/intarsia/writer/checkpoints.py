@@ -231,13 +231,10 @@ class CheckpointWriter:
         self._at += len(data)
 
 
-def footer_of(
-    template: bytes, num_rows: int, row_groups: Sequence[bytes], drop: Sequence[int] = ()
-) -> bytes:
-    """Returns the footer ``template`` with other row groups, and without fields in ``drop``."""
-    kept_fields = [span for span in spans(template)[0] if span.number not in drop]
+def footer_of(template: bytes, num_rows: int, row_groups: Sequence[bytes]) -> bytes:
+    """Returns the footer ``template`` with these encoded row groups in place of its own."""
     new_fields = [Span(3, _I64, zigzag(num_rows)), list_span(4, list(row_groups))]
-    return replace_fields(kept_fields, new_fields)
+    return replace_fields(spans(template)[0], new_fields)
 
 
 def _place(holder: Any, name: str) -> tuple[int | None, int | None]:

@@ -48,11 +48,7 @@ def dictionary_settings(
     page_rows: int,
     options: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Returns settings of pyarrow's writer for ``table``, a row group.
-
-    ``file`` gives a file of the same columns. Returns no settings if ``options`` say which columns
-    have which encodings.
-    """
+    """Returns settings for a row group, none if ``options`` choose encodings."""
     if not table.num_rows or says_encodings(options):
         return {}
     return _settings(_dictionary_sizes(table, page_rows), file, _MAX_DICTIONARY_BYTES)

@@ -36,10 +36,7 @@ class Rows:
         return pa.concat_tables(self._buffered).slice(0, num_rows) if self._buffered else None
 
     def take(self, num_rows: int, num_bytes: int, slack: int = 0) -> pa.Table | None:
-        """Takes the next ``num_rows`` rows, or as many as have ``num_bytes`` of Arrow memory.
-
-        Takes all that are left if these are at most ``slack`` rows more. Returns None at the end.
-        """
+        """Takes the next rows up to both limits, and the last ``slack`` rows with them; or None."""
         self._pull(num_rows + slack + 1, num_bytes)
         if not self._buffered:
             return None

@@ -124,7 +124,7 @@ class Summary:
             paragraph(f"and others by {plural(len(self._writers) - _WRITERS, 'more writer')}")
         self._show_columns(size, everything)
         self._show_files(everything)
-        self._show_indexes(rows, size)
+        self._show_indexes(size)
         for error in self._problems:
             problem(error)
 
@@ -180,7 +180,7 @@ class Summary:
         more(len(self._files) - len(shown), "more file")
         left_out(titles)
 
-    def _show_indexes(self, rows: int, size: int) -> None:
+    def _show_indexes(self, size: int) -> None:
         if self._indexes:
             say()
         for name, lengths in self._indexes.items():

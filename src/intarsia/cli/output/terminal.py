@@ -82,9 +82,9 @@ def say(text: str = "", style: str | None = None) -> None:
     console.print(text, style=style, markup=False)
 
 
-def paragraph(text: str, indent: int = _INDENT) -> None:
+def paragraph(text: str) -> None:
     """Prints a sentence, broken between words."""
-    margin = " " * indent
+    margin = " " * _INDENT
     available = max(console.width, 20)
     say(textwrap.fill(text, available, initial_indent=margin, subsequent_indent=margin + "  "))
 

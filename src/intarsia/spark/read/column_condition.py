@@ -124,8 +124,7 @@ class _Translator:
         return without_dictionary(self._schema.field(field.path[0]).type)
 
     def _is_float(self, field: FieldRef) -> bool:
-        kind = self._type(field)
-        return bool(pa.types.is_float32(kind) or pa.types.is_float64(kind))
+        return _is_float(self._type(field))
 
     def _column(self, field: FieldRef) -> Column:
         self._type(field)  # refuses what is no column
@@ -238,13 +237,14 @@ class _Translator:
         kind = value.type
         if pa.types.is_integer(kind) and abs(value.as_py()) > _MAX_EXACT_INTEGER:
             return None
-        if not (pa.types.is_integer(kind) or self._is_known_float(kind)):
+        if not (pa.types.is_integer(kind) or _is_float(kind)):
             return None
         number = float(value.as_py())
         return None if math.isnan(number) else self._functions.lit(number)
 
-    def _is_known_float(self, kind: pa.DataType) -> bool:
-        return bool(pa.types.is_float32(kind) or pa.types.is_float64(kind))
+
+def _is_float(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_float32(kind) or pa.types.is_float64(kind))
 
 
 def _is_string(kind: pa.DataType) -> bool:

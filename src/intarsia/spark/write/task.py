@@ -11,13 +11,13 @@ from intarsia.writer.row_buffer import Rows
 from intarsia.writer.row_sorting import SORTED_BYTES, by_folder, runs_in_order
 
 
-def write_task(batches: Iterator[pa.RecordBatch], job: Job, label: str = "") -> list[WrittenFile]:
-    """Writes the rows of a task; ``label`` becomes part of the names of its files."""
+def write_task(batches: Iterator[pa.RecordBatch], job: Job) -> list[WrittenFile]:
+    """Writes the rows of a task."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
     number = context.partitionId() if context else 0
-    stem = f"part-{label}{number:05}"
+    stem = f"part-{number:05}"
     order = (*job.partition_by, *job.sorted_by)
     # Each sorted run is a file of its own, as a footer states the order of its whole file.
     needs_sort = job.sorts and order
