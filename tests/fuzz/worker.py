@@ -19,7 +19,7 @@ from intarsia.scan.parquet_file import open_file
 from intarsia.verify.file import findings_of
 
 MEMORY_BYTES = 512 * 1024 * 1024
-SECONDS = 10
+SECONDS = 10  # of processor time
 
 
 def exercise(data: bytes) -> None:
@@ -63,10 +63,10 @@ def main() -> None:
     for line in sys.stdin:
         path, seed = line.rstrip("\n").split("\t")
         print("start", line.rstrip("\n"), sep="\t", flush=True)
-        before = time.perf_counter()
+        before = time.process_time()
         try:
             exercise(mutant(Path(path).read_bytes(), int(seed)))
-            took = time.perf_counter() - before
+            took = time.process_time() - before
             outcome = "ok" if took < SECONDS else f"took {took:.1f} s"
         except BaseException:  # noqa: BLE001 # any other exception
             outcome = repr(traceback.format_exc())

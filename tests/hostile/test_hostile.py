@@ -43,7 +43,7 @@ from intarsia.sql.where_clause import parse_where
 WORKER = Path(__file__).with_name("worker.py")
 MEMORY_BYTES = 512 * 1024 * 1024
 SECONDS = float(os.environ.get("INTARSIA_HOSTILE_SECONDS", "30"))
-"""Time limit in seconds for a dozen ways to open, read, filter and verify a file.
+"""Limit in seconds of processor time for a dozen ways to open, read, filter and verify a file.
 
 Each takes at most one second on an idle machine.
 """

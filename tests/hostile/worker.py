@@ -1,7 +1,7 @@
 """Reads hostile files in its own process, whose memory is limited.
 
-Reads lines of an action, a tab and a path. Prints one line of JSON for each: the outcome, seconds,
-and the peak memory in megabytes above the memory before.
+Reads lines of an action, a tab and a path. Prints one line of JSON for each: the outcome, seconds of
+processor time, and the peak memory in megabytes above the memory before.
 """
 
 import json
@@ -155,7 +155,7 @@ def main():
         name, path = line.rstrip("\n").split("\t")
         warned = []
         peak_bytes()
-        before, began = held_bytes(), time.perf_counter()
+        before, began = held_bytes(), time.process_time()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
@@ -170,7 +170,7 @@ def main():
             "outcome": outcome,
             "value": value if isinstance(value, int | str) else None,
             "warned": warned[:10],
-            "seconds": time.perf_counter() - began,
+            "seconds": time.process_time() - began,
             "megabytes": (peak_bytes() - before) / 1e6,
         }
         print(json.dumps(actual), flush=True)
