@@ -64,7 +64,7 @@ def browse(folder, page, *options):
     profile = f"--user-data-dir={folder / 'profile'}"
     address = (folder / page).as_uri()
     command = [BROWSER, *OPTIONS, profile, *options, address]
-    return subprocess.run(command, capture_output=True, check=True, timeout=120).stdout.decode()
+    return subprocess.run(command, capture_output=True, check=True, timeout=600).stdout.decode()
 
 
 def shot(folder, page, width, *options):

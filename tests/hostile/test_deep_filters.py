@@ -25,7 +25,7 @@ def written(path, rows):
 def said(path, depth, *ways):
     """The result of each way of filtering, for a filter of ``depth`` nested calls."""
     command = [sys.executable, str(WORKER), str(path), str(depth), *ways]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, (done.stdout[-200:], done.stderr[-2000:])
     lines = [line.split("\t") for line in done.stdout.splitlines()]
     return {way: json.loads(answer) for way, answer in lines}

@@ -34,7 +34,7 @@ def limited(path):
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=600,
         env=os.environ | {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"},
     )
     return json.loads(actual.stdout)

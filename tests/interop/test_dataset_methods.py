@@ -426,7 +426,7 @@ def results_of(folder: Path, variant: str) -> dict[str, str]:
     results: dict[str, str] = {}
     while left := [name for name in CALLS if name not in results]:
         command = [sys.executable, __file__, str(folder), variant, *left]
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
         started = None
         for line in ran.stdout.splitlines():
             told_ = json.loads(line)

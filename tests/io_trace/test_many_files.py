@@ -628,5 +628,5 @@ def test_few_handles_are_enough(tmp_path):
         pq.write_table(table, tmp_path / f"{number}.parquet")
     ia.add_indexes(tmp_path, ["k:lookup", "n:minmax"], sidecar=True)
     command = [sys.executable, "-W", "error", "-c", _FEW_HANDLES, str(tmp_path)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert (ran.stdout.strip(), ran.stderr) == ("[420, 420, 420, 420] True 10 []", "")

@@ -36,7 +36,7 @@ def written(path, row_group_size, dictionary, rows=ROWS):
 
 def ran(task, path, limit=0):
     command = [sys.executable, WORKER, task, path, str(limit)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return [int(word) for word in done.stdout.split()]
 
@@ -60,7 +60,7 @@ def test_indexes_are_built_of_a_file_larger_than_the_memory(tmp_path):
             writer.write_table(pa.table([fixed, rows.astype(np.int64)], schema=schema))
     assert path.stat().st_size > 2 * BUILD_BYTES
     command = [sys.executable, WORKER.with_name("memory_build.py"), path, str(BUILD_BYTES)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     steps, at, total = map(int, done.stdout.split())
     assert (at, total) == (ENTRIES // size, ENTRIES // size)

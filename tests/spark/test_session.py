@@ -150,7 +150,7 @@ spark.stop()
         env=environment | {"PATH": str(tools)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr[-3000:]

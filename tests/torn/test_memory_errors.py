@@ -183,7 +183,7 @@ def run(code, *arguments, gigabytes=None):
         [sys.executable, "-c", source, *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
 

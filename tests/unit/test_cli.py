@@ -868,7 +868,7 @@ def test_an_unusual_terminal_gets_all_output(environment, file) -> None:
     program = "from intarsia.cli.command_line import run; run()"
     command = [sys.executable, "-c", program, "inspect", str(file)]
     given = {name: value for name, value in os.environ.items() if name != "COLUMNS"} | environment
-    done = subprocess.run(command, capture_output=True, env=given, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, env=given, check=False, timeout=600)
     assert (done.stderr, done.returncode) == (b"", 0)
     assert b"60 rows" in done.stdout
 
@@ -880,7 +880,7 @@ def test_rows_are_complete_in_any_encoding(form, tmp_path: Path) -> None:
     program = "from intarsia.cli.command_line import run; run()"
     command = [sys.executable, "-c", program, "scan", str(path), "--format", form]
     given = os.environ | {"PYTHONIOENCODING": "latin-1"}
-    done = subprocess.run(command, capture_output=True, env=given, check=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, env=given, check=True, timeout=600)
     if form == "csv":
         rows = list(csv.reader(done.stdout.decode().splitlines()))
         assert rows == [["t"], ["é€"], ["😀"], ["\\u20ac"]]

@@ -36,7 +36,7 @@ def printed(program, *arguments):
         [sys.executable, "-c", program, *arguments],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         env=environment,
     )
     assert done.returncode == 0, done.stderr

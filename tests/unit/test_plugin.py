@@ -72,7 +72,7 @@ def run(program, cwd, *path):
     code = f"import sys; sys.path[:0] = {[str(folder) for folder in path]!r}\n{program}"
     return subprocess.run(
         [sys.executable, "-W", "default", "-c", code], cwd=cwd, capture_output=True, text=True,
-        timeout=120,
+        timeout=600,
     )  # fmt: skip
 
 

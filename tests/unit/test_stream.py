@@ -28,7 +28,7 @@ def test_a_scan_abandoned_at_exit_ends_the_process_normally(tmp_path, attempt):
     table = pa.table({"n": range(400_000), "s": [str(i) for i in range(400_000)]})
     ia.write_table(table, tmp_path / "t.parquet", row_group_size=20_000)
     command = [sys.executable, "-c", ABANDON, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert (done.stdout, done.stderr, done.returncode) == ("True\n", "", 0)
 
 
@@ -77,5 +77,5 @@ atexit.register(lambda: print(data.to_table(filter=pc.field("n") >= 200_000).num
 def test_a_scan_at_exit_does_without_threads(tmp_path):
     ia.write_table(pa.table({"n": range(400_000)}), tmp_path / "t.parquet", row_group_size=50_000)
     command = [sys.executable, "-c", AT_EXIT, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert (done.stdout, done.stderr, done.returncode) == ("200000\n", "", 0)

@@ -43,7 +43,7 @@ DO_NOT_READ = {  # these only describe or name things, and do not use files
 
 def python(program, *arguments):
     command = [sys.executable, "-c", WITH_ANOTHER_PYARROW + program, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600)
 
 
 @pytest.mark.parametrize("package", OLDEST)
