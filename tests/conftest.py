@@ -1,4 +1,5 @@
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from intarsia.scan import predicate_order, unit_reader
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # children compile the package once
 os.environ.pop("COLUMNS", None)  # rich goes by what it finds at first, and pytest-xdist sets it
+# A shell starts background jobs with SIGINT ignored, and the commands under test inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("default", deadline=None)  # machines are busy with other things
 settings.load_profile("default")
 
