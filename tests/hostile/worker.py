@@ -1,7 +1,7 @@
 """Reads hostile files in its own process, whose memory is limited.
 
-Reads lines of an action, a tab and a path. Prints one line of JSON for each: the outcome, seconds of
-processor time, and the peak memory in megabytes above the memory before.
+Reads lines of an action, a tab and a path. Prints one line of JSON for each: the outcome, seconds
+of processor time, and the peak memory in megabytes above the memory before.
 """
 
 import json

@@ -338,6 +338,7 @@ def test_the_public_names_are_complete():
             "build_catalog",
             "contains_words",
             "dataset",
+            "delta",
             "drop_catalog",
             "drop_indexes",
             "explain_sql",
