@@ -19,14 +19,19 @@ from intarsia.scan.integrity.oversized_pages import fitting
 BATCH_ROWS = 131_072
 """Usual maximum rows of a record batch: that of pyarrow's scanners."""
 
+_EXTENSION = pa.BaseExtensionType
+
 
 def batches_of(
     tables: Iterable[pa.Table], max_rows: int | None = None
 ) -> Generator[pa.RecordBatch]:
     """Yields the rows of ``tables``, at most ``max_rows`` at a time."""
     for table in tables:
+        kinds = enumerate(table.schema.types)
+        numbers = [i for i, kind in kinds if kind.num_fields or isinstance(kind, _EXTENSION)]
         for batch in table.to_batches(max_rows):
-            for number, values in enumerate(batch.columns):
+            for number in numbers:
+                values = batch.column(number)
                 if _is_misread(values):
                     batch = batch.set_column(number, batch.schema.field(number), copied(values))
             yield batch

@@ -218,17 +218,21 @@ class FileSource:
             with self._lock:
                 self.count.requests += 1
             data = handle.read_at(length, offset)
-            if 0 < len(data) < length and not self.is_local:
+            if 0 < len(data) < length:
                 raise _CutOffError(data)
             return data
 
         try:
-            data = retried(self.filesystem, request)
+            if self.is_local:
+                data = handle.read_at(length, offset)
+            else:
+                data = retried(self.filesystem, request)
         except _CutOffError as error:
             data = error.data
         except OSError as error:
             raise PathError(f"{self.path}: cannot be read: {error}") from error
         with self._lock:
+            self.count.requests += self.is_local
             self.count.bytes += length
         if len(data) != length:
             message = f"of {length:,} bytes requested {len(data):,} came: the file is shorter now"

@@ -44,10 +44,10 @@ class NotDictionaryEncodedError(Exception):
 
 def dictionary_type(kind: pa.DataType) -> pa.DataType | None:
     """Returns the dictionary type for a string type; None for other types."""
-    # User-defined types may not be hashable.
-    return next(
-        (dictionary for string, dictionary in _DICTIONARY_TYPES.items() if string == kind), None
-    )
+    for string, dictionary in _DICTIONARY_TYPES.items():  # user-defined types may have no hash
+        if string == kind:
+            return dictionary
+    return None
 
 
 def dictionary_form(kind: pa.DataType) -> pa.DataType | None:

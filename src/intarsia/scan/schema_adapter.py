@@ -137,7 +137,8 @@ def _as_dictionaries(
     with few distinct strings is marked as well: casting it back is faster than decoding strings.
     ``groups`` are the row groups that are read.
     """
-    if not (pa.types.is_nested(kind) or pa.types.is_dictionary(kind) or dictionary_type(kind)):
+    may_be_marked = pa.types.is_nested(kind) or pa.types.is_dictionary(kind)
+    if not may_be_marked and not (are_many and dictionary_type(kind)):
         return root
     stored = file.arrow_type(root)
     paths = list(_dictionary_paths_in(kind, stored, root.name))
