@@ -108,10 +108,6 @@ class OpenedFile:
         self.outlines, self.decoded_bytes = chunks.outlines, chunks.decoded_bytes
         self.repaired_chunks: Mapping[ChunkId, ColumnMetaData] = chunks.repaired_chunks
         """Chunks whose footer entry is wrong, with their repaired metadata."""
-        self.source = PrefetchSource(self._tail, self._tail.holds)
-        self._warnings = FileWarnings(name, in_data_set=health is not None)
-        self.ignored: dict[str, None] = self._warnings.ignored
-        """The warnings so far, in order: damaged or stale indexes, and lost rows."""
         self.pages_read = 0
         """Data pages decoded so far; a chunk without an offset index counts as one."""
         self.groups_read: set[int] = set()
@@ -122,6 +118,20 @@ class OpenedFile:
         """Row groups and leaves whose strings cannot be read as dictionary indices."""
 
     # --- parts that many queries do not need ------------------------------------------------------
+
+    @cached_property
+    def source(self) -> PrefetchSource:
+        """The file's bytes."""
+        return PrefetchSource(self._tail, self._tail.holds)
+
+    @cached_property
+    def _warnings(self) -> FileWarnings:
+        return FileWarnings(self.name, in_data_set=self._health is not None)
+
+    @property
+    def ignored(self) -> dict[str, None]:
+        """The warnings so far, in order: damaged or stale indexes, and lost rows."""
+        return self._warnings.ignored
 
     @cached_property
     def damage(self) -> Damage:
