@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from class_archive import archive_in
 
 import intarsia.spark as ias
 
@@ -52,6 +53,14 @@ exec "{python}" "$@"
 
 
 @pytest.fixture(scope="session")
+def mapped_classes(pytestconfig: pytest.Config) -> None:
+    """Lets every Java that tests start map Spark's classes from an archive, which pytest caches."""
+    archive = archive_in(pytestconfig.cache.mkdir("spark-classes"))
+    if archive is not None:
+        os.environ["JDK_JAVA_OPTIONS"] += f' "-XX:SharedArchiveFile={archive}"'
+
+
+@pytest.fixture(scope="session")
 def preloaded_python(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The Python for ``PYSPARK_PYTHON`` whose daemon preloads the modules of workers."""
     python = tmp_path_factory.mktemp("python") / "python"
@@ -62,7 +71,7 @@ def preloaded_python(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="session")
 def spark(
-    preloaded_python: str, tmp_path_factory: pytest.TempPathFactory
+    mapped_classes: None, preloaded_python: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SparkSession]:
     settings = {
         "spark.sql.shuffle.partitions": "2",

@@ -155,7 +155,7 @@ def eventually() -> Callable[..., Any]:
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(mapped_classes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     if not Path("/proc/self/stat").exists() or shutil.which("bash") is None:
         pytest.skip("executors are looked for in /proc, and Spark's scripts need bash")
     home = find_java_home()
