@@ -18,6 +18,7 @@ import pyarrow.dataset as pads
 import pytest
 from commands import Said
 from fsspec.implementations.memory import MemoryFileSystem
+from stopwatch import Stopwatch, let_run, seconds_to_end
 
 import intarsia as ia
 from intarsia import deadline, threads
@@ -25,7 +26,7 @@ from intarsia.errors import IntarsiaError
 
 FILES, ROWS = 40, 500
 LIMIT, SLACK = 0.4, 1.0
-"""Seconds: a time limit, and the maximum delay of a call beyond it."""
+"""Seconds: a time limit, and the maximum delay of a call beyond it, on a core of its own."""
 
 
 class SlowFileSystem(MemoryFileSystem):
@@ -141,11 +142,11 @@ def test_a_call_ends_at_its_limit_and_leaves_nothing(slow, name, delay):
     call = CALLS[name]
     data, before, files = opened(slow), others(), set(slow.find("/"))
     SlowFileSystem.delay = delay
-    started = time.monotonic()
+    watch, started = Stopwatch(), time.monotonic()
     with pytest.raises(ia.QueryTimeoutError, match=r"time limit of 0\.4 s while \w+") as caught:
         call(data, slow, timeout=LIMIT)
-    took = time.monotonic() - started
-    assert LIMIT * 0.9 < took < LIMIT + SLACK
+    assert time.monotonic() - started > LIMIT * 0.9
+    assert watch.seconds() < LIMIT + SLACK
     assert isinstance(caught.value, TimeoutError)
     assert isinstance(caught.value, IntarsiaError)
     settle()
@@ -188,10 +189,10 @@ def test_a_table_may_be_called_timeout():
 
 def test_a_query_of_duckdb_alone_ends_at_its_limit():
     query = "SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE (a.range*b.range)%7=3"
-    before, started = others(), time.monotonic()
+    before, watch = others(), Stopwatch()
     with pytest.raises(ia.QueryTimeoutError, match="SELECT count"):
         ia.sql(query, timeout=LIMIT)
-    assert time.monotonic() - started < LIMIT + SLACK
+    assert watch.seconds() < LIMIT + SLACK
     assert others() <= before
     assert ia.sql("SELECT 42 AS a").to_pydict() == {"a": [42]}
 
@@ -209,13 +210,13 @@ def test_batches_count_the_time_of_their_consumer(slow):
 def test_an_outer_limit_ends_an_inner_call(slow):
     data = opened(slow)
     SlowFileSystem.delay = 0.15
-    started = time.monotonic()
+    watch = Stopwatch()
     with (
         pytest.raises(ia.QueryTimeoutError, match="while the outer"),
         deadline.time_limit(LIMIT, "the outer"),
     ):
         data.to_table(timeout=60)
-    assert time.monotonic() - started < LIMIT + SLACK
+    assert watch.seconds() < LIMIT + SLACK
 
 
 def test_tasks_whose_results_are_not_needed_stop(slow):
@@ -241,10 +242,10 @@ def test_work_on_a_large_local_file_is_stopped(tmp_path, monkeypatch):
         "advise": lambda: ia.advise(path, ["s LIKE '%7919%'"], timeout=0.02),
     }
     for name, call in calls.items():
-        started = time.monotonic()
+        watch = Stopwatch()
         with pytest.raises(ia.QueryTimeoutError):
             call()
-        assert time.monotonic() - started < 2 * SLACK, name  # on cores that others use, too
+        assert watch.seconds() < 2 * SLACK, name
         assert os.listdir(spool) == [], name
         assert sorted(os.listdir(tmp_path)) == left, name
     assert path.read_bytes() == data
@@ -277,7 +278,7 @@ sent = []
 
 def interrupt():
     time.sleep(0.4)
-    sent.append(time.monotonic())
+    sent.append(slow.Stopwatch())
     os.kill(os.getpid(), signal.SIGINT)
 
 
@@ -285,7 +286,7 @@ threading.Thread(target=interrupt).start()
 try:
     slow.CALLS[name](data, fs)
 except KeyboardInterrupt:
-    took = time.monotonic() - sent[0]
+    took = sent[0].seconds()
     assert took < 1, took
 else:
     raise AssertionError("it was not interrupted")
@@ -308,7 +309,7 @@ def test_ctrl_c_ends_a_call_and_leaves_nothing(tmp_path, name, delay):
     here = os.path.dirname(__file__)
     code = textwrap.dedent(INTERRUPTED)
     command = [sys.executable, "-W", "ignore", "-c", code, here, name, str(tmp_path), str(delay)]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    said = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert (said.stdout, said.stderr) == ("fine\n", "")
 
 
@@ -359,12 +360,10 @@ def started(arguments, folder, spool):
 def test_ctrl_c_ends_a_command(large, tmp_path, name):
     before = listing(large.parent)
     process = started(COMMANDS[name], large, tmp_path)
-    time.sleep(1.2)
-    assert process.poll() is None
+    let_run(process, 1.2)
     process.send_signal(signal.SIGINT)
-    sent = time.monotonic()
-    _, err = process.communicate(timeout=30)
-    assert time.monotonic() - sent < SLACK + 0.5
+    assert seconds_to_end(process) < SLACK + 0.5
+    _, err = process.communicate()
     assert Said("", err, process.returncode) == ("", "\nintarsia: interrupted\n", 130)
     assert os.listdir(tmp_path) == []
     assert listing(large.parent) == before
@@ -373,10 +372,9 @@ def test_ctrl_c_ends_a_command(large, tmp_path, name):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_ends_at_its_limit(large, tmp_path, name):
     before = listing(large.parent)
-    began = time.monotonic()
     process = started([*COMMANDS[name], "--timeout", "1"], large, tmp_path)
-    _, err = process.communicate(timeout=30)
-    assert time.monotonic() - began < 1 + SLACK + 4  # the interpreter's start
+    assert seconds_to_end(process) < 1 + SLACK + 4  # the interpreter's start
+    _, err = process.communicate()
     assert process.returncode == 124
     assert "stopped at the time limit of 1 s while running" in err
     assert "Traceback" not in err
@@ -386,7 +384,7 @@ def test_a_command_ends_at_its_limit(large, tmp_path, name):
 
 def test_a_limit_of_a_command_is_above_zero(tmp_path):
     process = started(["scan", "{}", "--timeout", "0"], tmp_path, tmp_path)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=600)
     assert process.returncode == 2
     assert "--timeout" in err
 
@@ -404,13 +402,13 @@ def test_a_request_of_the_main_thread_can_be_interrupted():
 
     def interrupt():
         begun.wait()
-        sent.append(time.monotonic())
+        sent.append(Stopwatch())
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
         threads.awaited(request)
-    assert time.monotonic() - sent[0] < 1
+    assert sent[0].seconds() < 1
     interrupted.set()
     assert threads.awaited(lambda: 2) == 2
 
