@@ -7,6 +7,7 @@ releases every ``ForkLock`` and drops every ``SharedState``. Both are registered
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 import weakref
@@ -62,9 +63,43 @@ class SharedState:
         self.clear()
 
 
+class _CollectionPause(SharedState):
+    """Pauses Python's garbage collector while any thread is in a ``with`` of it.
+
+    A long condition makes hundreds of thousands of objects, all of which stay. The collector looks
+    at them again and again, which takes as long as making them.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._threads, self._was_enabled = ForkLock(), 0, False
+        super().__init__()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._threads:
+                self._was_enabled = gc.isenabled()
+            self._threads += 1
+            gc.disable()
+
+    def __exit__(self, *exception: object) -> None:
+        with self._lock:
+            if self._threads == 1 and self._was_enabled:
+                gc.enable()
+            self._threads -= 1
+
+    def clear(self) -> None:
+        """Changes nothing: the threads end the pause."""
+
+    def after_fork(self) -> None:
+        if self._threads and self._was_enabled:  # by threads that the child does not have
+            gc.enable()
+        self._threads = 0
+
+
 _locks: weakref.WeakSet[ForkLock] = weakref.WeakSet()
 _states: weakref.WeakSet[SharedState] = weakref.WeakSet()
 _abandoned: list[object] = []
+without_collection = _CollectionPause()
 importing = threading.RLock()
 """Held during late imports, so that a forked child never has a half-finished import."""
 

@@ -1,5 +1,6 @@
 """Forked children of a process whose other threads run queries: no child waits for them."""
 
+import gc
 import subprocess
 import sys
 import textwrap
@@ -291,3 +292,23 @@ def test_locks_and_states_are_forgotten_with_their_owners(lake):
         ia.dataset(lake).to_table(filter=pc.field("k") == 77)
         process_state.clear()
     assert (len(process_state._locks), len(process_state._states)) <= before
+
+
+def test_the_garbage_collector_runs_again_after_the_last_pause():
+    pause = process_state.without_collection
+    assert gc.isenabled()
+    with pause:
+        with pause:
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+        pause.after_fork()
+        assert gc.isenabled()
+        pause.__enter__()
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with pause:
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
