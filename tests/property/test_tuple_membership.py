@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.expr import tuple_membership
+from intarsia.expr.tree import calls_in, read_expression, to_expression
 from intarsia.expr.tuple_membership import with_tuple_membership
-from intarsia.pyarrow_internals import serialized_of
 
 DAYS = [None, *[datetime.date(2024, 1, day) for day in range(1, 6)]]
 COLUMNS = {
@@ -82,7 +82,7 @@ def chains(draw):
 @settings(max_examples=400, deadline=None)
 @given(chains())
 def test_the_search_passes_the_same_rows(chain):
-    search = with_tuple_membership(chain, TABLE.schema)
+    search = to_expression(with_tuple_membership(read_expression(chain), TABLE.schema))
     assert TABLE.filter(search)["row"].equals(TABLE.filter(chain)["row"])
 
 
@@ -103,7 +103,7 @@ def test_long_chains_become_a_search_of_constant_size(names, monkeypatch):
             terms = [
                 functools.reduce(operator.or_, terms[i : i + 30]) for i in range(0, len(terms), 30)
             ]
-        return len(serialized_of(with_tuple_membership(terms[0], TABLE.schema)).nodes)
+        return len(list(calls_in(with_tuple_membership(read_expression(terms[0]), TABLE.schema))))
 
     assert nodes_of(81) == nodes_of(2_000) < 60
 

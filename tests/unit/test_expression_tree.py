@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
 
+from intarsia.expr import tree
 from intarsia.expr.tree import (
     Call,
     FieldRef,
@@ -14,8 +15,12 @@ from intarsia.expr.tree import (
     Opaque,
     conjuncts,
     field_paths,
+    joined,
     read_expression,
+    replaced,
+    to_expression,
 )
+from intarsia.pyarrow_internals import call
 
 X = pc.field("x")
 
@@ -135,7 +140,7 @@ def test_repeated_functions_fields_and_literals_are_all_kept():
 
 def test_options_belong_to_the_call_they_were_given_to():
     node = read_expression(X.isin([1]) & pc.field("y").isin([2, 3]) & pc.match_like(X, "a%"))
-    (first, second), like = node.arguments[0].arguments, node.arguments[1]
+    first, second, like = node.arguments
     assert first.options["value_set"].values.to_pylist() == [1]
     assert second.options["value_set"].values.to_pylist() == [2, 3]
     assert like.options["pattern"].as_py() == "a%" or like.options["pattern"].as_py() == b"a%"
@@ -158,8 +163,8 @@ def test_the_fields_of_an_expression():
 
 
 def test_the_fields_of_an_opaque_expression_are_unknown():
-    assert field_paths(Opaque("x")) is None
-    assert field_paths(Call("equal", (FieldRef(("x",)), Opaque("x")))) is None
+    assert field_paths(Opaque(X)) is None
+    assert field_paths(Call("equal", (FieldRef(("x",)), Opaque(X)))) is None
 
 
 CONDITIONS = [
@@ -172,33 +177,90 @@ CONDITIONS = [
 ]
 
 
+def texts(nodes):
+    return [str(to_expression(node)) for node in nodes]
+
+
 @pytest.mark.parametrize("order", [[0, 1], [2, 1, 0], [5, 4], [0, 1, 2, 3, 4, 5]])
 def test_conjuncts_are_what_ands_join(order):
     parts = [CONDITIONS[i] for i in order]
     nested = functools.reduce(lambda left, right: right & left, parts)
-    assert [str(part) for part in conjuncts(functools.reduce(operator.and_, parts))] == list(
-        map(str, parts)
-    )
-    assert [str(part) for part in conjuncts(nested)] == [str(part) for part in reversed(parts)]
-
-
-def test_conjuncts_without_any_literal():
-    parts = [X, pc.is_valid(X), pc.field("y") > X]
-    joined = functools.reduce(operator.and_, parts)
-    assert [str(part) for part in conjuncts(joined)] == [str(part) for part in parts]
+    joined_parts = functools.reduce(operator.and_, parts)
+    assert texts(conjuncts(read_expression(joined_parts))) == list(map(str, parts))
+    assert texts(conjuncts(read_expression(nested))) == list(map(str, reversed(parts)))
 
 
 def test_conjuncts_of_ands_on_both_sides():
     a, b, c, d = CONDITIONS[:4]
-    joined = (a & b) & (c & d)
-    assert [str(part) for part in conjuncts(joined)] == [str(part) for part in (a, b, c, d)]
-
-
-def test_conjuncts_without_a_constant():
-    a, b = pc.field("a"), pc.field("b")
-    assert [str(part) for part in conjuncts(a & ~b)] == ["a", "invert(b)"]
+    joined_parts = (a & b) & (c & d)
+    assert texts(conjuncts(read_expression(joined_parts))) == list(map(str, (a, b, c, d)))
 
 
 @pytest.mark.parametrize("alone", [*CONDITIONS, CONDITIONS[0] | CONDITIONS[1], ds.field(0) == 1])
 def test_an_expression_that_is_no_and_is_its_own_conjunct(alone):
-    assert [str(part) for part in conjuncts(alone)] == [str(alone)]
+    assert texts(conjuncts(read_expression(alone))) == [str(alone)]
+
+
+UUIDS = pa.array([b"0123456789abcdef", None], pa.uuid())
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        *CONDITIONS,
+        ds.field(0) == 1,
+        functools.reduce(operator.and_, CONDITIONS),
+        functools.reduce(operator.or_, [CONDITIONS[0] & CONDITIONS[3]] * 3000),
+        pc.field("a", "b", "c").cast(pa.timestamp("ms", "UTC")) == pa.scalar(None, pa.date32()),
+        pc.map_lookup(pc.field("m"), pa.scalar("k"), "first") > 1,
+        pc.round(X, 2) < pc.scalar({"a": [1, None]}),
+        UUIDS[0] == X,
+        X.isin(pa.chunked_array([UUIDS]).combine_chunks()),
+        pc.match_substring(X, b"\xff"),
+        call("nonesuch", [X, pc.scalar(pa.scalar(None))]),
+    ],
+    ids=lambda expression: str(type(read_expression(expression)).__name__),
+)
+def test_a_tree_is_written_as_the_expression_that_was_read(expression):
+    node = read_expression(expression)
+    read_expression(X)  # forgets the last one
+    written = to_expression(node)
+    read_expression(X)
+    assert read_expression(written) == node
+
+
+def test_chains_are_one_call_and_are_written_as_flat_trees():
+    terms = [pc.field("a") == number for number in range(5)]
+    node = read_expression(functools.reduce(operator.or_, terms))
+    assert len(node.arguments) == 5
+    assert str(to_expression(joined("or_kleene", node.arguments[:4]))) == (
+        "((((a == 0) or (a == 1)) or (a == 2)) or (a == 3))"
+    )
+    deep = joined("or_kleene", [node, *[Literal(pa.scalar(True))] * 100_000])
+    assert len(deep.arguments) == 100_005
+    assert isinstance(to_expression(deep), pc.Expression)
+
+
+def test_parts_are_replaced_from_within():
+    def change(node):
+        match node:
+            case FieldRef(("a",)):
+                return FieldRef(("b",))
+            case Call("invert", (Call("equal"),)):
+                return Call("or_kleene", (node, FieldRef(("c",))))
+        return node
+
+    a, b, c, d = map(pc.field, "abcd")
+    node = read_expression(d | ~(a == 1))
+    assert replaced(node, change) == read_expression(d | (~(b == 1) | c))
+    assert len(replaced(node, change).arguments) == 3
+    same = read_expression(d | (b == 1))
+    assert replaced(same, change) is same
+
+
+def test_a_form_that_this_version_does_not_know_is_opaque(monkeypatch):
+    serialized = tree.serialized_of(X == 1)
+    newer = serialized._replace(items=[("lambda", "1"), *serialized.items])
+    monkeypatch.setattr(tree, "serialized_of", lambda _: newer)
+    expression = pc.field("y") == 1
+    assert read_expression(expression) == Opaque(expression)

@@ -63,7 +63,7 @@ def test_rows_are_taken_of_more_text_than_one_array_holds():
     numbers = pa.chunked_array([range(20), range(20, 40)])
     actual = pa.table({"i": numbers, "t": pa.chunked_array([part] * 2)})
     expression = pc.field("i") == 33
-    expected = Condition.of(expression, read_expression(expression), actual.schema)
+    expected = Condition.of(read_expression(expression), actual.schema)
     taken, rows = rows_where(holds(expected.comparison, actual), actual, RowRanges.all(40))
     assert taken.to_pydict() == {"i": [33], "t": ["\0"]}
     assert rows == RowRanges.of((33, 34))

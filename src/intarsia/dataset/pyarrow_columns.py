@@ -20,7 +20,7 @@ from intarsia.expr.comparison_constants import with_comparable_constants
 from intarsia.expr.evaluate import compute_columns, evaluate
 from intarsia.expr.filterable_types import filterable_schema, restorer_of
 from intarsia.expr.nested_types import with_whole_maps
-from intarsia.expr.tree import field_paths, read_expression
+from intarsia.expr.tree import field_paths, read_expression, to_expression
 from intarsia.scan.request import without_rows
 from intarsia.scan.scan import limited
 
@@ -45,7 +45,7 @@ def scan_scanner_columns(
         needed |= dict.fromkeys(known)
     scanner = pads.FileSystemDataset.scanner(data, list(needed), **options)
     plain = filterable_schema(scanner.projected_schema)
-    filter_ = with_comparable_constants(filter_, data.schema)
+    filter_ = to_expression(with_comparable_constants(read_expression(filter_), data.schema))
     if isinstance(columns, dict):
         project = partial(compute_columns, columns)
     else:

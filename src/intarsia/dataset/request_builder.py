@@ -14,7 +14,7 @@ from intarsia.expr.comparison_constants import with_comparable_constants
 from intarsia.expr.evaluate import compute_columns, needs_evaluation
 from intarsia.expr.filterable_types import filterable_schema, filterable_type, restorer_of
 from intarsia.expr.nested_types import type_at
-from intarsia.expr.tree import FieldRef, field_paths, read_expression, shown
+from intarsia.expr.tree import FieldRef, field_paths, read_expression, shown, to_expression
 from intarsia.scan.nested_projection import check_paths, pruned_to_fields
 from intarsia.scan.request import FILENAME, PSEUDO_COLUMNS, Filter, Request, pruned_schema
 
@@ -38,7 +38,10 @@ def scan_request(schema: pa.Schema, columns: Columns, filter_: pc.Expression | N
     A dotted path gives a column named after its last part, as in ``pyarrow.dataset``.
     """
     if isinstance(columns, dict):
-        computed = {n: with_comparable_constants(e, schema) for n, e in columns.items()}
+        computed = {
+            name: to_expression(with_comparable_constants(read_expression(expression), schema))
+            for name, expression in columns.items()
+        }
         restore = restorer_of(_schema_of_plain_columns(computed, schema))
         request = computed_request(schema, computed, filter_)
         return ScanRequest(request, lambda table: restore(compute_columns(computed, table)))

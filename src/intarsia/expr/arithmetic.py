@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError
 from intarsia.expr.casts import keeps_values
+from intarsia.expr.tree import Node, built
 
-Typed = tuple[pc.Expression, pa.DataType | None]
+Typed = tuple[Node, pa.DataType | None]
 """A value, and its type if that is known."""
 _DECIMAL_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
 """The number of decimal digits that an integer type needs, by its width in bits."""
@@ -30,18 +31,18 @@ def computed(compute: Callable[[Any, Any], Any], one: Typed, other: Typed) -> Ty
     """
     (left, left_kind), (right, right_kind) = one, other
     if left_kind is None or right_kind is None:
-        return compute(left, right), None
+        return built(compute, left, right), None
     kinds = [left_kind, right_kind]
     if any(map(pa.types.is_floating, kinds)):
         left, right = as_floats(one, other)
-        return compute(left, right), _common_float(kinds)
+        return built(compute, left, right), _common_float(kinds)
     if any(map(pa.types.is_decimal, kinds)) and all(map(is_exact, kinds)):
         return _compute_decimals(compute, (left, right), kinds)
     are_integers = all(map(pa.types.is_integer, kinds))
-    return compute(left, right), _result_type(compute, kinds) if are_integers else None
+    return built(compute, left, right), _result_type(compute, kinds) if are_integers else None
 
 
-def as_floats(one: Typed, other: Typed) -> tuple[pc.Expression, pc.Expression]:
+def as_floats(one: Typed, other: Typed) -> tuple[Node, Node]:
     """Returns two numbers, both cast to one float type if one of them is a float.
 
     The cast is explicit even where pyarrow would convert implicitly: pyarrow gives a constant the
@@ -58,13 +59,13 @@ def as_floats(one: Typed, other: Typed) -> tuple[pc.Expression, pc.Expression]:
     return left, right
 
 
-def nearest(value: pc.Expression, kind: pa.DataType, target: pa.DataType) -> pc.Expression:
+def nearest(value: Node, kind: pa.DataType, target: pa.DataType) -> Node:
     """Returns a number as the nearest float of type ``target``."""
     if pa.types.is_decimal(kind):
-        value = value.cast(
-            pa.string()
-        )  # its cast to float rounds to the nearest, a decimal's does not
-    return value.cast(target, safe=pa.types.is_integer(kind) and keeps_values(kind, target))
+        # A string's cast to float rounds to the nearest, a decimal's does not.
+        value = built(pc.Expression.cast, value, pa.string())
+    is_safe = pa.types.is_integer(kind) and keeps_values(kind, target)
+    return built(pc.Expression.cast, value, target, safe=is_safe)
 
 
 def _common_float(kinds: Sequence[pa.DataType | None]) -> pa.DataType | None:
@@ -82,7 +83,7 @@ def _common_float(kinds: Sequence[pa.DataType | None]) -> pa.DataType | None:
 
 def _compute_decimals(
     compute: Callable[[Any, Any], Any],
-    values: Sequence[pc.Expression],
+    values: Sequence[Node],
     types: Sequence[pa.DataType],
 ) -> Typed:
     decimals = [_as_decimal(kind) for kind in types]
@@ -95,10 +96,10 @@ def _compute_decimals(
     except pa.ArrowInvalid as error:
         raise PredicateError(f"the result has more digits than a decimal holds: {error}") from error
     left, right = (
-        value if kind == original else value.cast(kind)
+        value if kind == original else built(pc.Expression.cast, value, kind)
         for value, original, kind in zip(values, types, decimals, strict=True)
     )
-    return compute(left, right), result
+    return built(compute, left, right), result
 
 
 def is_exact(kind: pa.DataType) -> bool:

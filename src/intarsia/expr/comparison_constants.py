@@ -8,39 +8,29 @@ comparison of two columns whose types have no value in common.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
-from typing import NamedTuple
+import operator
+from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError
 from intarsia.expr.casts import is_text, is_uuid, without_extension
+from intarsia.expr.comparison_operators import COMPARISONS
 from intarsia.expr.constants import UUID_BYTES, is_bytes, uuid_scalar
 from intarsia.expr.evaluate import compute_columns
 from intarsia.expr.filterable_types import filterable_schema, filterable_type
 from intarsia.expr.functions import is_list
 from intarsia.expr.nested_types import type_at, without_dictionary
-from intarsia.pyarrow_internals import Nodes, batch_of, serialized_of
+from intarsia.expr.tree import Call, FieldRef, Literal, Node, field_paths, replaced, to_expression
 
 _EQUALITIES = {"equal", "not_equal", "is_in"}
-_COMPARISONS = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}
 _CONSTANT_OPTION_NAMES = {"is_in": "value_set", "map_lookup": "query_key"}
 """Functions whose constants are among their options, and the names of these options."""
-_ExpressionBuilder = Callable[[Nodes], pc.Expression]
-"""Builds the Expression of some of a filter's nodes."""
 
 
-class _Call(NamedTuple):
-    """A call: function, nodes of its non-constant arguments, column numbers of its constants."""
-
-    function: str
-    arguments: list[Nodes]
-    constants: list[int]
-
-
-def with_comparable_constants(expression: pc.Expression, schema: pa.Schema) -> pc.Expression:
-    """Returns ``expression`` with constants that pyarrow compares with columns of ``schema``.
+def with_comparable_constants(node: Node, schema: pa.Schema) -> Node:
+    """Returns ``node`` with constants that pyarrow compares with columns of ``schema``.
 
     UUIDs and JSON become the bytes and strings that store them. A string compared with a UUID
     column is read as a UUID, with or without hyphens. Raises ``PredicateError`` in these cases:
@@ -50,39 +40,37 @@ def with_comparable_constants(expression: pc.Expression, schema: pa.Schema) -> p
     - two compared columns have such types, or one of them, and no value in common.
 
     >>> text = "00000000-0000-0000-0000-000000000041"
-    >>> with_comparable_constants(pc.field("u") == text, pa.schema({"u": pa.uuid()}))
+    >>> node = Call("equal", (FieldRef(("u",)), Literal(pa.scalar(text))))
+    >>> to_expression(with_comparable_constants(node, pa.schema({"u": pa.uuid()})))
     <pyarrow.compute.Expression (u == "00000000000000000000000000000041")>
     """
-    serialized = serialized_of(expression)
-    if serialized is None:
-        return expression
-    original = serialized.batch.columns
-    columns = [_filterable(column) for column in original]
-
-    def expression_of(nodes: Nodes) -> pc.Expression:
-        return serialized._replace(batch=batch_of(columns)).part(nodes)
-
-    if any(
+    has_fixed_sizes = any(
         _has_type(field.type, pa.types.is_fixed_size_binary) for field in filterable_schema(schema)
-    ):
-        for call in _calls(serialized.nodes):
-            for at in call.constants:
-                columns[at] = _comparable(columns[at], call, expression_of, schema)
-            if call.function in _COMPARISONS and len(call.arguments) == 2:
-                _check_types(call, expression_of, schema)
-    if all(new.type == old.type for new, old in zip(columns, original, strict=True)):
-        return expression
-    return expression_of(serialized.nodes)
+    )
+
+    def change(part: Node) -> Node:
+        match part:
+            case Literal(value):
+                return part if (new := _filterable(value)) is value else Literal(new)
+            case Call(function, arguments, options) if options:
+                new_options = {name: _filterable(value) for name, value in options.items()}
+                if not all(map(operator.is_, new_options.values(), options.values())):
+                    part = Call(function, arguments, new_options)
+        return _comparable(part, schema) if has_fixed_sizes and isinstance(part, Call) else part
+
+    return replaced(node, change)
 
 
-def _filterable(column: pa.Array) -> pa.Array:
+def _filterable(value: pa.Scalar) -> pa.Scalar:
     """Returns a constant in its ``filterable_type``, or unchanged if it is a NULL of a view type.
 
     pyarrow 26 ends the process if such a NULL is compared in another type.
     """
-    kind = filterable_type(column.type)
-    is_view = pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type)
-    return column if kind == column.type or (is_view and column.null_count) else column.cast(kind)
+    kind = filterable_type(value.type)
+    is_view = pa.types.is_string_view(value.type) or pa.types.is_binary_view(value.type)
+    if kind == value.type or (is_view and not value.is_valid):
+        return value
+    return pa.repeat(value, 1).cast(kind)[0]
 
 
 def _has_type(kind: pa.DataType, predicate: Callable[[pa.DataType], bool]) -> bool:
@@ -91,66 +79,56 @@ def _has_type(kind: pa.DataType, predicate: Callable[[pa.DataType], bool]) -> bo
     return predicate(kind) or any(_has_type(child, predicate) for child in children)
 
 
-def _calls(nodes: Nodes) -> Iterator[_Call]:
-    """Yields every call. A call's arguments come before the call."""
-    open_calls: list[tuple[int, _Call]] = []
-    at = 0
-    while at < len(nodes):
-        kind, value = nodes[at]
-        start, at = at, at + 1 + (int(value) if kind == "nested_field_ref" else 0)
-        if kind == "call":
-            open_calls.append((start, _Call(value, [], [])))
-            continue
-        if kind == "end":
-            start, call = open_calls.pop()
-            yield call
-        if not open_calls:
-            continue
-        outer = open_calls[-1][1]
-        if kind == "literal" or (kind == "options" and outer.function in _CONSTANT_OPTION_NAMES):
-            outer.constants.append(int(value))
-        elif kind != "options":
-            outer.arguments.append(nodes[start:at])
+def _comparable(call: Call, schema: pa.Schema) -> Call:
+    """Returns ``call`` with its constants in the type that it compares them in."""
+    arguments = call.arguments
+    subjects = [argument for argument in arguments if not isinstance(argument, Literal)]
+    option = _CONSTANT_OPTION_NAMES.get(call.function)
+    if option is not None or len(subjects) < len(arguments):
+        kinds = [_compared_type(subject, schema) for subject in subjects]
+        is_equality = call.function in _EQUALITIES
+        options = call.options
+        if option is not None:
+            options = {**options, option: _constants(options[option], kinds, is_equality)}
+        new_arguments = [
+            Literal(_constants(argument.value, kinds, is_equality))
+            if isinstance(argument, Literal)
+            else argument
+            for argument in arguments
+        ]
+        return Call(call.function, tuple(new_arguments), options)
+    if call.function in COMPARISONS and len(subjects) == 2:
+        _check_types(call.function, *(_compared_type(subject, schema) for subject in subjects))
+    return call
 
 
-def _comparable(
-    column: pa.Array, call: _Call, expression_of: _ExpressionBuilder, schema: pa.Schema
-) -> pa.Array:
-    """Returns the constants in ``column``, one row, in the type that ``call`` compares them in."""
-    name = _CONSTANT_OPTION_NAMES.get(call.function)
-    constants = column if name is None else column.field(name)
-    values = constants.flatten() if is_list(constants.type) else constants
+def _constants(
+    constants: pa.Scalar, kinds: Iterable[pa.DataType | None], is_equality: bool
+) -> pa.Scalar:
+    """Returns a constant, or a list of them, in the type in which it compares with ``kinds``."""
+    values = pa.repeat(constants, 1)
+    values = values.flatten() if is_list(constants.type) else values
     if not (_is_string_or_bytes(values.type) or pa.types.is_null(values.type)):
-        return column
-    for nodes in call.arguments:
-        kind = _compared_type(nodes, expression_of, schema)
+        return constants
+    for kind in kinds:
         if is_uuid(kind):
             values = _as_uuid_bytes(values)
-            break
-        if call.function in _EQUALITIES and kind is not None:
+            if is_list(constants.type):
+                values = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+            return values[0]
+        if is_equality and kind is not None:
             _check_length(values, kind)
-    else:
-        return column
-    if is_list(constants.type):
-        values = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
-    if name is None:
-        return values
-    fields = [values if field.name == name else column.field(field.name) for field in column.type]
-    return pa.StructArray.from_arrays(fields, column.type.names)
+    return constants
 
 
-def _compared_type(
-    nodes: Nodes, expression_of: _ExpressionBuilder, schema: pa.Schema
-) -> pa.DataType | None:
+def _compared_type(node: Node, schema: pa.Schema) -> pa.DataType | None:
     """Returns the type that an argument's values are compared in: a list's elements, a map's keys.
 
     Returns None if the type is unknown.
     """
-    paths = list(_paths(nodes))
-    if len(nodes) == len(paths[0] if paths else ()) + (nodes[0][0] == "nested_field_ref"):
-        kind = type_at(schema, paths[0])
-    else:
-        kind = _computed_type(nodes, expression_of, schema, {path[0] for path in paths})
+    kind = (
+        type_at(schema, node.path) if isinstance(node, FieldRef) else _computed_type(node, schema)
+    )
     if kind is None:
         return None
     if is_list(kind):
@@ -158,32 +136,18 @@ def _compared_type(
     return without_dictionary(kind.key_type if pa.types.is_map(kind) else kind)
 
 
-def _paths(nodes: Nodes) -> Iterator[tuple[str, ...]]:
-    """Yields the path of each field among ``nodes``."""
-    at = 0
-    while at < len(nodes):
-        kind, value = nodes[at]
-        if kind == "field_ref":
-            yield (value,)
-        if kind == "nested_field_ref":
-            yield tuple(name for _, name in nodes[at + 1 : at + 1 + int(value)])
-            at += int(value)
-        at += 1
+def _computed_type(node: Node, schema: pa.Schema) -> pa.DataType | None:
+    """Returns the type of the values of ``node``, by computing zero rows.
 
-
-def _computed_type(
-    nodes: Nodes, expression_of: _ExpressionBuilder, schema: pa.Schema, names: Container[str]
-) -> pa.DataType | None:
-    """Returns the type that ``nodes`` compute from the columns ``names``, by computing zero rows.
-
-    Returns None if it cannot be computed. 16 bytes count as a UUID if one of the columns holds
+    Returns None if they cannot be computed. 16 bytes count as a UUID if one of the columns holds
     UUIDs.
     """
+    names = {path[0] for path in field_paths(node) or ()}
     fields = [field for field in schema if field.name in names]
     stored = filterable_schema(pa.schema(fields))
     no_rows = pa.table([pa.nulls(0, field.type) for field in stored], schema=stored)
     try:
-        kind = compute_columns({"": expression_of(nodes)}, no_rows).schema.field(0).type
+        kind = compute_columns({"": to_expression(node)}, no_rows).schema.field(0).type
     except (PredicateError, pa.ArrowException, TypeError):  # evaluating the filter says why
         return None
     holds_uuids = any(_has_type(field.type, is_uuid) for field in fields)
@@ -211,12 +175,11 @@ def _as_uuid_bytes(values: pa.Array) -> pa.Array:
     return values.cast(UUID_BYTES)
 
 
-def _check_types(call: _Call, expression_of: _ExpressionBuilder, schema: pa.Schema) -> None:
+def _check_types(function: str, one: pa.DataType | None, other: pa.DataType | None) -> None:
     """Raises ``PredicateError`` if two columns are compared whose types have no value in common.
 
     A UUID never equals a string. Fixed-size bytes never equal fixed-size bytes of another size.
     """
-    one, other = (_compared_type(nodes, expression_of, schema) for nodes in call.arguments)
     if one is None or other is None:
         return
     for left, right in ((one, other), (other, one)):
@@ -227,7 +190,7 @@ def _check_types(call: _Call, expression_of: _ExpressionBuilder, schema: pa.Sche
         for kind in map(without_extension, (one, other))
         if pa.types.is_fixed_size_binary(kind)
     }
-    if len(widths) > 1 and call.function in _EQUALITIES:
+    if len(widths) > 1 and function in _EQUALITIES:
         raise PredicateError(f"a value of {one} never equals one of {other}")
 
 

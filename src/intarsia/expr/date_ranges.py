@@ -10,18 +10,16 @@ A range can be compared with minimum and maximum values, and it is all that each
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from intarsia.expr.casts import has_zone, is_moment
 from intarsia.expr.comparison_operators import COMPARISONS, MIRRORED, Op
 from intarsia.expr.constant_evaluation import DAYS, TIMES, Interval, later, truncated, unit
-from intarsia.expr.tree import Call, FieldRef, Literal, Node, calls_in, read_expression, replaced
+from intarsia.expr.tree import Call, FieldRef, Literal, Node, calls_in, joined, replaced
 
 _UNIT_NAMES = ("nanosecond", *TIMES, *DAYS)
 """Names of units by the number that ``floor_temporal`` has for them."""
@@ -50,14 +48,12 @@ class _Period(NamedTuple):
     has_eras: bool = False
 
 
-def periods_as_ranges(
-    expression: pc.Expression, node: Node, schema: pa.Schema, *, loosely: bool = False
-) -> tuple[pc.Expression, Node]:
-    """Returns ``expression`` with ranges in place of periods, and the new tree.
+def periods_as_ranges(node: Node, schema: pa.Schema, *, loosely: bool = False) -> Node:
+    """Returns ``node`` with ranges in place of periods, or ``node`` itself if it has none.
 
-    ``node`` is the tree of ``expression``. The new Expression is TRUE, FALSE and NULL in the same
-    rows. A timestamp in a time zone other than UTC is left as it is. So is a constant that the
-    calendar of the years 1 to 9999 or the field's type does not hold.
+    The result is TRUE, FALSE and NULL in the same rows. A timestamp in a time zone other than UTC
+    is left as it is. So is a constant that the calendar of the years 1 to 9999 or the field's type
+    does not hold.
 
     With ``loosely``, the result allows for what an engine sees. Nanoseconds may be microseconds
     nearby. The year of a timestamp with a time zone may be the number within its era. The result is
@@ -65,10 +61,8 @@ def periods_as_ranges(
     it is.
     """
     if not any(call.function in _FUNCTIONS for call in calls_in(node)):
-        return expression, node
-    functions = {*COMPARISONS, *_REWRITES}
-    changed = replaced(expression, functions, functools.partial(_rewrite, schema, loosely))
-    return (expression, node) if changed is expression else (changed, read_expression(changed))
+        return node
+    return replaced(node, functools.partial(_rewrite, schema, loosely))
 
 
 def has_periods(node: Node, schema: pa.Schema) -> bool:
@@ -76,7 +70,7 @@ def has_periods(node: Node, schema: pa.Schema) -> bool:
     return any(_period(call, schema) is not None for call in calls_in(node))
 
 
-def _rewrite(schema: pa.Schema, loosely: bool, node: Call) -> pc.Expression | None:
+def _rewrite(schema: pa.Schema, loosely: bool, node: Node) -> Node:
     def period_of(argument: Node) -> _Period | None:
         exact_period = _period(argument, schema)
         if exact_period is None or not loosely:
@@ -88,17 +82,17 @@ def _rewrite(schema: pa.Schema, loosely: bool, node: Call) -> pc.Expression | No
         match node:
             case Call(function, (subject,), options) if function in _REWRITES:
                 period = period_of(subject)
-                return None if period is None else _REWRITES[function](period, options)
-            case Call(function, (left, right)):
+                return (period and _REWRITES[function](period, options)) or node
+            case Call(function, (left, right)) if function in COMPARISONS:
                 op = COMPARISONS[function]
                 if isinstance(left, Literal):
                     left, right, op = right, left, MIRRORED.get(op, op)
                 period = period_of(left)
                 if period is not None and isinstance(right, Literal):
-                    return _comparison(period, op, right.value)
+                    return _comparison(period, op, right.value) or node
     except (ValueError, OverflowError, pa.ArrowException):  # beyond a calendar or a type
         pass
-    return None
+    return node
 
 
 def _period(node: Node, schema: pa.Schema) -> _Period | None:
@@ -167,38 +161,44 @@ def _type_of(field: FieldRef, schema: pa.Schema) -> pa.DataType:
     return kind
 
 
-def _comparison(period: _Period, op: Op, value: pa.Scalar) -> pc.Expression | None:
+def _comparison(period: _Period, op: Op, value: pa.Scalar) -> Node | None:
     matching_range = _range_of(period, op, value)
     if matching_range is None or not period.has_eras:
         return matching_range
-    return matching_range | (pc.field(*period.path) < _scalar(period, datetime.min))
+    return joined("or_kleene", [matching_range, _bound(period, "less", datetime.min)])
 
 
-def _range_of(period: _Period, op: Op, value: pa.Scalar) -> pc.Expression | None:
+def _range_of(period: _Period, op: Op, value: pa.Scalar) -> Node | None:
     start = _compared_moment(period, value)
     if start is None:
         return None
     period_start = truncated(start, period.length)
     period_end = later(period_start, period.length)
     begin = period_start if start == period_start else period_end  # none begins in between
-    field, slack, bound = pc.field(*period.path), period.slack, functools.partial(_scalar, period)
+    slack = period.slack
+    below, from_ = (functools.partial(_bound, period, f) for f in ("less", "greater_equal"))
     match op:
         case Op.EQ:
-            return (field >= bound(begin - slack)) & (field < bound(period_end + slack))
+            return joined("and_kleene", [from_(begin - slack), below(period_end + slack)])
         case Op.NE if not slack:
-            return (field < bound(begin)) | (field >= bound(period_end))
+            return joined("or_kleene", [below(begin), from_(period_end)])
         case Op.LT:
-            return field < bound(begin + slack)
+            return below(begin + slack)
         case Op.GE:
-            return field >= bound(begin - slack)
+            return from_(begin - slack)
         case Op.LE:
-            return field < bound(period_end + slack)
+            return below(period_end + slack)
         case Op.GT:
-            return field >= bound(period_end - slack)
+            return from_(period_end - slack)
     return None
 
 
-def _is_in(period: _Period, options: dict[str, Any]) -> pc.Expression | None:
+def _bound(period: _Period, function: str, moment: datetime) -> Node:
+    """Returns a comparison of the field with a moment."""
+    return Call(function, (FieldRef(period.path), Literal(_scalar(period, moment))))
+
+
+def _is_in(period: _Period, options: dict[str, Any]) -> Node | None:
     """Returns ``is_in`` of constants as an OR of ranges. It is FALSE for NULL, as ``is_in`` is.
 
     Returns None if the list holds NULL or is too long. Also returns None if it has another type
@@ -213,21 +213,13 @@ def _is_in(period: _Period, options: dict[str, Any]) -> pc.Expression | None:
     known_ranges = [matching_range for matching_range in ranges if matching_range is not None]
     if len(known_ranges) < len(ranges):
         return None
-    return pc.coalesce(functools.reduce(operator.or_, known_ranges), pc.scalar(False))
+    return Call("coalesce", (joined("or_kleene", known_ranges), Literal(pa.scalar(False))))
 
 
-def _is_null(period: _Period, _: object) -> pc.Expression:
-    return pc.field(*period.path).is_null()
-
-
-def _is_valid(period: _Period, _: object) -> pc.Expression:
-    return pc.field(*period.path).is_valid()
-
-
-_REWRITES: dict[str, Callable[[_Period, dict[str, Any]], pc.Expression | None]] = {
+_REWRITES: dict[str, Callable[[_Period, dict[str, Any]], Node | None]] = {
     "is_in": _is_in,
-    "is_null": _is_null,
-    "is_valid": _is_valid,
+    "is_null": lambda period, options: Call("is_null", (FieldRef(period.path),), options),
+    "is_valid": lambda period, _: Call("is_valid", (FieldRef(period.path),)),
 }
 
 

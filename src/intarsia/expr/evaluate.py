@@ -11,16 +11,18 @@ import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError
 from intarsia.expr.functions import FUNCTIONS
-from intarsia.expr.map_lookup import MAP_LOOKUP, first_key, first_values
+from intarsia.expr.map_lookup import first_key, first_values
 from intarsia.expr.nested_types import column_at, has_map, type_at, with_whole_maps
 from intarsia.expr.tree import (
     Call,
     FieldRef,
     Literal,
-    calls_replaced,
+    Node,
+    calls_in,
     read_expression,
     replaced,
     shown,
+    to_expression,
 )
 from intarsia.threads import all_of, may_use_threads
 
@@ -89,22 +91,23 @@ def _compute_map_values(
     prefix, values_by_name = unused(_CALL, table.column_names), dict[str, pa.ChunkedArray]()
     other_lookups: list[Call] = []
 
-    def field_for(call: Call) -> pc.Expression | None:
-        match call.arguments:
-            case (FieldRef(path),):
-                key = first_key(call.options, type_at(table.schema, path))
+    def field_for(node: Node) -> Node:
+        match node:
+            case Call("map_lookup", (FieldRef(path),), options):
+                key = first_key(options, type_at(table.schema, path))
                 if key is not None:
                     name = f"{prefix}{len(values_by_name)}"
                     values_by_name[name] = first_values(column_at(table, path), key)
-                    return pc.field(name)
-        other_lookups.append(call)
-        return None
+                    return FieldRef((name,))
+        if isinstance(node, Call) and node.function == "map_lookup":
+            other_lookups.append(node)
+        return node
 
-    rewritten = replaced(expression, [MAP_LOOKUP], field_for)
+    rewritten = replaced(read_expression(expression), field_for)
     table = with_whole_maps(table) if other_lookups else table
     for name, values in values_by_name.items():
         table = table.append_column(name, values)
-    return rewritten, table
+    return to_expression(rewritten) if values_by_name else expression, table
 
 
 def compute_columns(columns: dict[str, pc.Expression], table: pa.Table) -> pa.Table:
@@ -152,7 +155,7 @@ def _project(columns: Mapping[str, pc.Expression], table: pa.Table) -> pa.Table:
 
 def needs_evaluation(expression: pc.Expression) -> bool:
     """True if ``expression`` calls one of ``FUNCTIONS``, which pyarrow cannot evaluate."""
-    return bool(calls_replaced(expression, FUNCTIONS, _CALL).calls)
+    return any(call.function in FUNCTIONS for call in calls_in(read_expression(expression)))
 
 
 def _compute_own_functions(
@@ -162,13 +165,20 @@ def _compute_own_functions(
 
     Raises ``PredicateError`` from ``reason`` if there are no such calls.
     """
-    rewritten, calls = calls_replaced(expression, FUNCTIONS, unused(_CALL, table.column_names))
-    if not calls:
+    prefix, num_columns = unused(_CALL, table.column_names), table.num_columns
+
+    def field_for(node: Node) -> Node:
+        nonlocal table
+        if not isinstance(node, Call) or node.function not in FUNCTIONS:
+            return node
+        name = f"{prefix}{table.num_columns}"
+        table = table.append_column(name, _call_values(node, table))
+        return FieldRef((name,))
+
+    rewritten = replaced(read_expression(expression), field_for)
+    if table.num_columns == num_columns:
         raise PredicateError(f"cannot evaluate {shown(expression)}: {reason}") from reason
-    extended = table
-    for name, (function, arguments) in calls.items():
-        extended = extended.append_column(name, _call_values(function, arguments, table))
-    return rewritten, extended
+    return to_expression(rewritten), table
 
 
 def unused(prefix: str, taken: Iterable[str]) -> str:
@@ -179,32 +189,31 @@ def unused(prefix: str, taken: Iterable[str]) -> str:
     return prefix
 
 
-def _call_values(
-    function: str, arguments: tuple[pc.Expression, ...], table: pa.Table
-) -> pa.ChunkedArray:
+def _call_values(call: Call, table: pa.Table) -> pa.ChunkedArray:
     """Returns a call's values. Raises ``PredicateError`` for arguments of wrong types."""
-    if len(arguments) != 2:
-        raise PredicateError(f"{function} takes 2 arguments, not {len(arguments)}")
-    subject, constant = arguments
-    literal = read_expression(constant)
-    if not isinstance(literal, Literal):
-        raise PredicateError(f"{function} takes a constant, but {constant} is not one")
-    check, values = FUNCTIONS[function]
+    if len(call.arguments) != 2:
+        raise PredicateError(f"{call.function} takes 2 arguments, not {len(call.arguments)}")
+    subject, constant = call.arguments
+    if not isinstance(constant, Literal):
+        shown_constant = shown(to_expression(constant))
+        raise PredicateError(f"{call.function} takes a constant, but {shown_constant} is not one")
+    check, values = FUNCTIONS[call.function]
     column = _column(subject, table)
     try:
-        check(column.type, literal.value.type)
+        check(column.type, constant.value.type)
     except PredicateError as error:
-        raise PredicateError(f"{function}({subject}, {constant}): {error}") from error
+        raise PredicateError(f"{shown(to_expression(call))}: {error}") from error
     return pa.chunked_array(
-        [values(chunk, literal.value) for chunk in column.chunks or [pa.nulls(0, column.type)]]
+        [values(chunk, constant.value) for chunk in column.chunks or [pa.nulls(0, column.type)]]
     )
 
 
-def _column(subject: pc.Expression, table: pa.Table) -> pa.ChunkedArray:
-    match read_expression(subject):
+def _column(subject: Node, table: pa.Table) -> pa.ChunkedArray:
+    match subject:
         case FieldRef((name,)) if name in table.column_names:
             return table.column(name)
+    expression = to_expression(subject)
     try:
-        return compute_columns({"value": subject}, table).column(0)
+        return compute_columns({"value": expression}, table).column(0)
     except _REFUSALS as error:
-        raise PredicateError(f"cannot evaluate {subject}: {error}") from error
+        raise PredicateError(f"cannot evaluate {expression}: {error}") from error

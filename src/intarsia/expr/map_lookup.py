@@ -16,18 +16,17 @@ from intarsia.expr.casts import is_text
 from intarsia.expr.nested_types import has_map, type_at, without_dictionary
 from intarsia.expr.tree import Call, FieldRef, Node, Opaque
 
-MAP_LOOKUP = "map_lookup"
 _FIRST = 0
 """The value of ``MapLookupOptions.occurrence`` for the first occurrence."""
 
 
 def is_first(options: Mapping[str, Any]) -> bool:
-    """True if a call of ``MAP_LOOKUP`` gives the first value of a key that a map repeats."""
+    """True if a call of ``map_lookup`` gives the first value of a key that a map repeats."""
     return bool(options["occurrence"].as_py() == _FIRST)
 
 
 def first_key(options: Mapping[str, Any], kind: pa.DataType | None) -> pa.Scalar | None:
-    """Returns the key whose first value a call of ``MAP_LOOKUP`` gives, in maps of type ``kind``.
+    """Returns the key whose first value a call of ``map_lookup`` gives, in maps of type ``kind``.
 
     Returns None if the call gives another occurrence, or the keys are not strings of the key's
     type.

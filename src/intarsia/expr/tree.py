@@ -1,26 +1,23 @@
-"""The structure of a ``pyarrow.compute.Expression``: its tree, and Expressions of parts of it."""
+"""The tree of a filter, which is read from a ``pyarrow.compute.Expression`` and written as one."""
 
 from __future__ import annotations
 
+import contextlib
+import operator
 import re
-from collections.abc import Callable, Container, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import partial, reduce
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.errors import PredicateError
 from intarsia.expr.scalar_format import readable
-from intarsia.pyarrow_internals import (
-    NODES_WITH_COLUMN,
-    Nodes,
-    Serialized,
-    batch_of,
-    end_of,
-    operands_of,
-    serialized_of,
-)
+from intarsia.pyarrow_internals import call, serialized_of
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +36,10 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function applied to arguments; ``options`` are its options by name, as pyarrow scalars."""
+    """A function applied to arguments; ``options`` are its options by name, as pyarrow scalars.
+
+    Functions of ``CHAINS`` have two arguments or more, none of which calls the same function.
+    """
 
     function: str
     arguments: tuple[Node, ...]
@@ -48,16 +48,23 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """An expression whose structure is unknown, such as one with a field by position."""
+    """An Expression whose structure is unknown, such as one with a field by position."""
 
-    what: str
+    expression: pc.Expression
 
 
 ANDS = ("and_kleene", "and")
 """Functions that are true for a row exactly if all their arguments are."""
 
-CHAINS = (*ANDS, "or_kleene", "or")
-"""Functions that are often written as long chains."""
+ORS = ("or_kleene", "or")
+CHAINS = (*ANDS, *ORS)
+"""Functions that are often written as long chains. A tree has one call for each chain."""
+_OF_BYTES = " of bytes"
+"""Ends the name of a function with a pattern that is not UTF-8. Only pyarrow can evaluate it."""
+_MAX_REMEMBERED_VALUES = 10_000
+"""Values of a list in a tree that a thread remembers."""
+_MAX_NESTED = 32
+"""Parts of a chain that are written one in the other."""
 _MAX_DEPTH = 64
 """Pruning does not follow trees whose calls nest deeper than this."""
 _FIELD_NAME_TEXT = re.compile(r"FieldRef\.Name\(([^()]*)\)")
@@ -72,16 +79,69 @@ Node = FieldRef | Literal | Call | Opaque
 def read_expression(expression: pc.Expression) -> Node:
     """Returns the tree of an Expression.
 
-    It is ``Opaque`` if pyarrow cannot serialize the Expression, as for fields by position. Raises
-    ``PredicateError`` if pyarrow's serialized form is not the one that this version knows.
+    It is ``Opaque`` if pyarrow cannot serialize the Expression, as for fields by position. It is as
+    well if pyarrow's serialized form is not the one that this version knows.
+
+    Several steps of a query read the same Expression: each thread remembers the last one. Raises
+    ``PredicateError`` as ``serialized_of`` does.
     """
+    if _last.expression is expression:
+        return _last.node
     serialized = serialized_of(expression)
-    if serialized is None:
-        return Opaque(str(expression))
-    try:
-        return _tree(iter(serialized.nodes), serialized.batch)
-    except (StopIteration, IndexError, ValueError, UnicodeDecodeError) as error:
-        raise PredicateError(f"cannot read the structure of {expression}") from error
+    if serialized is not None:
+        with contextlib.suppress(StopIteration, IndexError, ValueError):
+            node = _tree(iter(serialized.items), serialized.batch)
+            _remember(expression, node)
+            return node
+    return Opaque(expression)
+
+
+def to_expression(node: Node) -> pc.Expression:
+    """Returns the Expression of a tree, which ``read_expression`` reads back."""
+    if _last.node is node and _last.expression is not None:
+        return _last.expression
+    expression = folded(node, _written)
+    _remember(expression, node)
+    return expression
+
+
+def _written(node: Node, arguments: list[pc.Expression]) -> pc.Expression:
+    match node:
+        case FieldRef(path):
+            return pc.field(*path)
+        case Literal(value):
+            return pc.scalar(value)
+        case Opaque(expression):
+            return expression
+        case Call(function) if function in CHAINS:
+            join = partial(_joined_expressions, function)
+            while len(arguments) > 1:  # in groups, since deep trees overflow pyarrow's stack
+                starts = range(0, len(arguments), _MAX_NESTED)
+                arguments = [reduce(join, arguments[at : at + _MAX_NESTED]) for at in starts]
+            return arguments[0]
+        case Call(function, _, options):
+            return call(function.removesuffix(_OF_BYTES), arguments, options)
+
+
+def _joined_expressions(function: str, left: pc.Expression, right: pc.Expression) -> pc.Expression:
+    return call(function, [left, right])
+
+
+class _Last(threading.local):
+    """The last Expression and its tree."""
+
+    expression: pc.Expression | None = None
+    node: Node = Literal(pa.scalar(None))
+
+
+_last = _Last()
+
+
+def _remember(expression: pc.Expression, node: Node) -> None:
+    """Remembers an Expression and its tree, unless it has a long list of values."""
+    lists = (call.options["value_set"] for call in calls_in(node) if call.function == "is_in")
+    if all(len(one.values or ()) <= _MAX_REMEMBERED_VALUES for one in lists):
+        _last.expression, _last.node = expression, node
 
 
 def shown(expression: pc.Expression) -> str:
@@ -112,153 +172,84 @@ def _format_node(node: Node) -> str:
         case Call(function=function, arguments=arguments, options=options):
             option_texts = [f"{name}={readable(value)}" for name, value in options.items()]
             return f"{function}({', '.join([*map(_format_node, arguments), *option_texts])})"
-        case Opaque(what=what):
-            return what
+        case Opaque(expression):
+            return str(expression)
 
 
-def conjuncts(expression: pc.Expression) -> list[pc.Expression]:
-    """Returns the operands of the ANDs at the top of an Expression."""
-    serialized = serialized_of(expression)
-    if serialized is None:
-        return [expression]
-    operand_nodes = operands_of(serialized.nodes, ANDS)
-    return (
-        [serialized.part(operand) for operand in operand_nodes]
-        if len(operand_nodes) > 1
-        else [expression]
-    )
+def conjuncts(node: Node) -> tuple[Node, ...]:
+    """Returns the operands of the AND at the top of a tree, or the tree alone."""
+    is_and = isinstance(node, Call) and node.function in ANDS
+    return node.arguments if isinstance(node, Call) and is_and else (node,)
 
 
-class Replaced(NamedTuple):
-    """An Expression with fields in place of calls, and the calls by the fields' names."""
-
-    expression: pc.Expression
-    calls: dict[str, CallSite]
-
-
-class CallSite(NamedTuple):
-    """A function and its arguments."""
-
-    function: str
-    arguments: tuple[pc.Expression, ...]
+def joined(function: str, parts: Sequence[Node]) -> Node:
+    """Returns ``parts``, at least one, joined by one of ``CHAINS``."""
+    operands: list[Node] = []
+    for part in parts:
+        is_chain = isinstance(part, Call) and part.function == function
+        operands += part.arguments if isinstance(part, Call) and is_chain else (part,)
+    return operands[0] if len(operands) == 1 else Call(function, tuple(operands))
 
 
-def calls_replaced(expression: pc.Expression, functions: Container[str], prefix: str) -> Replaced:
-    """Returns ``expression`` with a field in place of each outermost call of one of ``functions``.
-
-    The fields are named ``prefix`` and a number. Raises ``PredicateError`` as ``read_expression``
-    does.
-    """
-    serialized = serialized_of(expression)
-    if serialized is None:
-        return Replaced(expression, {})
-    calls: dict[str, CallSite] = {}
-
-    def field_for(at: int, stop: int) -> _Piece:
-        name = f"{prefix}{len(calls)}"
-        calls[name] = CallSite(serialized.nodes[at][1], _arguments(serialized, at + 1, stop - 1))
-        return _Piece([("field_ref", name)], [])
-
-    substituted = _substitute(serialized, functions, field_for)
-    return Replaced(expression if substituted is None else substituted, calls)
-
-
-def replaced(
-    expression: pc.Expression,
-    functions: Container[str],
-    change: Callable[[Call], pc.Expression | None],
-) -> pc.Expression:
-    """Returns ``expression`` with the results of ``change`` in place of calls of ``functions``.
-
-    A call stays if ``change`` returns None. ``change`` is not called for calls inside a replaced
-    call.
-    """
-    serialized = serialized_of(expression)
-    if serialized is None:
-        return expression
-
-    def changed(at: int, stop: int) -> _Piece | None:
-        call = _tree(iter(serialized.nodes[at:stop]), serialized.batch)
-        new_expression = change(call) if isinstance(call, Call) else None
-        own = None if new_expression is None else serialized_of(new_expression)
-        return None if own is None else _Piece(own.nodes, own.batch.columns)
-
-    new_expression = _substitute(serialized, functions, changed)
-    return expression if new_expression is None else new_expression
-
-
-class _Piece(NamedTuple):
-    """Nodes of a serialized Expression, and the columns that they point to."""
-
-    nodes: Nodes
-    columns: list[pa.Array]
-
-
-def _substitute(
-    serialized: Serialized,
-    functions: Container[str],
-    change: Callable[[int, int], _Piece | None],
-) -> pc.Expression | None:
-    """Returns the Expression with the results of ``change`` in place of calls of ``functions``.
-
-    ``change`` gets the index of a call's first node and the index after its last. Returns None if
-    ``change`` returns None for every call.
-    """
-    nodes, columns, new_nodes = serialized.nodes, list(serialized.batch.columns), []
-    at, is_changed = 0, False
-    while at < len(nodes):
-        kind, value = nodes[at]
-        stop = at + 1 + (int(value) if kind == "nested_field_ref" else 0)
-        piece = None
-        if kind == "call" and value in functions:
-            end = end_of(nodes, at)
-            piece = change(at, end)
-        if piece is None:
-            new_nodes += nodes[at:stop]
+def folded(node: Node, combine: Callable[[Node, list[T]], T]) -> T:
+    """Returns ``combine`` of a tree and of the results for its arguments, the inner ones first."""
+    open_calls: list[tuple[Node, list[T], Iterator[Node]]] = []
+    call, results, remaining = node, list[T](), iter((node,))
+    while True:  # no recursion: long filters are deep trees
+        current = next(remaining, None)
+        if isinstance(current, Call):
+            open_calls.append((call, results, remaining))
+            call, results, remaining = current, [], iter(current.arguments)
+        elif current is not None:
+            results.append(combine(current, []))
+        elif open_calls:
+            result = combine(call, results)
+            call, results, remaining = open_calls.pop()
+            results.append(result)
         else:
-            first, is_changed, stop = len(columns), True, end
-            new_nodes += [
-                (k, str(int(v) + first) if k in NODES_WITH_COLUMN else v) for k, v in piece.nodes
-            ]
-            columns += piece.columns
-        at = stop
-    return serialized._replace(batch=batch_of(columns)).part(new_nodes) if is_changed else None
+            return results[0]
 
 
-def _arguments(serialized: Serialized, at: int, stop: int) -> tuple[pc.Expression, ...]:
-    """Returns the Expressions of the nodes from ``at`` up to ``stop``, which follow one another."""
-    arguments = []
-    while at < stop:
-        end = end_of(serialized.nodes, at)
-        arguments.append(serialized.part(serialized.nodes[at:end]))
-        at = end
-    return tuple(arguments)
+def replaced(node: Node, change: Callable[[Node], Node]) -> Node:
+    """Returns ``node`` after ``change`` of each part, the inner ones first.
+
+    ``change`` returns a part itself if it stays. So does this function for ``node``.
+    """
+    return folded(node, lambda part, arguments: change(_with_arguments(part, arguments)))
+
+
+def built(function: Callable[..., pc.Expression], *arguments: Any, **options: Any) -> Node:
+    """Returns the tree of the Expression that ``function`` makes of ``arguments``, some are trees.
+
+    >>> built(pc.utf8_lower, FieldRef(("a",)))
+    Call(function='utf8_lower', arguments=(FieldRef(path=('a',)),), options={})
+    """
+    fields = [
+        pc.field(str(number)) if isinstance(argument, Node) else argument
+        for number, argument in enumerate(arguments)
+    ]
+
+    def argument_of(part: Node) -> Node:
+        node: Node = arguments[int(part.path[0])] if isinstance(part, FieldRef) else part
+        return node
+
+    return replaced(read_expression(function(*fields, **options)), argument_of)
+
+
+def _with_arguments(node: Node, arguments: list[Node]) -> Node:
+    if not isinstance(node, Call) or all(map(operator.is_, arguments, node.arguments)):
+        return node
+    if node.function in CHAINS:
+        return joined(node.function, arguments)
+    return Call(node.function, tuple(arguments), node.options)
 
 
 def is_deep(node: Node) -> bool:
-    """True if calls nest too deeply to be followed. Chains of ANDs or ORs count once."""
-    pending = [(node, 0, "")]
-    while pending:
-        current, depth, above = pending.pop()
-        if isinstance(current, Call):
-            depth += current.function != above or above not in CHAINS
-            if depth > _MAX_DEPTH:
-                return True
-            pending += [(argument, depth, current.function) for argument in current.arguments]
-    return False
-
-
-def operands(node: Node, function: str) -> list[Node]:
-    """Returns the operands of a chain of one function: ``a``, ``b``, ``c`` of ``(a | b) | c``."""
-    chain_operands: list[Node] = []
-    pending = [node]
-    while pending:
-        current = pending.pop()
-        if isinstance(current, Call) and current.function == function:
-            pending += reversed(current.arguments)
-        else:
-            chain_operands.append(current)
-    return chain_operands
+    """True if calls nest too deeply to be followed."""
+    calls = [node] if isinstance(node, Call) else []
+    for _ in range(_MAX_DEPTH):
+        calls = [below for call in calls for below in call.arguments if isinstance(below, Call)]
+    return bool(calls)
 
 
 def calls_in(node: Node) -> Iterator[Call]:
@@ -297,8 +288,12 @@ def _tree(items: Iterator[tuple[str, str]], batch: pa.RecordBatch) -> Node:
                 open_calls.append((value, [], {}))
             case "end":
                 open_calls.pop()
-                function = value if _are_utf8(options) else f"{value} of bytes"
-                open_calls[-1][1].append(Call(function, tuple(arguments), options))
+                above, operands, _ = open_calls[-1]
+                if value in CHAINS and value == above:
+                    operands += arguments
+                    continue
+                function = value if _are_utf8(options) else value + _OF_BYTES
+                operands.append(Call(function, tuple(arguments), options))
             case "options":
                 scalar = batch.column(int(value))[0]
                 options.update((name, scalar[name]) for name in scalar.type.names)
@@ -314,10 +309,7 @@ def _tree(items: Iterator[tuple[str, str]], batch: pa.RecordBatch) -> Node:
 
 
 def _are_utf8(options: Mapping[str, Any]) -> bool:
-    """True if all strings among the options are UTF-8.
-
-    Only pyarrow can evaluate a call with a pattern of other bytes.
-    """
+    """True if all strings among the options are UTF-8."""
     try:
         for value in options.values():
             if isinstance(value, pa.StringScalar):

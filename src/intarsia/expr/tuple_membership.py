@@ -14,97 +14,87 @@ from collections import defaultdict
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.expr.tree import ANDS
-from intarsia.pyarrow_internals import Nodes, Serialized, operands_of, serialized_of
+from intarsia.expr.tree import (
+    ORS,
+    Call,
+    FieldRef,
+    Literal,
+    Node,
+    conjuncts,
+    joined,
+    read_expression,
+)
 
 MIN_TERMS = 64
 """Terms of one chain on the same columns. Fewer are evaluated and planned one by one."""
-_ORS = ("or_kleene", "or")
 _MAX_TUPLES = 2**62
 """Numbers of tuples must fit into 64 bits."""
-_Terms = list[dict[str, int]]
-"""Terms by the names of their columns, with the numbers of their constants."""
+_Terms = list[dict[str, pa.Scalar]]
+"""Terms: the constant of each column by the column's name."""
 
 
-def with_tuple_membership(expression: pc.Expression, schema: pa.Schema) -> pc.Expression:
-    """Returns an Expression that is TRUE in the same rows of ``schema`` as ``expression``.
+def with_tuple_membership(node: Node, schema: pa.Schema) -> Node:
+    """Returns a tree that is TRUE in the same rows of ``schema`` as ``node``.
 
     Changes each OR at the top, or within an AND at the top. ``MIN_TERMS`` terms or more become one
     search if they compare the same columns with constants by ``=``. The result may be FALSE where
-    ``expression`` is NULL.
+    ``node`` is NULL.
 
     >>> terms = [pc.field("a") == number for number in range(100)]
-    >>> chain = functools.reduce(operator.or_, terms)
-    >>> str(with_tuple_membership(chain, pa.schema({"a": pa.int64()})))[:6]
-    'is_in('
+    >>> chain = read_expression(functools.reduce(operator.or_, terms))
+    >>> with_tuple_membership(chain, pa.schema({"a": pa.int64()})).function
+    'is_in'
     """
-    serialized = serialized_of(expression)
-    if serialized is None or len(serialized.nodes) < 4 * MIN_TERMS:
-        return expression
-    conjuncts = operands_of(serialized.nodes, ANDS)
-    rewritten = [_alternatives(serialized, nodes, schema) for nodes in conjuncts]
-    if all(new is None for new in rewritten):
-        return expression
-    parts = [
-        serialized.part(nodes) if new is None else new
-        for nodes, new in zip(conjuncts, rewritten, strict=True)
-    ]
-    return functools.reduce(operator.and_, parts)
+    parts = conjuncts(node)
+    new_parts = [_with_searches(part, schema) for part in parts]
+    return node if all(map(operator.is_, new_parts, parts)) else joined("and_kleene", new_parts)
 
 
-def _alternatives(serialized: Serialized, nodes: Nodes, schema: pa.Schema) -> pc.Expression | None:
-    """Returns an OR with searches in place of its long chains, or None if it has none."""
-    if len(nodes) < 4 * MIN_TERMS or nodes[0][1] not in _ORS:
-        return None
+def _with_searches(node: Node, schema: pa.Schema) -> Node:
+    """Returns an OR with searches in place of its long chains, or ``node`` if it has none."""
+    if not isinstance(node, Call) or node.function not in ORS or len(node.arguments) < MIN_TERMS:
+        return node
     terms_by_columns: dict[tuple[str, ...], _Terms] = defaultdict(list)
-    nodes_by_columns: dict[tuple[str, ...], list[Nodes]] = defaultdict(list)
-    for term in operands_of(nodes, _ORS):
+    nodes_by_columns: dict[tuple[str, ...], list[Node]] = defaultdict(list)
+    for term in node.arguments:
         constants = _equalities(term)
         columns = tuple(sorted(constants))
         terms_by_columns[columns].append(constants)
         nodes_by_columns[columns].append(term)
-    searches = {
-        columns: _search(serialized, columns, terms, schema)
-        for columns, terms in terms_by_columns.items()
-    }
-    parts = [search for search in searches.values() if search is not None]
-    if not parts:
-        return None
-    for columns, terms in nodes_by_columns.items():
-        parts += map(serialized.part, terms) if searches[columns] is None else ()
-    return functools.reduce(operator.or_, parts)
+    searches, others = list[Node](), list[Node]()
+    for columns, terms in terms_by_columns.items():
+        search = _search(columns, terms, schema)
+        if search is None:
+            others += nodes_by_columns[columns]
+        else:
+            searches.append(search)
+    return joined("or_kleene", [*searches, *others]) if searches else node
 
 
-def _equalities(term: Nodes) -> dict[str, int]:
-    """Returns the number of each column's constant, or an empty dictionary for other terms."""
-    constants: dict[str, int] = {}
-    for equality in operands_of(term, ANDS):
+def _equalities(term: Node) -> dict[str, pa.Scalar]:
+    """Returns the constant of each column, or an empty dictionary for other terms."""
+    constants: dict[str, pa.Scalar] = {}
+    for equality in conjuncts(term):
         match equality:
-            case [("call", "equal"), ("field_ref", name), ("literal", number), ("end", _)] | [
-                ("call", "equal"),
-                ("literal", number),
-                ("field_ref", name),
-                ("end", _),
-            ] if name not in constants:
-                constants[name] = int(number)
+            case Call("equal", (FieldRef((name,)), Literal(value))) | Call(
+                "equal", (Literal(value), FieldRef((name,)))
+            ) if name not in constants:
+                constants[name] = value
             case _:
                 return {}
     return constants
 
 
-def _search(
-    serialized: Serialized, columns: tuple[str, ...], terms: _Terms, schema: pa.Schema
-) -> pc.Expression | None:
+def _search(columns: tuple[str, ...], terms: _Terms, schema: pa.Schema) -> Node | None:
     """Returns the search for the tuples of ``terms``, or None if there is none or it is short."""
     if len(terms) < MIN_TERMS or not columns:
         return None
-    literals = serialized.batch.columns
     numbers, factor, conditions = pc.scalar(0), 1, []
     numbers_of_terms = pa.scalar(0)
     for name in columns:
         position = schema.get_field_index(name)
         kind = None if position < 0 else schema.field(position).type
-        values = _in_type([literals[term[name]] for term in terms], kind)
+        values = _in_type([term[name] for term in terms], kind)
         if values is None:
             return None
         distinct = values.unique()
@@ -119,12 +109,12 @@ def _search(
     tuples = numbers_of_terms.unique()
     if len(tuples) < factor:
         conditions.append(numbers.isin(tuples))
-    return functools.reduce(operator.and_, conditions)
+    return read_expression(functools.reduce(operator.and_, conditions))
 
 
-def _in_type(literals: list[pa.Array], kind: pa.DataType | None) -> pa.Array | None:
+def _in_type(constants: list[pa.Scalar], kind: pa.DataType | None) -> pa.Array | None:
     """Returns constants in the type of their column, or None unless they compare alike in it."""
-    own = {literal.type for literal in literals}
+    own = {constant.type for constant in constants}
     checks = (
         pa.types.is_integer,
         pa.types.is_string,
@@ -134,7 +124,7 @@ def _in_type(literals: list[pa.Array], kind: pa.DataType | None) -> pa.Array | N
     )
     if kind is None or len(own) > 1 or not any(check(kind) for check in checks):
         return None
-    values = pa.concat_arrays(literals)
+    values = pa.array(constants, *own)
     are_integers = pa.types.is_integer(kind) and pa.types.is_integer(values.type)
     if values.null_count or not (values.type == kind or are_integers):
         return None

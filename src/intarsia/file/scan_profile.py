@@ -10,9 +10,7 @@ import time
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-import pyarrow.compute as pc
-
-from intarsia.expr.tree import shown
+from intarsia.expr.tree import Node, shown, to_expression
 from intarsia.io.source import ByteRange, Source
 from intarsia.plan.file_account import Activity, Filtered
 from intarsia.plan.plan import Amount
@@ -60,7 +58,7 @@ class NoProfile:
     def matched(self, num_rows: int) -> None:
         """Records that the scan gave ``num_rows`` more rows."""
 
-    def filtered(self, condition: pc.Expression, tested: int, passed: int) -> None:
+    def filtered(self, condition: Node, tested: int, passed: int) -> None:
         """Records that ``passed`` of ``tested`` rows fulfilled a condition."""
 
     def pages(self, row_group: int, leaf: int, offsets: Collection[int] | None) -> None:
@@ -117,8 +115,8 @@ class Profile(NoProfile):
     def matched(self, num_rows: int) -> None:
         self.num_matches += num_rows
 
-    def filtered(self, condition: pc.Expression, tested: int, passed: int) -> None:
-        text = shown(condition)
+    def filtered(self, condition: Node, tested: int, passed: int) -> None:
+        text = shown(to_expression(condition))
         with _lock:
             self._filtered[text] = self._filtered.get(text, Amount()) + Amount(passed, tested)
 

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from intarsia.expr.comparison_operators import COMPARISONS, MIRRORED, Op
 from intarsia.expr.functions import plain_values
-from intarsia.expr.tree import Call, FieldRef, Literal, Node, is_deep, operands
+from intarsia.expr.tree import Call, FieldRef, Literal, Node, is_deep
 from intarsia.pruning.predicate_tree import And, Maybe, Never, Or, Pruning, all_of, any_of
 from intarsia.pruning.predicates import Comparison, How, SearchPredicate, seeks_values
 from intarsia.pruning.term import Term, field_term, term_of
@@ -75,8 +75,8 @@ def _rows_with_outcome(node: Node, outcome: bool) -> Pruning:
             return Comparison(field_term(*path), Op.EQ, pa.array([outcome]))
         case Call("invert", (argument,)):
             return _rows_with_outcome(argument, not outcome)
-        case Call("and_kleene" | "and" | "or_kleene" | "or" as function):
-            parts = [_rows_with_outcome(operand, outcome) for operand in operands(node, function)]
+        case Call("and_kleene" | "and" | "or_kleene" | "or" as function, arguments):
+            parts = [_rows_with_outcome(argument, outcome) for argument in arguments]
             all_needed = function.startswith("and") == outcome
             return all_of(*parts) if all_needed else any_of(*parts)
         case Call("if_else", (condition, then, otherwise)):
@@ -118,10 +118,8 @@ def _rows_without_outcome(node: Node, outcome: bool) -> Pruning:
             return _or_null(_rows_with_outcome(node, not outcome))
         case Call("invert", (argument,)):
             return _rows_without_outcome(argument, not outcome)
-        case Call("and_kleene" | "or_kleene" as function):
-            parts = [
-                _rows_without_outcome(operand, outcome) for operand in operands(node, function)
-            ]
+        case Call("and_kleene" | "or_kleene" as function, arguments):
+            parts = [_rows_without_outcome(argument, outcome) for argument in arguments]
             any_suffices = (function == "and_kleene") == outcome
             return any_of(*parts) if any_suffices else all_of(*parts)
         case Call("is_null" | "is_valid"):

@@ -20,8 +20,8 @@ from intarsia.errors import PredicateError
 from intarsia.expr.casts import is_in_utc
 from intarsia.expr.functions import JSON_EXTRACT_STRING
 from intarsia.expr.json_text import json_version
-from intarsia.expr.tree import Call, FieldRef, Literal, Node, Opaque, field_paths, read_expression
-from intarsia.pruning.term_sql import FUNCTIONS, field_name, quoted, rebuilt, written
+from intarsia.expr.tree import Call, FieldRef, Node, field_paths, read_expression, to_expression
+from intarsia.pruning.term_sql import FUNCTIONS, field_name, quoted, written
 from intarsia.sql.dialect import DUCKDB, parsed_as
 from intarsia.sql.where_clause import SQL_ERRORS, parse_where
 
@@ -52,7 +52,7 @@ class Term:
     @property
     def expression(self) -> pc.Expression:
         """The term as pyarrow evaluates it."""
-        return _expression_of(self.node)
+        return to_expression(self.node)
 
     @property
     def given(self) -> frozenset[tuple[str, ...]]:
@@ -154,18 +154,6 @@ def _given(node: Node) -> Iterator[tuple[str, ...]]:
         if isinstance(argument, FieldRef) and not (target and is_in_utc(target.type)):
             yield argument.path
         yield from _given(argument)
-
-
-def _expression_of(node: Node) -> pc.Expression:
-    match node:
-        case FieldRef(path):
-            return pc.field(*path)
-        case Literal(value):
-            return pc.scalar(value)
-        case Call(arguments=arguments):
-            return rebuilt(node, [_expression_of(argument) for argument in arguments])
-        case Opaque():
-            raise AssertionError("a term has no opaque part")
 
 
 @functools.cache

@@ -10,13 +10,11 @@ import re
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from sqlglot.dialects.duckdb import DuckDB
 
 from intarsia.expr.functions import JSON_EXTRACT_STRING
 from intarsia.expr.map_lookup import is_first
 from intarsia.expr.tree import Call, FieldRef, Literal, Node
-from intarsia.pyarrow_internals import call as own_call
 
 FUNCTIONS = (
     "these are lower, upper, length, abs, floor, ceil, +, -, *, CAST and coalesce, quarter, month, "
@@ -123,26 +121,6 @@ def _written_call(call: Call, arguments: Sequence[str]) -> str | None:
             is_unsafe = any(options[n].as_py() for n in options if n.startswith("allow"))
             return f"CAST({argument} AS {name})" if name and not is_unsafe else None
     return None
-
-
-def rebuilt(call: Call, arguments: Sequence[pc.Expression]) -> pc.Expression:
-    """Returns a call that has canonical SQL, with other arguments."""
-    options = call.options
-    match call.function:
-        case "cast":
-            return arguments[0].cast(options["to_type"].type)
-        case "list_slice":
-            return pc.list_slice(arguments[0], *(options[name].as_py() for name in _SLICE_OPTIONS))
-        case "struct_field":
-            return pc.struct_field(arguments[0], [field_name(call)])
-        case function if function == JSON_EXTRACT_STRING:
-            return own_call(function, arguments)
-        case "day_of_week":
-            day_options = {option: options[option].as_py() for option in _DAY_OPTIONS}
-            return pc.day_of_week(*arguments, **day_options)
-        case "map_lookup":
-            return pc.map_lookup(*arguments, options["query_key"], "first")
-    return getattr(pc, call.function)(*arguments)
 
 
 def field_name(call: Call) -> str | None:

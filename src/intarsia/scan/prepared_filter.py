@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
 from datetime import date
-from functools import reduce
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from intarsia.expr.comparison_operators import COMPARISONS
 from intarsia.expr.nested_types import type_at
-from intarsia.expr.tree import ANDS, Call, FieldRef, Literal, Node, operands
+from intarsia.expr.tree import ANDS, Call, FieldRef, Literal, Node, conjuncts, joined
 from intarsia.scan.request import Filter
 from intarsia.sql.query.condition_template import ConditionTemplate
 
-_COMPARE: dict[str, Callable[[Any, Any], pc.Expression]] = {
-    "equal": operator.eq,
-    "not_equal": operator.ne,
-    "less": operator.lt,
-    "less_equal": operator.le,
-    "greater": operator.gt,
-    "greater_equal": operator.ge,
-}
 _CLASSES: tuple[tuple[Callable[[pa.DataType], bool], type], ...] = (
     (pa.types.is_string, str),
     (pa.types.is_large_string, str),
@@ -79,7 +69,7 @@ class PreparedFilter:
         self, filter_: Filter, compared: Sequence[int], values: Sequence[object]
     ) -> tuple[_Slot, ...] | None:
         """Returns the slots of a filter whose tree has a comparison for each of its ``values``."""
-        parts = operands(filter_.node, ANDS[0])
+        parts = conjuncts(filter_.node)
         if len(parts) != len(compared):
             return None
         slots = []
@@ -96,7 +86,6 @@ class PreparedFilter:
             return None
         slots, schema = self._slots
         nodes: list[Node] = []
-        expressions = []
         for slot in slots:
             value = values[slot.parameter]
             if not slot.takes(value):
@@ -106,15 +95,12 @@ class PreparedFilter:
             except (OverflowError, ValueError):
                 return None
             nodes.append(Call(slot.function, (slot.field, Literal(scalar))))
-            expressions.append(_COMPARE[slot.function](pc.field(*slot.field.path), scalar))
-        expression = reduce(operator.and_, expressions)
-        node = reduce(lambda left, right: Call(ANDS[0], (left, right)), nodes)
-        return Filter.of_tree(expression, node, schema)
+        return Filter.of_tree(joined(ANDS[0], nodes), schema)
 
 
 def _slot(node: Node, parameter: int, schema: pa.Schema) -> _Slot | None:
     match node:
-        case Call(function, (FieldRef(path) as field, Literal(value))) if function in _COMPARE:
+        case Call(function, (FieldRef(path) as field, Literal(value))) if function in COMPARISONS:
             kind = type_at(schema, path)
             for is_kind, value_class in _CLASSES:
                 if kind is not None and is_kind(kind) and is_kind(value.type):

@@ -19,7 +19,15 @@ from intarsia.expr.comparison_operators import Op
 from intarsia.expr.date_ranges import periods_as_ranges
 from intarsia.expr.evaluate import evaluate
 from intarsia.expr.filterable_types import filterable_schema
-from intarsia.expr.tree import ANDS, Call, Node, conjuncts, field_paths, read_expression
+from intarsia.expr.tree import (
+    ANDS,
+    Call,
+    Node,
+    conjuncts,
+    field_paths,
+    read_expression,
+    to_expression,
+)
 from intarsia.expr.tuple_membership import with_tuple_membership
 from intarsia.process_state import cached_property
 from intarsia.pruning.builder import complement_of, pruning_of
@@ -27,7 +35,7 @@ from intarsia.pruning.predicate_tree import And, Maybe, Or, Pruning, all_of
 from intarsia.pruning.predicates import Comparison
 from intarsia.scan.filter.condition import Condition
 from intarsia.scan.nested_projection import Projection, check_paths, pruned_to_fields
-from intarsia.sql.where_clause import parse_where
+from intarsia.sql.where_clause import parse_where, read_where
 
 FILENAME = "__filename"
 """pyarrow's name for the column of each row's file."""
@@ -100,7 +108,7 @@ class Filter:
         """The conditions joined by AND; empty if there is only one or columns are unknown."""
         is_and = isinstance(self.node, Call) and self.node.function in ANDS
         is_usable = is_and and self.columns is not None
-        return _conjuncts(self.condition.expression, self.schema) if is_usable else ()
+        return _conjuncts(self.node, self.schema) if is_usable else ()
 
     @classmethod
     def of(cls, expression: pc.Expression, schema: pa.Schema) -> Filter:
@@ -108,24 +116,23 @@ class Filter:
 
         The result's schema is ``filterable_schema(schema)``. Raises ``PredicateError``.
         """
-        expression = with_comparable_constants(expression, schema)
-        return cls.of_tree(expression, read_expression(expression), filterable_schema(schema))
+        node = with_comparable_constants(read_expression(expression), schema)
+        return cls.of_tree(node, filterable_schema(schema))
 
     @classmethod
-    def of_tree(cls, expression: pc.Expression, node: Node, schema: pa.Schema) -> Filter:
-        """Does what ``of`` does, for comparable constants, a filterable schema and a known tree."""
-        paths = field_paths(node)
+    def of_tree(cls, written: Node, schema: pa.Schema) -> Filter:
+        """Does what ``of`` does, for a tree with comparable constants and a filterable schema."""
+        paths = field_paths(written)
         check_paths(schema, paths or ())
-        written = node
-        expression, node = periods_as_ranges(expression, written, schema)
+        node = periods_as_ranges(written, schema)
         columns = _columns(node)
-        condition = Condition.of(expression, node, schema)
+        condition = Condition.of(node, schema)
         if condition.comparison is None and condition.contained is None:
             # pyarrow rejects some comparisons only when there is a row, even one of NULLs.
             fields = [schema.field(name) for name in (schema.names if columns is None else columns)]
             nulls = [pa.nulls(1, field.type) for field in fields] or [pa.nulls(1)]
             names = [field.name for field in fields] or [_ROW_COLUMN]
-            evaluate(expression, pa.table(nulls, names))
+            evaluate(condition.expression, pa.table(nulls, names))
         pruned = pruned_to_fields(schema, paths or ())
         pruning = pruning_of(node)
         if written is not node:  # there may be indexes for the filter as it was written
@@ -138,13 +145,11 @@ def _columns(node: Node) -> tuple[str, ...] | None:
     return None if paths is None else tuple(dict.fromkeys(sorted(path[0] for path in paths)))
 
 
-def _conjuncts(expression: pc.Expression, schema: pa.Schema) -> tuple[Conjunct, ...]:
-    parts = []
-    for part in conjuncts(expression):
-        node = read_expression(part)
-        condition = Condition.of(part, node, schema)
-        parts.append(Conjunct(condition, _columns(node) or (), _pass_share(pruning_of(node))))
-    return tuple(parts) if len(parts) > 1 else ()
+def _conjuncts(node: Node, schema: pa.Schema) -> tuple[Conjunct, ...]:
+    return tuple(
+        Conjunct(Condition.of(part, schema), _columns(part) or (), _pass_share(pruning_of(part)))
+        for part in conjuncts(node)
+    )
 
 
 def _pass_share(pruning: Pruning) -> float:
@@ -212,12 +217,15 @@ def expression_of(filter_: object, schema: pa.Schema) -> pc.Expression | None:
     """
     if filter_ is None:
         return None
-    return with_tuple_membership(_as_expression(filter_, schema), schema)
+    node = (
+        read_where(filter_, schema)
+        if isinstance(filter_, str)
+        else read_expression(_as_expression(filter_, schema))
+    )
+    return to_expression(with_tuple_membership(node, schema))
 
 
 def _as_expression(filter_: object, schema: pa.Schema) -> pc.Expression:
-    if isinstance(filter_, str):
-        return parse_where(filter_, schema)
     if isinstance(filter_, list):
         try:
             alternatives = filter_ if isinstance(filter_[0], list) else [filter_]

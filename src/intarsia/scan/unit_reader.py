@@ -22,10 +22,9 @@ from intarsia.scan.dictionary_codes import (
     with_dictionaries,
     with_string_columns,
 )
-from intarsia.scan.filter.comparison import holds
 from intarsia.scan.filter.condition import (
     are_in_most_pages,
-    evaluate_by_entry,
+    mask_of,
     num_true,
     passing,
     rows_where,
@@ -54,18 +53,10 @@ class _ReadRows(NamedTuple):
     def also(self, stage: Stage) -> pa.ChunkedArray | None:
         """Returns a mask of the rows that pass and meet the stage's condition.
 
-        Returns None unless the condition is a comparison, or on one dictionary-encoded column.
+        Returns None as ``mask_of`` does.
         """
-        condition = stage.condition
-        if condition.comparison is not None:
-            mask = holds(condition.comparison, self.table)
-        elif len(stage.columns) == 1 and is_string_dictionary(
-            self.table.column(stage.columns[0]).type
-        ):
-            mask = evaluate_by_entry(condition, stage.columns[0], self.table)
-        else:
-            return None
-        return mask if self.mask is None else pc.and_kleene(self.mask, mask)
+        mask = mask_of(stage.condition, stage.columns, self.table)
+        return mask if mask is None or self.mask is None else pc.and_kleene(self.mask, mask)
 
 
 @dataclass(slots=True)
@@ -223,7 +214,7 @@ class UnitReader:
                     passed = _ReadRows(table, current.rows, mask)
                 else:
                     passed = _ReadRows(*rows_where(mask, table, current.rows))
-        profile.filtered(condition.expression, current.num_rows, passed.num_rows)
+        profile.filtered(condition.node, current.num_rows, passed.num_rows)
         return passed
 
     def _reads_most_pages(

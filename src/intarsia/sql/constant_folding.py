@@ -7,7 +7,7 @@ use. A part that ``constant_evaluation`` is not certain of stays as it is writte
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime
 
 from sqlglot import exp
@@ -62,6 +62,11 @@ _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 def utc_now() -> datetime:
     """Returns the current time in UTC."""
     return datetime.now(UTC)
+
+
+def may_be_computed(kinds: Iterable[type[exp.Expr]]) -> bool:
+    """True if ``fold_constants`` may change a condition that has nodes of these ``kinds``."""
+    return not {*_COMPUTED_NODES, exp.Date}.isdisjoint(kinds)
 
 
 def fold_constants(condition: exp.Expr, now: Now | None) -> exp.Expr:

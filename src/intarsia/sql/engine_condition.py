@@ -25,7 +25,7 @@ from intarsia.expr.evaluate import evaluate
 from intarsia.expr.functions import is_list
 from intarsia.expr.nested_types import without_dictionary
 from intarsia.expr.sql_text import text_of
-from intarsia.expr.tree import read_expression
+from intarsia.expr.tree import Node, built, to_expression
 from intarsia.sql.date_functions import part_of
 from intarsia.sql.durations import is_interval
 from intarsia.sql.list_functions import Membership, searched_type
@@ -34,16 +34,8 @@ from intarsia.sql.long_lists import long_list_of, members_of, members_of_type
 from intarsia.sql.scope import has_only
 from intarsia.sql.string_functions import TextSearch, matches_like, regex_problem
 from intarsia.sql.values import is_of_item
-from intarsia.sql.where_clause import Translator, is_plainly_wanted
+from intarsia.sql.where_clause import MIRRORED, Translator, inverted, is_plainly_wanted, is_true
 
-_MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
-    exp.EQ: exp.EQ,
-    exp.NEQ: exp.NEQ,
-    exp.LT: exp.GT,
-    exp.GT: exp.LT,
-    exp.LTE: exp.GTE,
-    exp.GTE: exp.LTE,
-}
 _SUPERSET_COMPARISONS = (
     exp.EQ,
     exp.NullSafeEQ,
@@ -82,12 +74,10 @@ def exact_condition(node: exp.Expr, schema: pa.Schema, like_escape: str = "") ->
     except RecursionError as error:
         raise PredicateError("the condition nests too deeply") from error
     if translator.has_periods:
-        condition, tree = periods_as_ranges(
-            condition, read_expression(condition), schema, loosely=True
-        )
-        if has_periods(tree, schema):  # for example, years outside of 1 to 9999
+        condition = periods_as_ranges(condition, schema, loosely=True)
+        if has_periods(condition, schema):  # for example, years outside of 1 to 9999
             raise _rejection(node)
-    return checked_condition(condition, schema)
+    return checked_condition(to_expression(condition), schema)
 
 
 def checked_condition(condition: pc.Expression, schema: pa.Schema) -> pc.Expression:
@@ -112,7 +102,7 @@ class _Exact(Translator):
         self.has_periods = False
         """True if the beginning of a timestamp's day, month, … or its year is compared."""
 
-    def condition(self, node: exp.Expr) -> pc.Expression:
+    def condition(self, node: exp.Expr) -> Node:
         match node:
             case exp.SimilarTo() | exp.RegexpFullMatch():
                 return self._full_match(node)
@@ -121,27 +111,25 @@ class _Exact(Translator):
             raise _rejection(node)
         return super().condition(node)
 
-    def _compare(
-        self, comparison: type[exp.Expr], left: exp.Expr, right: exp.Expr
-    ) -> pc.Expression:
+    def _compare(self, comparison: type[exp.Expr], left: exp.Expr, right: exp.Expr) -> Node:
         if is_constant(left) and not is_constant(right):
-            return self._compare(_MIRRORED[comparison], right, left)
+            return self._compare(MIRRORED[comparison], right, left)
         if not is_constant(right):
             self._check_fields(left, right)
             return super()._compare(comparison, left, right)
         self._check_constants(left, [right], ordered=comparison in _ORDER_COMPARISONS)
         opposite = _OPPOSITES.get(comparison)
         if opposite is not None and pa.types.is_floating(self._kind(left)):
-            return ~super()._compare(opposite, left, right)  # NaN passes as well
+            return inverted(super()._compare(opposite, left, right))  # NaN passes as well
         return super()._compare(comparison, left, right)
 
-    def _between(self, node: exp.Between) -> pc.Expression:
+    def _between(self, node: exp.Between) -> Node:
         bounds = [node.args["low"], node.args["high"]]
         if not is_constant(node.this):
             self._check_constants(node.this, list(filter(is_constant, bounds)), ordered=True)
         return super()._between(node)
 
-    def _in(self, node: exp.In) -> pc.Expression:
+    def _in(self, node: exp.In) -> Node:
         kind, is_mapped = self._kind(node.this), isinstance(node.this, _CASE_FUNCTIONS)
         if is_mapped or members_of_type(long_list_of(node), kind) is None:
             members = members_of(node)
@@ -151,7 +139,7 @@ class _Exact(Translator):
             self._check_constants(node.this, members, ordered=False)
         return super()._in(node)
 
-    def _same(self, node: exp.Expr) -> pc.Expression:
+    def _same(self, node: exp.Expr) -> Node:
         """Returns IS NOT DISTINCT FROM a constant other than NULL."""
         left, right = node.args["this"], node.args["expression"]
         if (
@@ -160,9 +148,9 @@ class _Exact(Translator):
             or isinstance(_unparenthesized(right), exp.Null)
         ):
             raise _rejection(node)
-        return pc.coalesce(self._compare(exp.EQ, left, right), pc.scalar(False))
+        return is_true(self._compare(exp.EQ, left, right))
 
-    def _like(self, node: exp.Like | exp.ILike, escape: exp.Expr | None) -> pc.Expression:
+    def _like(self, node: exp.Like | exp.ILike, escape: exp.Expr | None) -> Node:
         pattern = self._pattern(node.expression, node.this)
         value = self._text_value(node.this)
         escaping = escape.name if escape else self._like_escape
@@ -171,13 +159,11 @@ class _Exact(Translator):
             # DuckDB looks for the escape character after it made the pattern lower case.
             if not pattern.isascii() or (escape and escape.name.isalpha()):
                 raise _rejection(node)
-            value, pattern = pc.utf8_lower(value), pattern.lower()
-        matches = matches_like(value, pattern, escaping)
-        return ~matches if node.args.get("negate") else matches
+            value, pattern = built(pc.utf8_lower, value), pattern.lower()
+        matches = built(matches_like, value, pattern, escaping)
+        return inverted(matches) if node.args.get("negate") else matches
 
-    def _membership(
-        self, node: exp.Expr, membership: Membership, kind: pa.DataType
-    ) -> pc.Expression:
+    def _membership(self, node: exp.Expr, membership: Membership, kind: pa.DataType) -> Node:
         element = searched_type(kind, membership)
         if not membership.of_several and isinstance(
             _unparenthesized(membership.constants[0]), exp.Null
@@ -196,20 +182,20 @@ class _Exact(Translator):
                 raise _rejection(constant)
         return super()._membership(node, membership, kind)
 
-    def _search(self, search: TextSearch) -> pc.Expression:
+    def _search(self, search: TextSearch) -> Node:
         self._pattern(search.pattern, search.subject)
         if search.name == "regexp_matches":
             _regex(search.pattern, search.flags or "")
         return super()._search(search)
 
-    def _full_match(self, node: exp.Expr) -> pc.Expression:
+    def _full_match(self, node: exp.Expr) -> Node:
         """Returns a search with a regular expression that must match the whole string."""
         if not has_only(node, ("this", "expression")):
             raise _rejection(node)
         subject, pattern_node = node.args["this"], node.args["expression"]
         self._pattern(pattern_node, subject)
         pattern = rf"\A(?:{_regex(pattern_node)})\z"
-        return pc.match_substring_regex(self._text_value(subject), pattern)
+        return built(pc.match_substring_regex, self._text_value(subject), pattern)
 
     def _pattern(self, node: exp.Expr, subject: exp.Expr) -> str:
         if not (isinstance(node, exp.Literal) and node.is_string):
@@ -218,7 +204,7 @@ class _Exact(Translator):
             raise _rejection(subject)
         return str(node.this)
 
-    def _value(self, node: exp.Expr) -> pc.Expression:
+    def _value(self, node: exp.Expr) -> Node:
         """Returns a field, or a function of a field that pyarrow and the engine compute alike."""
         if is_of_item(node):
             return super()._value(node)  # of a column, or of another item
@@ -234,7 +220,7 @@ class _Exact(Translator):
             case exp.Length(this=exp.Column() | exp.Dot() as inner) if self._has_length(inner):
                 return super()._value(node)
             case exp.Cast(this=exp.Column() | exp.Dot() as inner) if self._widens(node):
-                return super()._value(inner).cast(self._kind(node))
+                return built(pc.Expression.cast, super()._value(inner), self._kind(node))
             case exp.JSONExtractScalar(
                 this=exp.Column() | exp.Dot() as inner, expression=exp.Literal()
             ) if is_text(without_dictionary(self._type_of(inner) or pa.null())):

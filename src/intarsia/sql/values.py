@@ -1,4 +1,4 @@
-"""The values that SQL conditions compare, as Expressions with types."""
+"""The values that SQL conditions compare, as trees with types."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from intarsia.expr.constants import (
 from intarsia.expr.functions import is_list, json_extract_string
 from intarsia.expr.nested_types import without_dictionary
 from intarsia.expr.sql_text import text_of
+from intarsia.expr.tree import FieldRef, Literal, Node, built
 from intarsia.sql.date_functions import in_utc, part_of
 from intarsia.sql.durations import duration_scalar, is_interval
 from intarsia.sql.literals import is_constant
@@ -79,52 +80,52 @@ class Values:
         self._fields: dict[tuple[str, ...], tuple[tuple[str, ...], pa.DataType]] = {}
         """The path and the type of each field by its names in the text."""
 
-    def _value(self, node: exp.Expr) -> pc.Expression:
+    def _value(self, node: exp.Expr) -> Node:
         match node:
             case exp.Paren(this=inner):
                 return self._value(inner)
             case exp.Dot(this=inner) if is_of_item(node):
-                return pc.struct_field(self._value(inner), [self._item_field(node).name])
+                return built(pc.struct_field, self._value(inner), [self._item_field(node).name])
             case exp.Column() | exp.Dot():
-                return pc.field(*self._resolve(node)[0])
+                return FieldRef(self._resolve(node)[0])
             case exp.Bracket(this=inner) if is_of_item(node):
                 kind, position = self._type_of(inner), int(node.expressions[0].name)
                 if kind is not None and (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
                     # list_element fails for shorter lists: NULL fills up the list of one item.
-                    item = pc.list_slice(self._value(inner), position, position + 1, 1, True)
-                    return pc.list_element(item, 0)
+                    item = (position, position + 1, 1, True)
+                    slices = built(pc.list_slice, self._value(inner), *item)
+                    return built(pc.list_element, slices, 0)
             case exp.Bracket(this=inner, expressions=[exp.Literal(is_string=True) as key]):
                 kind = self._type_of(inner)
                 if kind is not None and pa.types.is_map(kind):
                     map_key = self._scalar(key, kind.key_type).cast(kind.key_type)
-                    return pc.map_lookup(self._value(inner), map_key, "first")
+                    return built(pc.map_lookup, self._value(inner), map_key, "first")
             case exp.JSONExtractScalar(this=inner, expression=path):
-                return json_extract_string(
-                    self._text_value(inner, "json_extract_string"), _json_path(path)
-                )
+                document = self._text_value(inner, "json_extract_string")
+                return built(json_extract_string, document, _json_path(path))
             case exp.Neg(this=inner) if not is_constant(inner):
-                return pc.negate_checked(self._value(inner))
+                return built(pc.negate_checked, self._value(inner))
             case exp.Coalesce(this=inner, expressions=others):
                 kind = self._type_of(node)
                 values = (self._of_type(other, kind) for other in others)
-                return pc.coalesce(self._decoded(inner), *values)
+                return built(pc.coalesce, self._decoded(inner), *values)
             case exp.TryCast():
                 raise PredicateError(f"{text_of(node)!r}: TRY_CAST is not understood")
             case exp.Cast(this=inner, to=target) if not is_constant(node):
                 return self._cast(inner, cast_type(target))
         if is_constant(node):
-            return pc.scalar(self._scalar(node, None))
+            return Literal(self._scalar(node, None))
         if type(node) in _ARITHMETIC_FUNCTIONS:
             return self._arithmetic_value(node)[0]
         if isinstance(node, exp.Length):
             return self._length(node.this)
         if type(node) in _ROUNDING_FUNCTIONS and has_only(node, ("this",)):
-            return _ROUNDING_FUNCTIONS[type(node)](self._as_float(node.this))
+            return built(_ROUNDING_FUNCTIONS[type(node)], self._as_float(node.this))
         part = part_of(node)
         if part is not None:
-            return part.of(self._value(part.subject), self._type_of(part.subject))
+            return built(part.of, self._value(part.subject), self._type_of(part.subject))
         if type(node) in _FUNCTIONS:
-            return _FUNCTIONS[type(node)](self._decoded(node.this))
+            return built(_FUNCTIONS[type(node)], self._decoded(node.this))
         raise PredicateError(f"{text_of(node)!r} is not a value this understands: {_VALUES}")
 
     def _arithmetic_value(self, node: exp.Expr) -> Typed:
@@ -160,11 +161,11 @@ class Values:
             elif pa.types.is_floating(kind):
                 scalar = self._constant_for(other, node)
                 if pa.types.is_integer(scalar.type):  # floats of this type hold it
-                    return pc.scalar(scalar), kind
+                    return Literal(scalar), kind
         is_typed = self._knows_fractions or is_exact(scalar.type)
-        return pc.scalar(scalar), scalar.type if is_typed else None
+        return Literal(scalar), scalar.type if is_typed else None
 
-    def _of_type(self, node: exp.Expr, kind: pa.DataType | None) -> pc.Expression:
+    def _of_type(self, node: exp.Expr, kind: pa.DataType | None) -> Node:
         """Returns a value that must have the given type.
 
         pyarrow would read timestamps of one unit as another unit. Raises ``PredicateError`` for
@@ -172,7 +173,7 @@ class Values:
         """
         try:
             if kind is not None and is_constant(node):
-                return pc.scalar(exactly(self._scalar(node, kind), kind))
+                return Literal(exactly(self._scalar(node, kind), kind))
         except pa.ArrowException as error:
             raise PredicateError(f"{text_of(node)} is not a {kind}") from error
         own = self._type_of(node)
@@ -337,7 +338,7 @@ class Values:
             return f"the value of a map's key is {'.'.join(path)}['{key}']"
         return None
 
-    def _text_value(self, node: exp.Expr, function: str = "LIKE") -> pc.Expression:
+    def _text_value(self, node: exp.Expr, function: str = "LIKE") -> Node:
         """Returns a value that must be a string. Raises ``PredicateError`` if it is not."""
         kind = self._type_of(node)
         if kind is not None and not (
@@ -346,14 +347,14 @@ class Values:
             raise PredicateError(f"{function} needs text, and {text_of(node)} is {kind}")
         return self._decoded(node)
 
-    def _decoded(self, node: exp.Expr) -> pc.Expression:
+    def _decoded(self, node: exp.Expr) -> Node:
         """Returns a value without Arrow's dictionary, which pyarrow's functions do not accept."""
         value, kind = self._value(node), self._type_of(node)
         if kind is not None and pa.types.is_dictionary(kind):
-            return value.cast(kind.value_type)
+            return built(pc.Expression.cast, value, kind.value_type)
         return value
 
-    def _as_float(self, node: exp.Expr) -> pc.Expression:
+    def _as_float(self, node: exp.Expr) -> Node:
         """Returns a value that must be a float. Raises ``PredicateError`` if it is not.
 
         pyarrow would convert integers to doubles, which cannot hold all of them. A rounded decimal
@@ -364,13 +365,13 @@ class Values:
             raise PredicateError(f"floor and ceil need floats, and {text_of(node)} is {kind}")
         return self._value(node)
 
-    def _length(self, node: exp.Expr) -> pc.Expression:
+    def _length(self, node: exp.Expr) -> Node:
         kind = self._type_of(node)
         if kind is not None and is_list(kind):
-            return pc.list_value_length(self._value(node))
-        return pc.utf8_length(self._text_value(node, "length"))
+            return built(pc.list_value_length, self._value(node))
+        return built(pc.utf8_length, self._text_value(node, "length"))
 
-    def _cast(self, node: exp.Expr, target: pa.DataType) -> pc.Expression:
+    def _cast(self, node: exp.Expr, target: pa.DataType) -> Node:
         value, kind = self._value(node), self._type_of(node)
         if is_uuid(target):
             if kind != UUID_BYTES and not is_uuid(kind):
@@ -379,16 +380,16 @@ class Values:
         if is_uuid(kind):
             raise PredicateError(f"{text_of(node)} is a UUID; no cast to {target} is possible")
         if kind is not None and pa.types.is_date(target):
-            value = in_utc(value, kind)
+            value = built(in_utc, value, kind)
         is_decimal = kind is not None and pa.types.is_decimal(kind)
         if is_decimal and pa.types.is_floating(target) and self._knows_fractions:
             return nearest(value, kind, target)
         if kind is not None and pa.types.is_integer(target):
             if pa.types.is_floating(kind):
-                value = pc.round(value, round_mode="half_to_even")
+                value = built(pc.round, value, round_mode="half_to_even")
             elif is_decimal:
-                value = pc.round(value, round_mode="half_towards_infinity")
-        return value.cast(target)
+                value = built(pc.round, value, round_mode="half_towards_infinity")
+        return built(pc.Expression.cast, value, target)
 
 
 def _json_path(node: exp.Expr) -> str:

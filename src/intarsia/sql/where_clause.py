@@ -1,18 +1,14 @@
-"""Translates SQL conditions to ``pyarrow.compute.Expression``.
+"""Translates SQL conditions to trees.
 
-sqlglot parses. This module maps the nodes it understands to expressions over a given schema, and
-names the others in an error. String literals take the type of the field they are compared with, as
+sqlglot parses. This module maps the nodes it understands to trees over a given schema, and names
+the others in an error. String literals take the type of the field they are compared with, as
 in SQL.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import operator
 import re
-from collections.abc import Callable
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,7 +23,9 @@ from intarsia.expr.filterable_types import VIEWED
 from intarsia.expr.functions import contains_words
 from intarsia.expr.in_list import is_member
 from intarsia.expr.sql_text import check_characters, text_of
-from intarsia.sql.constant_folding import Now, fold_constants, utc_now
+from intarsia.expr.tree import Call, Literal, Node, built, joined, to_expression
+from intarsia.process_state import without_collection
+from intarsia.sql.constant_folding import Now, fold_constants, may_be_computed, utc_now
 from intarsia.sql.dialect import DUCKDB, parsed_as
 from intarsia.sql.intervals import partial_interval
 from intarsia.sql.list_functions import Membership, call_of, membership_of, searched_type
@@ -49,15 +47,15 @@ from intarsia.sql.string_functions import (
 )
 from intarsia.sql.values import Values
 
-_COMPARISONS: dict[type[exp.Expr], Callable[[Any, Any], pc.Expression]] = {
-    exp.EQ: lambda a, b: a == b,
-    exp.NEQ: lambda a, b: a != b,
-    exp.LT: lambda a, b: a < b,
-    exp.LTE: lambda a, b: a <= b,
-    exp.GT: lambda a, b: a > b,
-    exp.GTE: lambda a, b: a >= b,
+_COMPARISONS: dict[type[exp.Expr], str] = {
+    exp.EQ: "equal",
+    exp.NEQ: "not_equal",
+    exp.LT: "less",
+    exp.LTE: "less_equal",
+    exp.GT: "greater",
+    exp.GTE: "greater_equal",
 }
-_MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
+MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.EQ: exp.EQ,
     exp.NEQ: exp.NEQ,
     exp.LT: exp.GT,
@@ -77,15 +75,21 @@ _CONDITIONS = (
     "ends_with, contains, regexp_matches, contains_words, list_contains and its like, map_contains"
 )
 """The conditions that are understood, for messages."""
-_JOINED_PARTS = 32
-"""Conditions of AND or OR that nest in each other. More are joined as a tree."""
+_UNKNOWN = pc.scalar(pa.scalar(None, pa.bool_()))
 _TOO_DEEP = "the condition nests too deeply; write long lists of alternatives with IN"
 
 
 def parse_where(
     text: str, schema: pa.Schema, now: Now | None = utc_now, *, knows_fractions: bool = True
 ) -> pc.Expression:
-    """Returns the Expression of a SQL condition over ``schema``'s fields.
+    """Returns the Expression of a SQL condition, as ``read_where`` reads it."""
+    return to_expression(read_where(text, schema, now, knows_fractions=knows_fractions))
+
+
+def read_where(
+    text: str, schema: pa.Schema, now: Now | None = utc_now, *, knows_fractions: bool = True
+) -> Node:
+    """Returns the tree of a SQL condition over ``schema``'s fields.
 
     Constant parts are evaluated first, as DuckDB does in UTC: ``now() - INTERVAL '1 hour'``,
     ``date_trunc('month', current_date)``, ``7 * 86400``. Without ``now``, the current time is
@@ -108,16 +112,17 @@ def parse_where(
     """
     check_characters(text)
     shortened = without_long_lists(text)
-    if shortened.lists:
-        with contextlib.suppress(PredicateError):  # the whole text has the error that users see
-            return _parsed(shortened, schema, now, knows_fractions)
-    return _parsed(Shortened(text, {}, {}), schema, now, knows_fractions)
+    with without_collection:
+        if shortened.lists:
+            with contextlib.suppress(PredicateError):  # the whole text has the error users see
+                return _parsed(shortened, schema, now, knows_fractions)
+        return _parsed(Shortened(text, {}, {}), schema, now, knows_fractions)
 
 
 def _parsed(
     shortened: Shortened, schema: pa.Schema, now: Now | None, knows_fractions: bool
-) -> pc.Expression:
-    """Returns the Expression of a condition."""
+) -> Node:
+    """Returns the tree of a condition."""
     tree = parse_condition(shortened.text, schema)
     if not shortened.attach(tree):
         raise PredicateError("a list is no member of IN")
@@ -159,14 +164,18 @@ def translated(
     now: Now | None = utc_now,
     *,
     knows_fractions: bool = True,
-) -> pc.Expression:
-    """Returns the Expression of the tree of a condition, which it may change.
+) -> Node:
+    """Returns the tree of a condition, given as sqlglot's tree, which it may change.
 
     ``text`` is the condition, for messages. Raises as ``parse_where`` does.
     """
     try:
         translator = Translator(schema, knows_fractions=knows_fractions)
-        return translator.condition(translator.with_fields(fold_constants(tree, now)))
+        kinds = {type(node) for node in tree.walk()}
+        folded = fold_constants(tree, now) if may_be_computed(kinds) else tree
+        return translator.condition(
+            translator.with_fields(folded) if exp.Bracket in kinds else folded
+        )
     except PredicateError:
         raise
     except RecursionError as error:
@@ -218,11 +227,20 @@ class Translator(Values):
         changed: exp.Expr = top.this
         return changed
 
-    def condition(self, node: exp.Expr) -> pc.Expression:
-        """Returns the Expression of a condition.
+    def condition(self, node: exp.Expr) -> Node:
+        """Returns the tree of a condition.
 
         Raises ``PredicateError`` if it is not understood.
         """
+        match node:
+            case exp.Paren(this=inner):
+                return self.condition(inner)
+            case exp.And():
+                return self._joined("and_kleene", node)
+            case exp.Or():
+                return self._joined("or_kleene", node)
+            case exp.Binary(expression=exp.Literal() as constant) if type(node) in _COMPARISONS:
+                return self._compare(type(node), node.this, constant)
         search = text_search_of(node)
         if search is not None and not self._holds_several(search.subject):
             return self._search(search)
@@ -236,14 +254,8 @@ class Translator(Values):
                 f"{text_of(node)!r}: {text_of(membership.subject)} is {kind}, not a {needed_type}"
             )
         match node:
-            case exp.Paren(this=inner):
-                return self.condition(inner)
-            case exp.And():
-                return self._joined(operator.and_, node)
-            case exp.Or():
-                return self._joined(operator.or_, node)
             case exp.Not(this=inner):
-                return ~self.condition(inner)
+                return inverted(self.condition(inner))
             case exp.Between():
                 return self._between(node)
             case exp.In():
@@ -255,7 +267,7 @@ class Translator(Values):
             case exp.Escape(this=exp.Like() | exp.ILike() as inner, expression=escape):
                 return self._like(inner, escape)
             case exp.Boolean():
-                return pc.scalar(bool(node.this))
+                return Literal(pa.scalar(bool(node.this)))
             case exp.Anonymous(this=str(name), expressions=[subject, words]) if (
                 name.lower() == "contains_words"
             ):
@@ -267,113 +279,115 @@ class Translator(Values):
             case exp.NullSafeEQ():
                 return self._same(node)
             case exp.NullSafeNEQ():
-                return ~self._same(node)
+                return inverted(self._same(node))
         if type(node) in _COMPARISONS:
             sides = node.args["this"], node.args["expression"]
             return self._compare(type(node), *sides)
         raise _not_a_condition(node)
 
-    def _joined(self, join: Callable[[Any, Any], Any], node: exp.Connector) -> pc.Expression:
-        """Returns the conditions of AND or OR, joined so that thousands of them nest little."""
-        parts = [self.condition(part) for part in node.flatten(unnest=False)]
-        while len(parts) > 1:
-            starts = range(0, len(parts), _JOINED_PARTS)
-            parts = [functools.reduce(join, parts[i : i + _JOINED_PARTS]) for i in starts]
-        return parts[0]
+    def _joined(self, function: str, node: exp.Connector) -> Node:
+        return joined(function, [self.condition(part) for part in node.flatten(unnest=False)])
 
     def _compare(
         self,
         comparison: type[exp.Expr],
         left: exp.Expr,
         right: exp.Expr,
-    ) -> pc.Expression:
+    ) -> Node:
         is_swapped = is_constant(left) and not is_constant(right)
         if not is_swapped and not is_constant(right):
             sides = ((self._value(side), self._type_of(side)) for side in (left, right))
-            return _COMPARISONS[comparison](*as_floats(*sides))
+            return Call(_COMPARISONS[comparison], as_floats(*sides))
         node, constant = (right, left) if is_swapped else (left, right)
-        return self._compare_with(comparison, node, self._constant_for(node, constant), is_swapped)
+        kind = self._type_of(node)
+        (scalar,) = self._constants_of_type(kind, node, [constant])
+        return self._compare_with(comparison, node, kind, scalar, is_swapped)
 
     def _compare_with(
         self,
         comparison: type[exp.Expr],
         node: exp.Expr,
+        node_type: pa.DataType | None,
         scalar: pa.Scalar,
         is_swapped: bool = False,
-    ) -> pc.Expression:
-        value, op = self._value(node), _COMPARISONS[comparison]
-        above = next_integer(scalar, self._type_of(node))
+    ) -> Node:
+        value = self._value(node)
+        above = next_integer(scalar, node_type)
         if above is not None:
             return _compare_with_fraction(
-                _MIRRORED[comparison] if is_swapped else comparison, value, above
+                MIRRORED[comparison] if is_swapped else comparison, value, above
             )
         # View columns are read as large types, but a NULL constant keeps its view type.
         kind = scalar.type if scalar.is_valid else VIEWED.get(scalar.type, scalar.type)
         if kind != scalar.type:
-            value, scalar = value.cast(kind), pa.scalar(None, kind)
-        return op(pc.scalar(scalar), value) if is_swapped else op(value, pc.scalar(scalar))
+            value, scalar = built(pc.Expression.cast, value, kind), pa.scalar(None, kind)
+        sides = (Literal(scalar), value) if is_swapped else (value, Literal(scalar))
+        return Call(_COMPARISONS[comparison], sides)
 
-    def _between(self, node: exp.Between) -> pc.Expression:
+    def _between(self, node: exp.Between) -> Node:
         if node.args.get("symmetric"):
             raise PredicateError(f"{text_of(node)!r}: SYMMETRIC is not understood")
         subject, bounds = node.this, (node.args["low"], node.args["high"])
         if is_constant(subject) or not all(map(is_constant, bounds)):
             above = self._compare(exp.GTE, subject, bounds[0])
-            return above & self._compare(exp.LTE, subject, bounds[1])
+            return joined("and_kleene", [above, self._compare(exp.LTE, subject, bounds[1])])
         low, high = self._constants_for(subject, bounds)
-        above = self._compare_with(exp.GTE, subject, low)
-        return above & self._compare_with(exp.LTE, subject, high)
+        kind = self._type_of(subject)
+        above = self._compare_with(exp.GTE, subject, kind, low)
+        return joined("and_kleene", [above, self._compare_with(exp.LTE, subject, kind, high)])
 
-    def _in(self, node: exp.In) -> pc.Expression:
+    def _in(self, node: exp.In) -> Node:
         if not node.expressions:
             raise PredicateError(
                 f"{text_of(node)!r}: only IN with a list of constants is understood"
             )
         kind = self._type_of(node.this)
         subject = self._value(node.this)
-        unknown = pc.scalar(pa.scalar(None, pa.bool_()))
         values = members_of_type(long_list_of(node), kind)
         if values is not None:
-            return pc.if_else(subject.is_valid(), subject.isin(values), unknown)
+            return built(lambda value: _in_known(value, value.isin(values)), subject)
         scalars = self._constants_for(node.this, members_of(node))
         known = [scalar for scalar in scalars if scalar.is_valid]
         # In SQL, NULL IN (…) is NULL. A NULL in the list turns FALSE into NULL.
-        condition = is_member(subject, [one for one in known if not next_integer(one, kind)], kind)
-        if len(known) < len(scalars):
-            condition = pc.if_else(condition, condition, unknown)
-        return pc.if_else(subject.is_valid(), condition, unknown)
+        members = [one for one in known if not next_integer(one, kind)]
 
-    def _membership(
-        self, node: exp.Expr, membership: Membership, kind: pa.DataType
-    ) -> pc.Expression:
+        def condition(value: pc.Expression) -> pc.Expression:
+            is_one = is_member(value, members, kind)
+            if len(known) < len(scalars):
+                is_one = pc.if_else(is_one, is_one, _UNKNOWN)
+            return _in_known(value, is_one)
+
+        return built(condition, subject)
+
+    def _membership(self, node: exp.Expr, membership: Membership, kind: pa.DataType) -> Node:
         if not membership.is_certain and not is_plainly_wanted(node):
             raise PredicateError(
                 f"{text_of(node)!r} is understood only where it must be TRUE, not under NOT"
             )
         element = searched_type(kind, membership)
         constants = [self._scalar(constant, element) for constant in membership.constants]
-        return call_of(membership, self._value(membership.subject), kind, constants)
+        subject = self._value(membership.subject)
+        return built(lambda value: call_of(membership, value, kind, constants), subject)
 
-    def _is(self, node: exp.Is) -> pc.Expression:
+    def _is(self, node: exp.Is) -> Node:
         operand = node.expression
         if isinstance(operand, exp.Null):
-            return self._value(node.this).is_null()
+            return built(pc.Expression.is_null, self._value(node.this))
         if isinstance(operand, exp.Boolean):
             subject, outcome = self.condition(node.this), bool(operand.this)
-            truth = subject if outcome else ~subject
-            return pc.coalesce(truth, pc.scalar(False))
+            return is_true(subject if outcome else inverted(subject))
         raise _not_a_condition(node)
 
-    def _like(self, node: exp.Like | exp.ILike, escape: exp.Expr | None) -> pc.Expression:
+    def _like(self, node: exp.Like | exp.ILike, escape: exp.Expr | None) -> Node:
         pattern = node.expression
         if not (isinstance(pattern, exp.Literal) and pattern.is_string):
             raise PredicateError(f"{text_of(node)!r}: LIKE needs a text constant as its pattern")
         value, escaping = self._text_value(node.this), escape.name if escape else ""
         ignore_case = isinstance(node, exp.ILike)
-        matches = matches_like(value, pattern.this, escaping, ignore_case=ignore_case)
-        return ~matches if node.args.get("negate") else matches
+        matches = built(matches_like, value, pattern.this, escaping, ignore_case=ignore_case)
+        return inverted(matches) if node.args.get("negate") else matches
 
-    def _search(self, search: TextSearch) -> pc.Expression:
+    def _search(self, search: TextSearch) -> Node:
         pattern, flags = search.pattern, search.flags
         call = f"{text_of(search.node)!r}: {search.name}"
         if not (isinstance(pattern, exp.Literal) and pattern.is_string):
@@ -384,20 +398,20 @@ class Translator(Values):
         if problem:
             raise PredicateError(f"{text_of(search.node)!r}: {problem}")
         value = self._text_value(search.subject, search.name)
-        return SEARCHES[search.name](value, flags + pattern.this)
+        return built(SEARCHES[search.name], value, flags + pattern.this)
 
     def _holds_several(self, subject: exp.Expr) -> bool:
         kind = self._type_of(subject)
         return kind is not None and bool(pa.types.is_nested(kind))
 
-    def _words(self, node: exp.Expr, subject: exp.Expr, words: exp.Expr) -> pc.Expression:
+    def _words(self, node: exp.Expr, subject: exp.Expr, words: exp.Expr) -> Node:
         if not (isinstance(words, exp.Literal) and words.is_string):
             raise PredicateError(
                 f"{text_of(node)!r}: contains_words needs a text constant of words"
             )
-        return contains_words(self._text_value(subject, "contains_words"), words.this)
+        return built(contains_words, self._text_value(subject, "contains_words"), words.this)
 
-    def _same(self, node: exp.Expr) -> pc.Expression:
+    def _same(self, node: exp.Expr) -> Node:
         """Returns IS NOT DISTINCT FROM a constant."""
         left, right = node.args["this"], node.args["expression"]
         if is_constant(left):
@@ -405,37 +419,51 @@ class Translator(Values):
         if not is_constant(right):
             raise PredicateError(f"{text_of(node)!r} is understood only with a constant")
         if isinstance(right.unnest(), exp.Null):
-            return self._value(left).is_null()
-        return pc.coalesce(self._compare(exp.EQ, left, right), pc.scalar(False))
+            return built(pc.Expression.is_null, self._value(left))
+        return is_true(self._compare(exp.EQ, left, right))
 
-    def _is_nan(self, node: exp.Expr, subject: exp.Expr) -> pc.Expression:
+    def _is_nan(self, node: exp.Expr, subject: exp.Expr) -> Node:
         kind = self._type_of(subject)
         if kind is not None and not pa.types.is_floating(kind):
             raise PredicateError(
                 f"{text_of(node)!r}: {text_of(subject)} is {kind}, which has no NaN"
             )
-        return pc.is_nan(self._value(subject))
+        return built(pc.is_nan, self._value(subject))
 
-    def _boolean_column(self, node: exp.Column) -> pc.Expression:
+    def _boolean_column(self, node: exp.Column) -> Node:
         kind = self._type_of(node)
         if kind is None or not pa.types.is_boolean(kind):
             raise PredicateError(f"{text_of(node)!r} is {kind}, not a condition")
         return self._value(node)
 
 
-def _compare_with_fraction(
-    comparison: type[exp.Expr], value: pc.Expression, above: pa.Scalar
-) -> pc.Expression:
+def _compare_with_fraction(comparison: type[exp.Expr], value: Node, above: pa.Scalar) -> Node:
     """Returns a comparison of integers with a number between ``above`` and the integer before it.
 
     Doubles may not tell the two apart. No integer equals the number, but NULL stays NULL.
     """
-    is_less, is_greater = value < pc.scalar(above), value >= pc.scalar(above)
+    sides = value, Literal(above)
+    is_less, is_greater = Call("less", sides), Call("greater_equal", sides)
     if comparison in (exp.LT, exp.LTE):
         return is_less
     if comparison in (exp.GT, exp.GTE):
         return is_greater
-    return is_less & is_greater if comparison is exp.EQ else is_less | is_greater
+    return joined("and_kleene" if comparison is exp.EQ else "or_kleene", [is_less, is_greater])
+
+
+def _in_known(value: pc.Expression, condition: pc.Expression) -> pc.Expression:
+    """Returns ``condition``, and NULL where ``value`` is NULL."""
+    return pc.if_else(value.is_valid(), condition, _UNKNOWN)
+
+
+def inverted(condition: Node) -> Node:
+    """Returns NOT of a condition."""
+    return Call("invert", (condition,))
+
+
+def is_true(condition: Node) -> Node:
+    """Returns a condition with FALSE in place of NULL."""
+    return Call("coalesce", (condition, Literal(pa.scalar(False))))
 
 
 def is_plainly_wanted(node: exp.Expr) -> bool:

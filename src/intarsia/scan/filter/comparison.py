@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from intarsia.expr.comparison_operators import COMPARISONS
 from intarsia.expr.map_lookup import first_key, first_values
 from intarsia.expr.nested_types import column_at, type_at
-from intarsia.expr.tree import CHAINS, Call, FieldRef, Literal, Node, is_deep, operands
+from intarsia.expr.tree import CHAINS, Call, FieldRef, Literal, Node, is_deep
 from intarsia.scan.dictionary_codes import Holds, map_entries
 
 _CONNECTIVES = (*CHAINS, "invert")
@@ -49,8 +49,7 @@ def comparison_of(node: Node, schema: pa.Schema) -> Node | None:
 def _comparison(node: Node, schema: pa.Schema) -> Node | None:
     match node:
         case Call(function, arguments) if function in _CONNECTIVES:
-            arguments_ = operands(node, function) if function in CHAINS else arguments
-            parts = [_comparison(argument, schema) for argument in arguments_]
+            parts = [_comparison(argument, schema) for argument in arguments]
             complete = tuple(part for part in parts if part is not None)
             return Call(function, complete) if len(complete) == len(parts) else None
         case Call("is_in", (subject,), options):

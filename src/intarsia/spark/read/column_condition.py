@@ -53,7 +53,7 @@ _EPOCH = dt.date(1970, 1, 1)
 def spark_condition(where: pc.Expression, schema: pa.Schema) -> Column:
     """Returns ``where`` as a Column. Raises ``PredicateError`` if Spark might differ."""
     try:
-        _, plain = periods_as_ranges(where, read_expression(where), schema)
+        plain = periods_as_ranges(read_expression(where), schema)
         return _Translator(schema).condition(plain)
     except RecursionError as error:
         raise PredicateError("the condition nests too deeply") from error

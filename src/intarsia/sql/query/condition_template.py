@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from intarsia.errors import PredicateError
 from intarsia.expr.sql_text import check_characters
+from intarsia.expr.tree import to_expression
 from intarsia.sql.query.parameters import numbered, substitute_parameters
 from intarsia.sql.where_clause import SQL_ERRORS, parse_condition, translated
 
@@ -52,7 +53,7 @@ class ConditionTemplate:
             raise PredicateError(
                 f"{self.text!r}: {value!r} cannot be the value of parameter {place.name} there"
             )
-        return translated(tree, self.text, self.schema)
+        return to_expression(translated(tree, self.text, self.schema))
 
     def check(self, values: Sequence[object]) -> None:
         """Raises ``PredicateError`` unless there is one value for each parameter."""
