@@ -24,7 +24,7 @@ REPEATS = 5
 
 
 def rows(number, count):
-    """The rows of one file. Keys are distinct in the whole table."""
+    """Returns the rows of one file. Keys are distinct in the whole table."""
     numbers = np.arange(number * count, (number + 1) * count)
     return pa.table(
         {
@@ -47,7 +47,7 @@ def table_of(path, files, count):
 
 
 def median(*actions):
-    """The medians of the actions' processor times in ms, measured by turns."""
+    """Returns the medians of the actions' processor times in ms, measured by turns."""
     times = [[] for _ in actions]
     for _ in range(REPEATS):
         for action, own in zip(actions, times, strict=True):

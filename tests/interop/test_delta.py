@@ -136,7 +136,7 @@ def test_mapped_columns_have_their_physical_names_in_files(tmp_path):
     assert rows(actual) == rows(TABLE.filter(WANTED))
 
 
-def test_rows_deleted_by_a_deletion_vector_are_still_in_the_file(tmp_path, documented):
+def test_rows_deleted_by_a_deletion_vector_are_still_in_the_file(tmp_path):
     path = str(tmp_path / "vectors")
     features = {"delta.enableDeletionVectors": "true"}
     deltalake.write_deltalake(path, TABLE, configuration=features)
@@ -144,9 +144,6 @@ def test_rows_deleted_by_a_deletion_vector_are_still_in_the_file(tmp_path, docum
     delta_log.delete_rows(path, file, [3, 4, 3753])
     table = DeltaTable(path)
     assert ia.dataset(table.file_uris()).count_rows() == ROWS
-    with pytest.raises(ValueError, match="deletion vectors take away"):
-        documented.delta_dataset(path)
-    assert documented.delta_dataset(path, version=0).count_rows() == ROWS
     vectors = pa.table(table.deletion_vectors()).to_pylist()
     assert len(vectors) == 1
     remaining_rows = ia.RowRanges.from_mask(pad(vectors[0]["selection_vector"], ROWS))

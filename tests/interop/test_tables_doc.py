@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 import types
-from pathlib import Path
 
-import deltalake
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, StringType
@@ -42,66 +37,6 @@ def check_rows(dataset, expected):
         expected_ids = set(plain.filter(where)["id"].to_pylist())
         actual = dataset.to_table(names, filter=where)
         assert rows(actual) == [row for row in rows(expected) if row["id"] in expected_ids]
-
-
-# --- Delta ---------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def delta(tmp_path):
-    path = str(tmp_path / "events")
-    deltalake.write_deltalake(path, TABLE, partition_by=["day"])
-    return path
-
-
-def by_delta(path, **version):
-    return DeltaTable(path, **version).to_pyarrow_table()
-
-
-def test_a_delta_table_has_its_rows(documented, delta):
-    check_rows(documented.delta_dataset(delta), by_delta(delta))
-    DeltaTable(delta).delete("id = 5")
-    wider = TABLE.slice(0, 3).append_column("note", pa.array(["x"] * 3))
-    deltalake.write_deltalake(delta, wider, mode="append", schema_mode="merge")
-    DeltaTable(delta).optimize.compact()
-    for version in range(DeltaTable(delta).version() + 1):
-        actual = documented.delta_dataset(delta, version=version)
-        check_rows(actual, by_delta(delta, version=version))
-    assert documented.delta_dataset(delta).count_rows(pc.field("note") == "x") == 3
-
-
-def test_a_delta_table_with_odd_names_has_its_rows(documented, tmp_path):
-    data = pa.table({"id": range(5), "k": ["k03"] * 5, "day": ["a/b", "50%", "x=y", None, "né"]})
-    path = str(tmp_path / "a table")
-    deltalake.write_deltalake(path, data, partition_by=["day"])
-    check_rows(documented.delta_dataset(path), data)
-
-
-@pytest.mark.parametrize("keys", [[], ["day"]])
-def test_mapped_columns_are_refused(documented, tmp_path, keys):
-    path = str(tmp_path / "t")
-    config = {"delta.columnMapping.mode": "name"}
-    deltalake.write_deltalake(path, TABLE, partition_by=keys, configuration=config)
-    with pytest.raises(ValueError, match="other names in the files"):
-        documented.delta_dataset(path)
-
-
-def first_actions(path):
-    log = Path(path, "_delta_log", f"{0:020}.json")
-    return log, [json.loads(line) for line in log.read_text().splitlines()]
-
-
-def test_partition_values_that_are_not_in_folder_names_are_refused(documented, delta):
-    """For example in tables with random file prefixes."""
-    log, actions = first_actions(delta)
-    for number, action in enumerate(one for one in actions if "add" in one):
-        old = action["add"]["path"]
-        action["add"]["path"] = f"x{number}/{os.path.basename(old)}"
-        os.renames(f"{delta}/{old}", f"{delta}/{action['add']['path']}")
-    log.write_text("\n".join(map(json.dumps, actions)))
-    assert set(by_delta(delta)["day"].to_pylist()) == {"a", "b"}
-    with pytest.raises(ValueError, match="do not tell the values of day"):
-        documented.delta_dataset(delta)
 
 
 # --- Iceberg -------------------------------------------------------------------------------------
@@ -212,7 +147,6 @@ def test_files_that_lack_a_partition_column_are_refused(documented, iceberg):
         documented.iceberg_dataset(iceberg)
 
 
-def test_indexes_are_added_to_the_files_of_a_list(documented, delta, iceberg):
-    for actual in (documented.delta_dataset(delta), documented.iceberg_dataset(iceberg)):
-        reports = ia.add_indexes(actual.files, ["k:lookup"])
-        assert all(report.added[0] == "k:lookup" for report in reports)
+def test_indexes_are_added_to_the_files_of_a_list(documented, iceberg):
+    reports = ia.add_indexes(documented.iceberg_dataset(iceberg).files, ["k:lookup"])
+    assert all(report.added[0] == "k:lookup" for report in reports)

@@ -111,7 +111,7 @@ class Sections:
         self._warnings, self._finder, self._health = warnings, sidecar_finder, health
         self._embedded: dict[IndexEntry, Embedded | None] = {}
         self._stored_subjects: dict[str, str] = {}
-        """What indexes are on by the file's own names, by the names in the file's table."""
+        """Subjects of indexes with the file's own names, by those with the names in its table."""
         self._opened: dict[IndexEntry, AnySection | None] = {}
         self.sidecar_option: SidecarOption = sidecar_finder.option if sidecar_finder else True
         """The value of ``sidecar=`` that stands for the file's sidecar."""

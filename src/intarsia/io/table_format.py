@@ -38,7 +38,9 @@ ICEBERG = TableFormat(
     re.compile(r"[^/]*\.metadata\.json(\.gz)?"),
 )
 FORMATS = (
-    TableFormat("a Delta table", "_delta_log", "open it with ia.delta(path)"),
+    TableFormat(
+        "a Delta table", "_delta_log", "open it with ia.delta(path), or as delta:PATH in a command"
+    ),
     TableFormat("a Hudi table", ".hoodie", "read it with Hudi's own reader"),
     TableFormat(
         "a folder that a stream of Spark's writes to",

@@ -134,8 +134,8 @@ def refusal(folder: str, kind: TableFormat) -> str:
     """Returns the message for a folder of a table: what is wrong and what to do."""
     return (
         f"{folder or '/'} is {kind.name}: its log ({kind.log}) says which files and rows count, "
-        f"and is not read here; {kind.how}, as docs/tables.md shows, or read all files as plain "
-        "ones, deleted rows and old files included, with table_format='ignore'"
+        f"and is not read here; {kind.how}, as docs/how-to/tables.md shows, or read all files as "
+        "plain ones, deleted rows and old files included, with table_format='ignore'"
     )
 
 

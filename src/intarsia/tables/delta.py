@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _MAX_READER_VERSION = 3
-_READER_FEATURES = frozenset(
+READER_FEATURES = frozenset(
     {
         "columnMapping",
         "deletionVectors",
@@ -160,7 +160,7 @@ def _check_features(table: DeltaTable) -> None:
     if protocol.min_reader_version > _MAX_READER_VERSION:
         needed = f"version {protocol.min_reader_version} of the protocol for readers"
         raise UnsupportedError(f"{table.table_uri}: the Delta table needs {needed}")
-    unknown = sorted(set(protocol.reader_features or ()) - _READER_FEATURES)
+    unknown = sorted(set(protocol.reader_features or ()) - READER_FEATURES)
     if not _VARIANT.search(table.schema().to_json()):
         unknown = [name for name in unknown if not name.startswith("variant")]
     if unknown:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 
 from intarsia.advisor.advise import advise
+from intarsia.cli.input.table_source import table_or_path
 from intarsia.cli.output import tables, terminal
 from intarsia.cli.output.json_document import json_text
 from intarsia.index.registry import parse
@@ -39,7 +40,7 @@ def index_add(
         _rewrite_coarse_files(path, table_format)
     with terminal.progress("indexing") as progress:
         reports = add_indexes(
-            path,
+            table_or_path(path),
             specs,
             sidecar=in_sidecar if sidecar is None else sidecar,
             replace=not missing,
@@ -86,7 +87,7 @@ def index_drop(
         raise click.UsageError("name each INDEX, or drop every one that was added by --all")
     with terminal.progress("dropping") as progress:
         reports = drop_indexes(
-            path,
+            table_or_path(path),
             indexes or None,
             all=everything,
             sidecar=in_sidecar if sidecar is None else sidecar,
@@ -109,7 +110,7 @@ def index_list(
     as_json: bool,
 ) -> None:
     """Lists the indexes of files."""
-    reports = list_indexes(path, sidecar=sidecar, table_format=table_format)
+    reports = list_indexes(table_or_path(path), sidecar=sidecar, table_format=table_format)
     if as_json:
         tables.as_json(reports)
     else:
@@ -126,5 +127,5 @@ def index_advise(
     path: str, filters: Sequence[str], table_format: TableFormatOption, as_json: bool
 ) -> None:
     """Proposes indexes for the conditions of queries."""
-    advice = advise(path, filters, table_format=table_format)
+    advice = advise(table_or_path(path), filters, table_format=table_format)
     click.echo(json_text(advice.to_dict()) if as_json else str(advice))

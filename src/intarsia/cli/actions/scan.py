@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 
 from intarsia.cli.column_names import column_names
 from intarsia.cli.input import other_formats
+from intarsia.cli.input.table_source import opened
 from intarsia.cli.output import html_file, row_stream, tables
 from intarsia.cli.output.json_document import json_text
 from intarsia.dataset.dataset import Dataset
-from intarsia.dataset.discovery import dataset
 from intarsia.dataset.request_builder import check_columns
 from intarsia.dataset.top_k import first_rows
 from intarsia.duckdb_session import require_duckdb
@@ -49,7 +49,7 @@ def scan(
     **opening: Any,
 ) -> None:
     """Prints the rows that match. ``opening`` has arguments of ``dataset``."""
-    source = dataset(path, **opening)
+    source = opened(path, **opening)
     names = column_names(source.schema, columns)
     expression = None if where is None else parse_where(where, source.schema)
     if count:
@@ -125,15 +125,15 @@ def sql(
     if form == "parquet" and output is None:
         raise click.UsageError("Parquet is not written to standard output: --output names a file")
     require_duckdb()
-    opened = {}
+    by_name = {}
     for table in tables:
         name, is_given, path = table.partition("=")
         if not (name and is_given):
             raise click.UsageError(f"{table!r} is not NAME=PATH")
-        opened[name] = opened_table(dataset(path, **opening))
+        by_name[name] = opened_table(opened(path, **opening))
     if query == other_formats.STDIN:
         query = sys.stdin.read()
-    result = run_query(query, (), opened)
+    result = run_query(query, (), by_name)
     if form == "parquet" and output is not None:
         with ParquetWriter(output, result.schema) as writer:
             writer.write_table(result)
@@ -160,7 +160,7 @@ def explain(
 ) -> None:
     """Shows what a query reads."""
     html_file.check_option(html, as_json)
-    source = dataset(path, **opening)
+    source = opened(path, **opening)
     if query is not None:
         for option, value in (("--where", where), ("--columns", columns), ("--html", html)):
             if value is not None:

@@ -11,6 +11,7 @@ import click
 import intarsia.maintenance.maintain as maintenance_run
 import intarsia.maintenance.status as maintenance
 from intarsia.cli.exit_codes import PARTIAL_SUCCESS, REQUIREMENT_UNMET
+from intarsia.cli.input.table_source import table_or_path
 from intarsia.cli.output import terminal
 from intarsia.cli.output.json_document import json_text
 from intarsia.cli.output.terminal import clean
@@ -30,7 +31,7 @@ def status(
     """Shows the state of a data set. Exits with a code of its own if a requirement is not met."""
     required = [_required(text) for text in requirements]
     state = maintenance.status(
-        path,
+        table_or_path(path),
         indexes=list(dict.fromkeys(index for index, _ in required)),
         sidecar=sidecar,
         table_format=table_format,
@@ -63,7 +64,7 @@ def maintain(path: str, dry_run: bool, table_format: TableFormatOption, as_json:
     """Brings files in line with the policy. Exits with a code of its own if some files fail."""
     with terminal.progress("maintaining") as progress:
         report = maintenance_run.maintain(
-            path, dry_run=dry_run, progress=progress, table_format=table_format
+            table_or_path(path), dry_run=dry_run, progress=progress, table_format=table_format
         )
     if as_json:
         click.echo(json_text(redacted_in(report.to_dict()), indent=2))
