@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import re
-import types
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -284,18 +282,3 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def by_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Prevents ``ia.sql`` from handing files to DuckDB's own reader."""
     monkeypatch.setattr(duckdb_sql, "hand_over", lambda *_: "the reader of pages is tested")
-
-
-@pytest.fixture(scope="session")
-def documented() -> types.SimpleNamespace:
-    """The functions in docs/how-to/tables.md, by name."""
-    document = Path(__file__).parents[2] / "docs/how-to/tables.md"
-    blocks = re.findall(r"```python\n(.*?)```", document.read_text(), re.DOTALL)
-    with_functions = [block for block in blocks if "\ndef " in block]
-    assert len(with_functions) == 1
-    names: dict[str, Any] = {}
-    for block in with_functions:
-        functions, last = block.split("\nds = ")
-        assert "_dataset(" in last
-        exec(compile(functions, document.name, "exec"), names)
-    return types.SimpleNamespace(**names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import json
 import pickle
 import sys
 import uuid
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from iceberg_tables import (
     SHAPES,
     append_by_partition,
@@ -52,6 +54,7 @@ from pyiceberg.types import (
 )
 
 import intarsia as ia
+from intarsia.cli.command_line import cli
 
 READ_SHAPES = {name: make for name, make in SHAPES.items() if name != "nested_initial_default"}
 
@@ -270,6 +273,31 @@ def test_advice_and_explanations_have_the_names_of_the_table(catalog):
     explanation = str(ds.explain(filter="key = 'k07'"))
     assert "key:lookup" in explanation
     assert f"Iceberg table n.t, snapshot {table.current_snapshot().snapshot_id}" in repr(ds)
+
+
+def test_commands_take_tables(catalog):
+    table = iceberg_tables.renamed_and_deleted(catalog)
+    path = f"iceberg:{local(table.metadata_location)}"
+    expected = expected_of(table)
+
+    def run(*arguments):
+        result = CliRunner().invoke(cli, arguments)
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    assert run("scan", path, "--count") == f"{expected.num_rows}\n"
+    run("index", "add", path, "id:lookup")
+    rows = run("scan", path, "--where", "id = 7", "--columns", "id", "--format", "json")
+    assert [json.loads(line) for line in rows.splitlines()] == [{"id": 7}]
+    assert "id:lookup" in run("explain", path, "--where", "id = 7")
+    assert "id:lookup" in run("status", path)
+    counted = run("sql", "SELECT count(*) AS n FROM t", f"t={path}", "--format", "json")
+    assert json.loads(counted) == {"n": expected.num_rows}
+
+
+def test_a_folder_that_is_read_as_plain_files_points_to_iceberg(catalog):
+    with pytest.raises(ia.PathError, match=r"open it with ia\.iceberg\(table\)"):
+        ia.dataset(local(plain(catalog).location()))
 
 
 # --- as any data set ------------------------------------------------------------------------------

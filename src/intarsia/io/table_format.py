@@ -34,7 +34,7 @@ batches.
 ICEBERG = TableFormat(
     "an Iceberg table",
     "metadata",
-    "give the list of files of pyiceberg's plan_files()",
+    "open it with ia.iceberg(table), or as iceberg:METADATA_JSON in a command",
     re.compile(r"[^/]*\.metadata\.json(\.gz)?"),
 )
 FORMATS = (
