@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import intarsia as ia
-from intarsia.dataset.explain import planned_request
+from intarsia.dataset.scan_plan import planned_request
 from intarsia.scan.files.file_pruning import prune_files, prune_unopened
 
 ROWS = 500

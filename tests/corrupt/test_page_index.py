@@ -227,15 +227,15 @@ def test_a_scan_plans_again_if_another_scan_found_the_index_wrong(stored, table,
     file = OpenedFile(BufferSource(data), "shared")
     filter_ = pc.field("n") == 3000
     request = Request(table.schema, ("n", "s"), Filter.of(filter_, table.schema))
-    plan_rows_of = scan.plan_rows
+    plan_group_of = scan.plan_group
 
     def plan_and_lose_the_race(*arguments, **options):
-        actual = plan_rows_of(*arguments, **options)
-        monkeypatch.setattr(scan, "plan_rows", plan_rows_of)
+        actual = plan_group_of(*arguments, **options)
+        monkeypatch.setattr(scan, "plan_group", plan_group_of)
         list(scan_file(file, request, {}))  # the other scan discovers the wrong index
         return actual
 
-    monkeypatch.setattr(scan, "plan_rows", plan_and_lose_the_race)
+    monkeypatch.setattr(scan, "plan_group", plan_and_lose_the_race)
     with pytest.warns(ia.IntarsiaWarning, match="page index is ignored"):
         actual = list(scan_file(file, request, {}))
     assert pa.concat_tables(actual).equals(table.filter(filter_))

@@ -203,3 +203,12 @@ def test_the_verdict_names_the_columns_without_an_index(tmp_path):
     pq.write_table(rows_of(0), tmp_path / "a.parquet")
     explained = ia.dataset(tmp_path).explain(filter="k = 7 AND s <> 'x'", analyze=True)
     assert explained.verdict == "reads everything: no index on k, s; pages of 4,000 rows"
+
+
+@pytest.mark.parametrize("where", ["k >= 0", "id >= 500"])
+def test_a_plan_counts_the_rows_of_small_files_in_which_all_rows_match(tmp_path, where):
+    small_files(tmp_path)
+    data = ia.dataset(tmp_path)
+    planned = data.explain(filter=where).planned
+    assert planned.rows.selected == data.count_rows(where)
+    assert planned.rows.total == 40 * 50

@@ -86,15 +86,15 @@ def test_a_scan_that_has_returned_rows_raises_an_error(path, monkeypatch):
 
 
 def test_a_scan_that_has_returned_no_rows_starts_again(path, monkeypatch):
-    plan_rows = scan.plan_rows
+    plan_group = scan.plan_group
 
     def plan_then_overwrite(*arguments, **options):
-        actual = plan_rows(*arguments, **options)
-        monkeypatch.setattr(scan, "plan_rows", plan_rows)
+        actual = plan_group(*arguments, **options)
+        monkeypatch.setattr(scan, "plan_group", plan_group)
         overwrite(path)
         return actual
 
-    monkeypatch.setattr(scan, "plan_rows", plan_then_overwrite)
+    monkeypatch.setattr(scan, "plan_group", plan_then_overwrite)
     assert ia.dataset(path).to_table(filter=FILTER).equals(table(10**6))
 
 

@@ -270,7 +270,7 @@ def test_rows_that_all_versions_have_are_found(lake, name, kind):
         assert find(data) == expected
 
 
-@pytest.mark.parametrize("replaced_before", ["account_of", "unindexed_columns"])
+@pytest.mark.parametrize("replaced_before", ["_account_of", "_unindexed_columns"])
 @pytest.mark.parametrize("analyze", [False, True])
 @pytest.mark.parametrize("indexes", [["text:lookup"], ["n:minmax"]])
 @pytest.mark.parametrize("num_files", [3, 40])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +17,7 @@ import pyarrow.dataset as pads
 
 import intarsia.memory as memory
 from intarsia.dataset.batch_stream import scanner_of
-from intarsia.dataset.explain import (
-    engine_of,
-    explain_query,
-    explanation_of,
-    plan_files,
-    plan_files_left,
-    planned_request,
-)
+from intarsia.dataset.explain import explain_query, explanation_of
 from intarsia.dataset.fragment import (
     PlannedFragment,
     fragments_left,
@@ -51,6 +43,7 @@ from intarsia.dataset.row_count_check import (
     shortage,
 )
 from intarsia.dataset.row_numbers import check_within, row_numbers
+from intarsia.dataset.scan_plan import plan_files, planned_request
 from intarsia.dataset.scan_source import ScanSource
 from intarsia.dataset.scanned_dataset import ScannedDataset
 from intarsia.dataset.take import take_rows
@@ -596,7 +589,7 @@ class Dataset(ScannedDataset):
     def plan_of_left(self, columns: Sequence[str], filter_: pc.Expression | None) -> Plan:
         """Returns a plan as ``plan`` does, of only the files that are left after pruning."""
         request = planned_request(self.scan_source, columns, filter_)
-        return plan_files_left(self.scan_source, request)
+        return plan_files(self.scan_source, request, only_left=True)
 
     def explain(
         self,
@@ -634,11 +627,7 @@ class Dataset(ScannedDataset):
         request = planned_request(source, columns, filter)
         text = filter if isinstance(filter, str) and source.filter is None else None
         run = partial(self._run, columns, filter) if analyze else None
-        explanation = explain_query(source, request, text, run=run, maps=maps)
-        if analyze:
-            return explanation
-        reader, reason = engine_of(source, request)
-        return replace(explanation, reader=reader, reason=reason)
+        return explain_query(source, request, text, run=run, maps=maps)
 
     def profiled(self) -> Dataset:
         """Returns this data set with files that are opened anew, and record what is read."""

@@ -45,8 +45,7 @@ from intarsia.io.storage import FileReplaced
 from intarsia.parquet.schema import Leaf, Root
 from intarsia.plan.cost_model import COSTS
 from intarsia.plan.file_account import EngineScan
-from intarsia.plan.file_group import file_groups
-from intarsia.plan.planner import Candidates, plan_rows
+from intarsia.plan.planner import Candidates
 from intarsia.plan.stored_columns import check_folder
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.pruning.predicate_tree import predicates_of
@@ -54,6 +53,7 @@ from intarsia.row_ranges import RowRanges
 from intarsia.scan.files.file_pruning import prune_files
 from intarsia.scan.page_selection import groups_of, rows_of, select
 from intarsia.scan.request import Request
+from intarsia.scan.scan import Part
 from intarsia.scan.schema_adapter import roots_to_read
 
 _PLAIN_PATH = re.compile(r"[\w./=+@~,& -]+")
@@ -102,6 +102,7 @@ class _OpenFile(NamedTuple):
     path: str
     file: OpenedFile
     constants: Constants
+    part: Part
 
 
 def hand_over(
@@ -123,7 +124,7 @@ def hand_over(
     try:
         handed = _checked(source, columns, filter_, limit, expects_nan, units)
         if source.cache.is_profiled:
-            scan = EngineScan(handed.files, handed.rows, tuple(handed.schema.names), handed.reason)
+            scan = EngineScan(frozenset(handed.files), handed.rows, handed.reason)
             source.cache.engine_scans.append(scan)
             source.cache.requests.append(request_of(source.schema, list(columns), filter_))
         return handed
@@ -163,7 +164,7 @@ def _checked(
         _check_first_pages(files[0].file, limit)
     rows, reason = _rows_to_read(files, request, may_refuse=reader == "auto")
     paths = tuple(path for path, *_ in files)
-    planned = {path: file for path, file, _ in files if path in rows}
+    planned = {path: file for path, file, *_ in files if path in rows}
     with_nan = () if expects_nan else _with_hidden_nan(files, in_files)
     reason = reason if reader == "auto" else 'the option reader="engine" was given'
     return HandOver(paths, schema, rows, planned, folder_keys, with_nan, reason)
@@ -175,7 +176,7 @@ def _with_hidden_nan(files: Sequence[_OpenFile], fields: Iterable[pa.Field]) -> 
     Raises ``RefusedError`` if some are in lists, maps or structs.
     """
     floats = [field for field in fields if holds(field.type, pa.types.is_floating)]
-    if all(_gives_nan_no_bounds(file) for _, file, _ in files):
+    if all(_gives_nan_no_bounds(one.file) for one in files):
         return ()
     for field in floats:
         if not pa.types.is_floating(field.type):
@@ -190,7 +191,7 @@ def _check_columns(
     names = [field.name for field in fields]
     has_bytes = any(holds(plain_type(field.type), pa.types.is_binary) for field in fields)
     portable: set[int] = set()
-    for path, file, _ in files:
+    for path, file, *_ in files:
         if has_old_bounds(file, names):
             raise RefusedError(f"{path}: bounds of an old writer")
         if any(_has_bare_index(file, name) for name in names):
@@ -223,7 +224,7 @@ def _has_bare_index(file: OpenedFile, name: str) -> bool:
 
 def _check_views(files: Iterable[_OpenFile], schema: pa.Schema) -> None:
     """Raises ``RefusedError`` if a table says more about a file than engines see in it."""
-    for path, file, constants in files:
+    for path, file, constants, _ in files:
         view = file.view
         if view is OWN_VIEW:
             continue
@@ -273,7 +274,7 @@ def _candidates(source: ScanSource, request: Request, limit: int | None) -> Iter
     for candidate in prune_files(cache, source.files, request, by_footer=True):
         opened = candidate.part.get()
         file = opened.file if opened.is_current() else cache.get(candidate.file.path)
-        yield _OpenFile(candidate.file.path, file, candidate.file.constants)
+        yield _OpenFile(candidate.file.path, file, candidate.file.constants, candidate.part)
         if left is not None:
             left -= file.num_rows
             if left <= 0:
@@ -294,7 +295,7 @@ def _check_folders(files: Iterable[_OpenFile], schema: pa.Schema, columns: Seque
 
     For such a column our reader gives the folder's value, and an engine the file's.
     """
-    for path, file, constants in files:
+    for path, file, constants, _ in files:
         try:
             check_folder(file, constants, schema)
         except FormatError as error:
@@ -318,19 +319,19 @@ def _folder_keys(files: Sequence[_OpenFile], schema: pa.Schema) -> tuple[str, ..
 
     Raises ``RefusedError`` unless all engines parse the names of the folders alike.
     """
-    known = {name for _, _, constants in files for name in constants}
-    stored = {name for name in known if all(file.schema.root(name) for _, file, _ in files)}
+    known = {name for one in files for name in one.constants}
+    stored = {name for name in known if all(one.file.schema.root(name) for one in files)}
     keys = [name for name in schema.names if name in known - stored]
     if not keys:
         return ()
-    folders = {posixpath.dirname(path) for path, *_ in files}
+    folders = {posixpath.dirname(one.path) for one in files}
     pairs = [[part.partition("=")[::2] for part in f.split("/") if "=" in part] for f in folders]
     names = [name for name, _ in pairs[0]]
     if any([name for name, _ in folder] != names for folder in pairs) or len({*names}) < len(names):
         raise RefusedError("folders have different keys")
     if not set(schema.names).isdisjoint({*names} - {*keys}) or not set(keys) <= set(names):
         raise RefusedError("columns of files are called as keys of folders")
-    if any(file.schema.root(name) for name in keys for _, file, _ in files):
+    if any(one.file.schema.root(name) for name in keys for one in files):
         raise RefusedError("some files have a column that folders have")
     for name, value in {pair for folder in pairs for pair in folder if pair[0] in keys}:
         check_folder_value(name, value, schema.field(name).type)
@@ -364,8 +365,8 @@ def _rows_to_read(
         return {}, "no index can leave out pages"
     ours = theirs = 0
     left: list[Candidates] = []
-    for _, file, constants in files:
-        planned = plan_rows(file, request.pruning, constants, request.schema)
+    for _, file, constants, part in files:
+        planned = part.plan(file, request)
         rows = planned.rows
         roots = roots_to_read(file, request, constants)
         tested = [
@@ -383,10 +384,10 @@ def _rows_to_read(
     if may_refuse and COSTS.page_cost * ours < theirs:
         raise RefusedError(_share(ours, theirs))
     narrowed = {}
-    for (path, file, _), planned in zip(files, left, strict=True):
-        by_footer, rows = planned.steps[0], planned.rows
+    for (path, file, *_), planned in zip(files, left, strict=True):
+        (_, by_footer), rows = planned.steps[0], planned.rows
         groups = groups_of(file, rows)
-        if len(groups) <= COSTS.group_share * by_footer.row_groups:
+        if len(groups) <= COSTS.group_share * len(groups_of(file, by_footer)):
             narrowed[path] = rows if len(rows) <= COSTS.row_ranges else rows_of(file, groups)
     return narrowed if len(narrowed) <= COSTS.files_of_ranges else {}, _share(ours, theirs)
 
@@ -412,12 +413,7 @@ def _check_first_pages(file: OpenedFile, limit: int) -> None:
 def _may_narrow(files: Sequence[_OpenFile], request: Request) -> bool:
     """True if an index of a file may leave part of a row group."""
     tests = predicates_of(request.pruning)
-    opened, constants = [one.file for one in files], [one.constants for one in files]
-    return any(
-        group.has_indexes(tests, number)
-        for _, group in file_groups(opened, constants, request.schema)
-        for number in range(len(group.files))
-    )
+    return any(one.part.known(one.file, request)[0].has_indexes(tests) for one in files)
 
 
 def has_page_index(source: ScanSource, column: str) -> bool:

@@ -1,7 +1,12 @@
-"""Plans and explanations of queries over many files. A plan reads no more than indexes."""
+"""Explanations of queries over many files: the plan of each file, and what was read of it.
+
+A query is planned, or run, on a cache whose files have profiles. Its planner records the steps of
+each plan there, and its readers what they read. An explanation prints these records.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -9,84 +14,41 @@ from functools import partial
 import pyarrow.compute as pc
 
 from intarsia.dataset.engine_hand_over import HandOver, hand_over
-from intarsia.dataset.explain_accounts import account_of, reads_of, unindexed_columns
-from intarsia.dataset.request_builder import Columns, scan_request
+from intarsia.dataset.explain_remarks import remarks_on, unindexed_columns
+from intarsia.dataset.scan_plan import plan_candidates, planned_request
 from intarsia.dataset.scan_source import ScanSource
 from intarsia.expr.tree import shown
+from intarsia.file.byte_map import map_of
 from intarsia.file.open_file import OpenedFile, read_one_version
-from intarsia.io.storage import gap_bytes
+from intarsia.file.scan_profile import Profile
+from intarsia.io.storage import FileReplaced, gap_bytes
 from intarsia.plan.explanation import Explanation
-from intarsia.plan.file_account import ENGINE, PAGES, EngineReads, FileAccount, QueryRun
-from intarsia.plan.plan import Amount, Figures, FilePlan, Plan
-from intarsia.plan.planner import plan_rows
-from intarsia.pruning.partition_pruning import Constants
-from intarsia.scan.files.file_pruning import (
-    CandidateFile,
-    File,
-    in_folders,
-    prune_files,
-    prune_unopened,
-    run_file_tasks,
+from intarsia.plan.file_account import (
+    CATALOG,
+    ENGINE,
+    FOLDERS,
+    PAGES,
+    ROW_GROUPS,
+    SKIPPED,
+    Activity,
+    EngineReads,
+    FileAccount,
+    FileRead,
+    QueryRun,
+    Stage,
 )
+from intarsia.plan.plan import Amount, Figures, FilePlan, Step, Steps, amount
+from intarsia.plan.planner import plan_rows
+from intarsia.plan.pruner import ROW_GROUP_STATISTICS
+from intarsia.pruning.partition_pruning import folder_might_match
+from intarsia.row_ranges import RowRanges
+from intarsia.scan.files.file_cache import FileCache, ProfiledFile
+from intarsia.scan.files.file_pruning import File
+from intarsia.scan.page_selection import groups_of
+from intarsia.scan.predicate_order import stages
 from intarsia.scan.read_estimate import plan_reads
-from intarsia.scan.request import FilterLike, Request
+from intarsia.scan.request import Request
 from intarsia.scan.schema_adapter import roots_to_read
-
-
-def planned_request(source: ScanSource, columns: Columns, filter_: FilterLike) -> Request:
-    """Returns the request for a query, with the data set's own filter."""
-    return scan_request(source.schema, columns, source.filter_with(filter_)).request
-
-
-def plan_files(source: ScanSource, request: Request) -> Plan:
-    """Returns the plan of all files but those in folders that cannot match, which are not opened.
-
-    Issues the warnings about the files.
-    """
-    cache, gap = source.cache, gap_bytes(source.filesystem)
-
-    def planned(file: File) -> FilePlan:
-        def plan(opened: OpenedFile) -> FilePlan:
-            return _plan_file(opened, file.constants, request, gap)
-
-        return read_one_version(partial(cache.lease, file.path), plan)
-
-    left = list(prune_unopened(cache, source.files, request))
-    plan = Plan.of(run_file_tasks(cache, (partial(planned, file) for file in left)))
-    if cache.catalog is not None:
-        open_paths = {file.path for file in left}
-        in_catalog = in_folders(source.files, request.pruning)
-        cut = [file for file in in_catalog if file.path not in open_paths]
-        plan = replace(plan, figures=plan.figures + cache.catalog.figures(cut)) if cut else plan
-    cache.health.tell()
-    return plan
-
-
-def plan_files_left(source: ScanSource, request: Request) -> Plan:
-    """Returns the plan of only those files that a scan reads.
-
-    The figures are those of these files, without a count of pages. Issues the warnings about the
-    files.
-    """
-    cache, gap = source.cache, gap_bytes(source.filesystem)
-
-    def planned(candidate: CandidateFile) -> FilePlan | None:
-        constants = candidate.file.constants
-
-        def plan(opened: OpenedFile) -> FilePlan | None:
-            candidates = candidate.part.plan(opened, request)
-            if not candidates.rows:
-                return None
-            roots = roots_to_read(opened, request, constants)
-            return plan_reads(opened, roots, candidates, constants, gap, count_pages=False)
-
-        return read_one_version(candidate.part.get, plan)
-
-    left = prune_files(cache, source.files, replace(request, columns=()))  # this plans only
-    plans = run_file_tasks(cache, (partial(planned, candidate) for candidate in left))
-    plan = Plan.of(plan for plan in plans if plan is not None)
-    cache.health.tell()
-    return plan
 
 
 def explain_query(
@@ -100,111 +62,45 @@ def explain_query(
     """Returns the explanation of a query over files that are opened anew.
 
     ``filter_text`` is the filter as the caller wrote it; with None pyarrow's Expression is shown.
-    ``run`` runs the query on a source of these files; with None it is only planned. The first
-    ``maps`` files in which rows are left have a map of their pages. Issues the warnings about the
-    files.
+    ``run`` runs the query on a source of these files. With None it is only planned, and the
+    explanation has the reader that an engine such as DuckDB would use. The first ``maps`` files in
+    which rows are left have a map of their pages. Issues the warnings about the files.
     """
     profiled = source.profiled()
+    query_run = None if run is None else run(profiled)
     if run is None:
-        _plan_candidates(profiled, request)
-        query_run = None
-    else:
-        query_run = run(profiled)
-    if filter_text is None:
-        filter_text = _text_of(_expression_of(request))
-    return explanation_of(profiled, request, filter_text, query_run, maps=maps)
-
-
-def _expression_of(request: Request) -> pc.Expression | None:
-    return None if request.filter is None else request.filter.condition.expression
-
-
-def explanation_of(
-    source: ScanSource,
-    request: Request,
-    filter_text: str,
-    query_run: QueryRun | None,
-    *,
-    maps: int = 0,
-    engine_reads: EngineReads | None = None,
-) -> Explanation:
-    """Returns the explanation of a query that was planned, or run, on a profiled ``source``.
-
-    Without ``engine_reads``, an engine's reads are those of its plan. Other parameters are those of
-    ``explain_query``.
-    """
-    cache = source.cache
-    reads = reads_of(cache) if query_run is not None else {}
-    accounts = []
-    for file in source.files:
-        account = _account(source, file, request, query_run, is_mapped=maps > 0)
-        maps -= account.map is not None
-        read = reads.get(file.path, account.read)
-        if read is not None and account.reader == ENGINE:
-            read = replace(read, figures=_with_engine(read.figures, account.plan.figures))
-        accounts.append(account if read is account.read else replace(account, read=read))
-    source.cache.health.tell()
-    other_reads = [(0, 0)]
-    if query_run is not None and cache.engine_scans:
-        engine_reads = engine_reads or _planned_reads(accounts)
-        other_reads = [(engine_reads.requests, engine_reads.bytes)]
-        query_run = replace(query_run, num_rows=query_run.num_rows + engine_reads.rows)
-    if cache.catalog is not None:
-        other_reads.append((cache.catalog.count.requests, cache.catalog.count.bytes))
-    return Explanation(
-        tuple(accounts),
-        filter_text,
-        request.all_columns,
-        unindexed=unindexed_columns(cache, accounts, request),
-        run=query_run,
-        other_reads=(sum(n for n, _ in other_reads), sum(size for _, size in other_reads)),
-    )
-
-
-def _account(
-    source: ScanSource, file: File, request: Request, run: QueryRun | None, *, is_mapped: bool
-) -> FileAccount:
-    """Returns ``account_of`` a file. If it was replaced since it was planned, plans it again.
-
-    If the query was run, the file's page indexes are cached, or it counts as read whole.
-    """
-
-    def account(opened: OpenedFile) -> FileAccount:
-        if not opened.profile.is_planned:
-            plan_rows(opened, request.pruning, file.constants, request.schema)
-        return account_of(source, file, request, None, is_mapped=is_mapped)
-
-    if run is not None or file.path not in source.cache.profiled:
-        return account_of(source, file, request, run, is_mapped=is_mapped)
-    return read_one_version(partial(source.cache.lease, file.path), account)
-
-
-def _with_engine(read: Figures, planned: Figures) -> Figures:
-    """Returns what was read of a file, with the row groups and pages that an engine read."""
-    groups = Amount(planned.row_groups.selected, read.row_groups.total)
-    return replace(read, row_groups=groups, pages=Amount(planned.pages.selected))
-
-
-def _planned_reads(accounts: Sequence[FileAccount]) -> EngineReads:
-    """Returns the planned reads of the files that an engine reads."""
-    figures = [account.plan.figures for account in accounts if account.reader == ENGINE]
-    total = Figures.sum(figures)
-    return EngineReads(total.requests.selected, total.bytes.selected, total.rows.selected)
+        plan_candidates(profiled, request)
+    condition = None if request.filter is None else request.filter.condition.expression
+    text = _text_of(condition) if filter_text is None else filter_text
+    explained = explanation_of(profiled, request, text, query_run, maps=maps)
+    if run is not None:
+        return explained
+    return _with_reader(explained, hand_over(profiled, request.all_columns, condition))
 
 
 def explain_scan(
-    source: ScanSource, columns: Sequence[str], filter_: pc.Expression | None, limit: int | None
+    source: ScanSource,
+    columns: Sequence[str],
+    filter_: pc.Expression | None,
+    limit: int | None = None,
+    *,
+    by_file: bool = False,
 ) -> Explanation:
     """Returns the explanation of an engine's scan, which its own reader may do.
 
-    The parameters are those of ``hand_over``. Issues the warnings about the files.
+    ``by_file`` explains a scan by our reader that reads files one by one, as Spark's tasks do.
+    Other parameters are those of ``hand_over``. Issues the warnings about the files.
     """
     profiled = source.profiled()
     request = planned_request(profiled, list(columns), filter_)
-    handed = hand_over(profiled, columns, filter_, limit)
+    handed = "" if by_file else hand_over(profiled, columns, filter_, limit)
     if isinstance(handed, str):
-        _plan_candidates(profiled, request)
-    explained = explanation_of(profiled, request, _text_of(filter_), None)
+        plan_candidates(profiled, request, by_file=by_file)
+    return _with_reader(explanation_of(profiled, request, _text_of(filter_), None), handed)
+
+
+def _with_reader(explained: Explanation, handed: HandOver | str) -> Explanation:
+    """Returns an explanation with the reader that an engine uses, and why."""
     if isinstance(handed, str):
         return replace(explained, reader=PAGES, reason=handed)
     return replace(explained, reader=ENGINE, reason=handed.reason)
@@ -215,45 +111,218 @@ def _text_of(filter_: pc.Expression | None) -> str:
     return "none" if filter_ is None else shown(filter_)
 
 
-def explain_by_file(
-    source: ScanSource, columns: Sequence[str], filter_: pc.Expression | None
+def explanation_of(
+    source: ScanSource,
+    request: Request,
+    filter_text: str,
+    run: QueryRun | None,
+    *,
+    maps: int = 0,
+    engine_reads: EngineReads | None = None,
 ) -> Explanation:
-    """Returns the explanation of a query whose files are read one by one, as by Spark's tasks.
+    """Returns the explanation of a query that was planned, or run, on a profiled ``source``.
 
-    Issues the warnings about the files.
+    Without ``engine_reads``, an engine's reads are those of its plan. Other parameters are those of
+    ``explain_query``.
     """
-    profiled = source.profiled()
-    request = planned_request(profiled, list(columns), filter_)
-    _plan_candidates(profiled, request, by_file=True)
-    return explanation_of(profiled, request, _text_of(filter_), None)
+    cache, accounts = source.cache, list[FileAccount]()
+    reads = {path: _read_of(opened) for path, opened in cache.profiled.items() if run is not None}
+    for file in source.files:
+        account_of = partial(_account_of, source, file, request, run, is_mapped=maps > 0)
+        profiled = cache.profiled.get(file.path)
+        if profiled is None or run is not None:
+            account = account_of(None if profiled is None else profiled[-1].file)
+        else:
+            account = read_one_version(partial(cache.lease, file.path), account_of)
+        maps -= account.map is not None
+        read = reads.get(file.path)
+        if read is not None and account.reader == ENGINE:
+            read = replace(read, figures=_with_engine(read.figures, account.plan.figures))
+        accounts.append(account if read is None else replace(account, read=read))
+    cache.health.tell()
+    other_reads = [(0, 0)]
+    if run is not None and cache.engine_scans:
+        engine_reads = engine_reads or _planned_reads(accounts)
+        other_reads = [(engine_reads.requests, engine_reads.bytes)]
+        run = replace(run, num_rows=run.num_rows + engine_reads.rows)
+    if cache.catalog is not None:
+        other_reads.append((cache.catalog.count.requests, cache.catalog.count.bytes))
+    return Explanation(
+        tuple(accounts),
+        filter_text,
+        request.all_columns,
+        unindexed=_unindexed_columns(cache, accounts, request),
+        run=run,
+        other_reads=(sum(n for n, _ in other_reads), sum(size for _, size in other_reads)),
+    )
 
 
-def engine_of(source: ScanSource, request: Request) -> tuple[str, str]:
-    """Returns which reader an engine such as DuckDB uses for a query, and why."""
-    handed = hand_over(source, request.all_columns, _expression_of(request))
-    return (ENGINE, handed.reason) if isinstance(handed, HandOver) else (PAGES, handed)
+def _planned_reads(accounts: Sequence[FileAccount]) -> EngineReads:
+    """Returns the planned reads of the files that an engine reads."""
+    total = Figures.sum(one.plan.figures for one in accounts if one.reader == ENGINE)
+    return EngineReads(total.requests.selected, total.bytes.selected, total.rows.selected)
 
 
-def _plan_candidates(source: ScanSource, request: Request, *, by_file: bool = False) -> None:
-    """Plans the files that a scan opens. Their profiles record the steps.
+def _unindexed_columns(
+    cache: FileCache, accounts: Sequence[FileAccount], request: Request
+) -> tuple[str, ...]:
+    """Returns the columns in the filter of which a file with candidate rows has no index.
 
-    ``by_file`` plans small files one by one, as Spark's tasks read them.
+    Files that were replaced since do not count.
     """
-
-    def planned(candidate: CandidateFile) -> None:
-        def plan(opened: OpenedFile) -> None:
-            if by_file:
-                opened.profile.together(False)
-            if not opened.profile.is_together:
-                candidate.part.plan(opened, request)
-
-        read_one_version(candidate.part.get, plan)
-
-    left = prune_files(source.cache, source.files, request, by_footer=True)
-    for _ in run_file_tasks(source.cache, (partial(planned, candidate) for candidate in left)):
-        pass
+    for account in accounts:
+        if account.plan.rows and account.plan.path in cache.profiled:
+            with contextlib.suppress(FileReplaced):
+                file = cache.profiled[account.plan.path][-1].file
+                return tuple(dict.fromkeys(unindexed_columns(file, account.plan, request)))
+    return ()
 
 
-def _plan_file(opened: OpenedFile, constants: Constants, request: Request, gap: int) -> FilePlan:
-    candidates = plan_rows(opened, request.pruning, constants, request.schema)
-    return plan_reads(opened, roots_to_read(opened, request, constants), candidates, constants, gap)
+# --- files --------------------------------------------------------------------------------------
+
+
+def _account_of(
+    source: ScanSource,
+    file: File,
+    request: Request,
+    run: QueryRun | None,
+    opened: OpenedFile | None,
+    *,
+    is_mapped: bool,
+) -> FileAccount:
+    """Returns the account of a file by its profile, without its reads.
+
+    ``opened`` is None if the query opened no such file. ``run`` is the query's run, if it was run.
+    A file that was replaced since it was planned is planned again; after a run, it counts as read
+    whole.
+    """
+    cache, gap = source.cache, gap_bytes(source.filesystem)
+    if opened is None:
+        if run is None or run.reader != ENGINE:
+            return _unopened(cache, file, request)
+        opened = cache.get(file.path)
+        account = _by_pages(opened, file, request, _all_rows(opened), gap, is_mapped=is_mapped)
+        return replace(account, reader=ENGINE, read=_whole_read(opened, account.plan.figures))
+    scan, profile = cache.engine_scan_of(file.path), cache.profiled[file.path][-1].profile
+    if run is None and scan is None and not profile.steps:
+        profile.planned(plan_rows(opened, request.pruning, file.constants, request.schema).steps)
+    steps = profile.steps or _all_rows(opened)
+    rows = steps[-1][1]
+    groups: Sequence[int] = range(len(opened.row_group_starts) - 1)
+    roots = roots_to_read(opened, request, file.constants)
+    reader, reason = PAGES, ""
+    if scan is not None:
+        reader, reason = ENGINE, scan.reason
+        if file.path not in scan.rows:
+            steps = _all_rows(opened)
+        rows = scan.rows.get(file.path, steps[-1][1])
+        groups = groups_of(opened, rows)
+    elif profile.is_together:
+        reader = ROW_GROUPS
+        if run is not None:  # columns of the output are read only where rows match
+            leaves = {leaf for _, leaf in profile.chunks}
+            roots = [root for root in roots if not leaves.isdisjoint(root.leaves)]
+    elif not rows:
+        reader, groups = SKIPPED, range(0)
+    else:
+        try:
+            account = _by_pages(opened, file, request, steps, gap, is_mapped=is_mapped)
+        except FileReplaced:
+            if run is None:
+                raise
+            reader = ROW_GROUPS
+    if reader != PAGES:
+        plan = plan_reads(
+            opened,
+            roots,
+            rows,
+            steps,
+            file.constants,
+            gap,
+            count_pages=False,
+            whole_groups=groups,
+        )
+        remarks = tuple(opened.ignored)
+        account = FileAccount(plan, remarks=remarks, reader=reader, reason=reason)
+    return account
+
+
+def _by_pages(
+    opened: OpenedFile, file: File, request: Request, steps: Steps, gap: int, *, is_mapped: bool
+) -> FileAccount:
+    """Returns the account of a file of which pages are read, at the rows that ``steps`` left."""
+    rows, roots = steps[-1][1], roots_to_read(opened, request, file.constants)
+    plan = plan_reads(opened, roots, rows, steps, file.constants, gap)
+    has_several = request.filter is not None and request.filter.conjuncts
+    order = tuple(
+        Stage(shown(stage.condition.expression), stage.columns)
+        for stage in (stages(opened, request, rows) if has_several else ())
+    )
+    file_map = None
+    if is_mapped:
+        leaves = list(dict.fromkeys(read.leaf for read in plan.reads))
+        file_map = map_of(opened, leaves, with_indexes=request.filter is not None)
+    return FileAccount(plan, order, tuple(remarks_on(opened, request, plan)), map=file_map)
+
+
+def _all_rows(file: OpenedFile) -> Steps:
+    """Returns the steps of a plan of all rows."""
+    return ((ROW_GROUP_STATISTICS, file.rows),)
+
+
+def _unopened(cache: FileCache, file: File, request: Request) -> FileAccount:
+    """Returns the account of a file that the scan does not open."""
+    figures, step = Figures(files=Amount(0, 1)), FOLDERS
+    if cache.catalog is not None and folder_might_match(request.pruning, file.constants):
+        figures, step = cache.catalog.figures([file]), CATALOG
+    constants, steps = dict(file.constants), (Step(step, 0, 0),)
+    plan = FilePlan(file.path, "", RowRanges.none(), constants, (), steps, figures, ())
+    return FileAccount(plan, reader=SKIPPED)
+
+
+# --- reads --------------------------------------------------------------------------------------
+
+
+def _read_of(opened: Sequence[ProfiledFile]) -> FileRead:
+    """Returns what was read of a file, and of its earlier versions if it was replaced."""
+    counts = [source.count for source, *_ in opened]
+    counts += [
+        file.sidecar_finder.count for _, file, _ in opened if file.sidecar_finder is not None
+    ]
+    _, file, profile = opened[-1]
+    figures = Figures(
+        files=amount(1, 1),
+        row_groups=amount(len(file.groups_read), len(file.row_group_starts) - 1),
+        pages=amount(_num_pages(file, profile) if profile.chunks else 0),
+        rows=amount(profile.num_matches, file.num_rows),
+        bytes=Amount(sum([count.bytes for count in counts]), file.file_footer.source_size),
+        requests=amount(sum([count.requests for count in counts])),
+    )
+    return FileRead(figures, profile.seconds(), profile.conditions(), tuple(file.ignored))
+
+
+def _whole_read(file: OpenedFile, planned: Figures) -> FileRead:
+    """Returns what pyarrow reads of a file by its own scan: the plan, and the footer."""
+    num_bytes = planned.bytes.selected + file.file_footer.source_size - file.footer_offset
+    num_bytes_read = Amount(num_bytes, planned.bytes.total)
+    requests = Amount(planned.requests.selected + 1)
+    figures = replace(planned, bytes=num_bytes_read, requests=requests)
+    return FileRead(figures, dict.fromkeys(Activity, 0.0), ())
+
+
+def _with_engine(read: Figures, planned: Figures) -> Figures:
+    """Returns what was read of a file, with the row groups and pages that an engine read."""
+    groups = Amount(planned.row_groups.selected, read.row_groups.total)
+    return replace(read, row_groups=groups, pages=Amount(planned.pages.selected))
+
+
+def _num_pages(file: OpenedFile, profile: Profile) -> int:
+    """Returns the number of pages that were decoded. Each counts once.
+
+    A chunk without a cached offset index counts as one page, as in plans.
+    """
+    known, count = file.page_indexes, 0
+    for id_, offsets in profile.chunks.items():
+        total = known.num_pages(*id_)
+        count += total if offsets is None else min(len(offsets), total)
+    return count

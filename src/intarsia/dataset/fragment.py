@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -11,12 +10,11 @@ import pyarrow.dataset as pads
 
 from intarsia.dataset.footer_freshness import Footers
 from intarsia.dataset.request_builder import Columns, request_of
+from intarsia.dataset.scan_plan import each_planned
 from intarsia.dataset.scan_source import ScanSource
 from intarsia.errors import UnsupportedError, Where
-from intarsia.file.open_file import read_one_version
 from intarsia.pyarrow_internals import row_groups_of
 from intarsia.redaction import shown_redacted
-from intarsia.scan.files.file_pruning import prune_files
 from intarsia.scan.request import FilterLike, expression_of
 
 OpenFiles: TypeAlias = Callable[[Sequence[pads.Fragment], ScanSource], pads.FileSystemDataset]
@@ -51,8 +49,10 @@ def fragments_left(
     """
     request = request_of(source.schema, [], expression_of(filter_, source.schema))
     by_file = {id(file): one for one, file in zip(list(fragments), source.files, strict=True)}
-    for file, part in prune_files(source.cache, source.files, request):
-        if read_one_version(part.get, partial(part.plan, request=request)).rows:
+    for file, has_rows in each_planned(
+        source, request, lambda file, _, left: (file, bool(left.rows)), only_left=True
+    ):
+        if has_rows:
             yield by_file[id(file)]
     source.cache.health.tell()
 

@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 
 from intarsia.dataset.dataset import Dataset
 from intarsia.dataset.request_builder import request_of
+from intarsia.dataset.scan_plan import count_candidates
 from intarsia.file.open_file import OpenedFile, as_current_version
 from intarsia.parquet.statistics import Bounds
 from intarsia.parquet.value_order import Key, ValueOrder
@@ -82,7 +83,7 @@ def _last_of(data: Dataset, first: First, filter_: pc.Expression | None) -> pa.S
     if files > _MAX_FILES and (filter_ is not None or data.scan_source.catalog is not None):
         return None
     condition = data.scan_source.filter_with(filter_)
-    if condition is not None and data.plan([], condition).figures.rows.selected < _MIN_ROWS:
+    if condition is not None and count_candidates(data.scan_source, filter_) < _MIN_ROWS:
         return None
     places = _Places(data, first.column, first.descending)
     if not places.are_comparable or places.num_rows < _MIN_ROWS:

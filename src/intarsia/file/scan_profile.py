@@ -13,9 +13,8 @@ from contextlib import AbstractContextManager, nullcontext
 from intarsia.expr.tree import Node, shown, to_expression
 from intarsia.io.source import ByteRange, Source
 from intarsia.plan.file_account import Activity, Filtered
-from intarsia.plan.plan import Amount
+from intarsia.plan.plan import Amount, Steps
 from intarsia.process_state import ForkLock
-from intarsia.row_ranges import RowRanges
 
 _UNTIMED = nullcontext()
 _NO_SECONDS = dict.fromkeys(Activity, 0.0)
@@ -36,24 +35,17 @@ class NoProfile:
 
     is_recording = False
     """True if it is worth computing what only a profile records."""
-    is_together = False
-    """True if the file is decoded together with other small files."""
-    is_planned = False
-    """True if planning has recorded how the file is read."""
 
     def during(self, activity: Activity) -> AbstractContextManager[None]:
         """Returns a context whose time counts for ``activity``, except that of inner contexts."""
         del activity
         return _UNTIMED
 
-    def planning(self) -> None:
-        """Records that planning starts, from all rows of the file. Earlier steps do not count."""
+    def planned(self, steps: Steps, *, is_together: bool = False) -> None:
+        """Records the steps of the file's plan, in place of an earlier plan.
 
-    def step(self, source: str, rows: RowRanges) -> None:
-        """Records that ``source``, a step of planning, left the candidate rows ``rows``."""
-
-    def together(self, is_together: bool = True) -> None:
-        """Records whether the file is decoded together with other small files."""
+        ``is_together`` is true if the file is decoded together with other small files.
+        """
 
     def matched(self, num_rows: int) -> None:
         """Records that the scan gave ``num_rows`` more rows."""
@@ -83,17 +75,14 @@ class Profile(NoProfile):
     def __init__(self) -> None:
         self._seconds = _NO_SECONDS.copy()
         self._filtered: dict[str, Amount] = {}
-        self.steps: list[tuple[str, RowRanges]] = []
-        """The steps of the last plan, with the candidate rows that each of them left."""
+        self.steps: Steps = ()
+        """The steps of the last plan. Empty if the file was not planned."""
         self.is_together = False
+        """True if the file is decoded together with other small files."""
         self.num_matches = 0
         """Rows that the scan gave."""
         self.chunks: dict[tuple[int, int], set[int] | None] = {}
         """Offsets of the decoded pages by row group and leaf; None if all pages were."""
-
-    @property
-    def is_planned(self) -> bool:  # type: ignore[override]  # a fact of the class without a profile
-        return bool(self.steps) or self.is_together
 
     def during(self, activity: Activity) -> AbstractContextManager[None]:
         return _During(self, activity)
@@ -103,14 +92,8 @@ class Profile(NoProfile):
         with _lock:
             self._seconds[activity] += seconds
 
-    def planning(self) -> None:
-        self.steps = []
-
-    def step(self, source: str, rows: RowRanges) -> None:
-        self.steps.append((source, rows))
-
-    def together(self, is_together: bool = True) -> None:
-        self.is_together = is_together
+    def planned(self, steps: Steps, *, is_together: bool = False) -> None:
+        self.steps, self.is_together = steps, is_together
 
     def matched(self, num_rows: int) -> None:
         self.num_matches += num_rows

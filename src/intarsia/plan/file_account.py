@@ -39,12 +39,11 @@ class Activity(Enum):
 class EngineScan:
     """Files that the reader of an engine read, and why.
 
-    ``rows`` maps files of which only some rows were read to these rows. ``columns`` were read.
+    ``rows`` maps files of which only some rows were read to these rows.
     """
 
-    files: tuple[str, ...]
+    files: frozenset[str]
     rows: Mapping[str, RowRanges]
-    columns: tuple[str, ...]
     reason: str
 
 

@@ -76,6 +76,10 @@ class Step:
     row_groups: int
 
 
+Steps = tuple[tuple[str, RowRanges], ...]
+"""Each source of information that pruning used, with the candidate rows that it left."""
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedRead:
     """The parts of one chunk that a plan reads."""

@@ -18,7 +18,6 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import pyarrow as pa
 
 from intarsia.expr.comparison_operators import Op
@@ -29,7 +28,7 @@ from intarsia.plan.cost_model import COSTS
 from intarsia.plan.file_group import FileGroup
 from intarsia.plan.file_keys import file_keys, required_predicates
 from intarsia.plan.index_selection import by_promise, cost_of, is_little, may_pay, most_for
-from intarsia.plan.plan import Step
+from intarsia.plan.plan import Steps
 from intarsia.plan.pruner import (
     ROW_GROUP_STATISTICS,
     Narrowed,
@@ -60,7 +59,7 @@ class Candidates:
     """
 
     rows: RowRanges
-    steps: tuple[Step, ...]
+    steps: Steps
     are_likely: bool = False
     by_predicate: Mapping[Predicate, RowRanges] = field(default_factory=dict)
 
@@ -71,6 +70,10 @@ class Candidates:
             test: group.rows_in_file(number, own) for test, own in self.by_predicate.items()
         }
         return Candidates(rows, (), by_predicate=by_predicate)
+
+    def steps_in_file(self, group: FileGroup, number: int) -> Steps:
+        """Returns the steps with the rows that they left in one file of ``group``."""
+        return tuple((source, group.rows_in_file(number, rows)) for source, rows in self.steps)
 
 
 def plan_group(
@@ -119,7 +122,7 @@ class _Planner:
         self._all = RowRanges.all(group.num_rows)
         self._rows = group.rows if within is None else within
         self._rows_by_test: dict[Predicate, RowRanges] = {}
-        self._steps: list[Step] = []
+        self._steps: list[tuple[str, RowRanges]] = []
         self._learned_from = ""
         """Name of an index whose result is not applied yet."""
 
@@ -139,7 +142,6 @@ class _Planner:
         group, after = self._group, self._after
         if group.is_single:
             check_folder(group.file, group.constants[0], group.schema)
-            group.file.profile.planning()
         if after is None:
             for narrow in (partition_values, row_group_statistics):
                 self._learn(narrow(group, self._predicates, self._rows))
@@ -147,7 +149,7 @@ class _Planner:
         else:
             self._rows_by_test.update(after.by_predicate)
             self._rows &= after.rows
-            self._record(ROW_GROUP_STATISTICS, self._rows)
+            self._steps.append((ROW_GROUP_STATISTICS, self._rows))
 
     def _by_indexes(self, leaves_to_read: Sequence[int]) -> bool:
         """Narrows the rows of one file by its indexes. Returns ``Candidates.are_likely``."""
@@ -260,22 +262,10 @@ class _Planner:
 
     def _step(self, source: str) -> None:
         """Applies what was learned since the last step, and records the step."""
-        known, before = self._rows_by_test, self._rows
-        self._rows = rows_left(self._pruning, before, lambda test: known.get(test, self._all))
+        known = self._rows_by_test
+        self._rows = rows_left(self._pruning, self._rows, lambda test: known.get(test, self._all))
         self._learned_from = ""
-        self._record(source, before)
-
-    def _record(self, source: str, before: RowRanges) -> None:
-        """Records a step, and of many files those that it ruled out of the rows ``before``."""
-        group, left = self._group, self._rows
-        self._steps.append(Step(source, left.num_rows, len(group.row_groups_of(left))))
-        if group.is_single:
-            group.file.profile.step(source, left)
-        elif group.file.profile.is_recording:
-            is_excluded = group.files_of(before) & ~group.files_of(left)
-            none = RowRanges.none()
-            for number in np.flatnonzero(is_excluded).tolist():
-                group.files[number].profile.step(source, none)
+        self._steps.append((source, self._rows))
 
 
 def _is_range(test: Predicate) -> bool:

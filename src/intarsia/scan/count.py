@@ -8,7 +8,6 @@ from functools import partial
 
 from intarsia.file.open_file import OpenedFile, as_current_version, read_one_version
 from intarsia.memory import has_limit
-from intarsia.plan.file_group import FileGroup
 from intarsia.plan.planner import plan_group
 from intarsia.pruning.partition_pruning import folder_might_match
 from intarsia.row_ranges import RowRanges
@@ -88,16 +87,13 @@ def _proven(file: OpenedFile, part: Part, request: Request) -> tuple[int, RowRan
     """
     assert request.filter is not None
     escapes = request.filter.escapes
-    known = None if part.by_footer is None else part.by_footer(file)
-    if known is None:
-        group = FileGroup([file], [part.constants], request.schema)
-        match = plan_group(group, request.pruning, by_footer=True)
-    else:
-        group, match = known
+    group, known = part.known(file, request)
+    match = plan_group(group, request.pruning, by_footer=True) if known is None else known
     fail = plan_group(group, escapes, within=match.rows, by_footer=True)
     proven = match.rows.num_rows - fail.rows.num_rows
     if not fail.rows:
         return proven, fail.rows
-    possible = plan_group(group, request.pruning, within=fail.rows, after=match).rows
-    unsure = plan_group(group, escapes, within=possible, after=fail).rows
-    return proven + possible.num_rows - unsure.num_rows, unsure
+    possible = plan_group(group, request.pruning, within=fail.rows, after=match)
+    file.profile.planned(possible.steps)
+    unsure = plan_group(group, escapes, within=possible.rows, after=fail).rows
+    return proven + possible.rows.num_rows - unsure.num_rows, unsure

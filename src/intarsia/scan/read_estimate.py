@@ -6,79 +6,101 @@ from collections.abc import Sequence
 
 from intarsia.file.open_file import OpenedFile
 from intarsia.io.coalesce import coalesce
+from intarsia.io.source import ByteRange
 from intarsia.parquet.schema import Root
-from intarsia.plan.plan import Amount, ColumnPlan, Figures, FilePlan, PlannedRead
-from intarsia.plan.planner import Candidates
+from intarsia.plan.plan import (
+    Amount,
+    ColumnPlan,
+    Figures,
+    FilePlan,
+    PlannedRead,
+    Step,
+    Steps,
+    amount,
+)
 from intarsia.pruning.partition_pruning import Constants
+from intarsia.row_ranges import RowRanges
 from intarsia.scan.page_selection import groups_of, select
 
 
 def plan_reads(
     file: OpenedFile,
     roots: Sequence[Root],
-    candidates: Candidates,
+    rows: RowRanges,
+    steps: Steps,
     constants: Constants,
     gap: int,
     *,
     count_pages: bool = True,
+    whole_groups: Sequence[int] | None = None,
 ) -> FilePlan:
-    """Returns the plan of one file to read ``roots`` at the candidate rows.
+    """Returns the plan of one file to read ``roots`` at the candidate ``rows``.
 
     Ranges up to ``gap`` bytes apart share a request. ``count_pages`` loads the offset indexes of
-    all chunks to count their pages. No pages are counted if there are no candidate rows.
+    all chunks to count their pages. No pages are counted of a file that is not read. If
+    ``whole_groups`` are given, all rows of these row groups are read, and no others; the plan then
+    has no ``binding`` and no ``reads``.
     """
-    rows = candidates.rows
-    reads = [
-        PlannedRead(group, leaf, file.schema.leaves[leaf].name, selection)
-        for read in (select(file, roots, rows) if rows else ())
-        for group, selections in read.groups
-        for leaf, selection in zip(read.root.leaves, selections, strict=True)
-    ]
-    ranges = [range_ for read in reads for range_ in read.selection.byte_ranges]
-    groups = groups_of(file, rows)
-    columns = _columns(file, roots, reads, count_pages) if rows else ()
-    figures = Figures(
-        files=Amount(int(bool(rows)), 1),
-        row_groups=Amount(len(groups), len(file.metadata.row_groups)),
-        pages=sum((column.pages for column in columns), Amount()),
-        rows=Amount(rows.num_rows, file.num_rows),
-        bytes=Amount(sum(length for _, length in ranges), file.source.size),
-        requests=Amount(len(coalesce(ranges, gap))),
-    )
-    return FilePlan(
-        file.name,
-        file.binding,
-        rows,
-        dict(constants),
-        tuple(reads),
-        candidates.steps,
-        figures,
-        columns,
-    )
-
-
-def _columns(
-    file: OpenedFile, roots: Sequence[Root], reads: Sequence[PlannedRead], count_pages: bool
-) -> tuple[ColumnPlan, ...]:
-    """Returns the plan of each leaf. A chunk without an offset index counts as one page."""
-    groups = range(len(file.metadata.row_groups))
-    leaves = [leaf for root in roots for leaf in root.leaves]
+    groups = groups_of(file, rows) if whole_groups is None else whole_groups
+    leaves = [leaf for root in roots for leaf in root.leaves] if groups else []
+    chunks = [file.outlines(g, leaves) for g in range(len(file.row_group_starts) - 1) if leaves]
+    reads, ranges = list[PlannedRead](), list[ByteRange]()
+    parts: dict[int, list[tuple[int, int, int]]] = {leaf: [] for leaf in leaves}
+    if whole_groups is None:
+        for read in select(file, roots, rows) if rows else ():
+            for group, leaf, selection in read.selections():
+                name = file.schema.leaves[leaf].name
+                reads.append(PlannedRead(group, leaf, name, selection))
+                parts[leaf].append((group, len(selection.page_rows), selection.num_bytes))
+                ranges += selection.byte_ranges
+    else:
+        for group in whole_groups if leaves else ():
+            for leaf, chunk in zip(leaves, chunks[group], strict=True):
+                parts[leaf].append((group, 0, chunk.total_compressed_size))
+                ranges.append((chunk.start, chunk.total_compressed_size))
     if count_pages:
-        file.page_indexes.load([(group, leaf) for group in groups for leaf in leaves], [])
-    by_leaf: dict[int, list[PlannedRead]] = {leaf: [] for leaf in leaves}
-    for read in reads:
-        by_leaf[read.leaf].append(read)
-    return tuple(_column(file, leaf, own) for leaf, own in by_leaf.items())
+        file.page_indexes.load([(g, leaf) for g in range(len(chunks)) for leaf in leaves], [])
+    columns = tuple(
+        [
+            _column(file, leaf, [one[at].total_compressed_size for one in chunks], parts[leaf])
+            for at, leaf in enumerate(leaves)
+        ]
+    )
+    figures = Figures(
+        files=amount(int(len(groups) > 0), 1),
+        row_groups=amount(len(groups), len(file.row_group_starts) - 1),
+        pages=sum((column.pages for column in columns), amount()),
+        rows=amount(rows.num_rows, file.num_rows),
+        bytes=Amount(sum([length for _, length in ranges]), file.file_footer.source_size),
+        requests=amount(len(coalesce(ranges, gap))),
+    )
+    named_steps = tuple([_step(file, source, left) for source, left in steps])
+    binding = file.binding if whole_groups is None else ""
+    return FilePlan(
+        file.name, binding, rows, dict(constants), tuple(reads), named_steps, figures, columns
+    )
 
 
-def _column(file: OpenedFile, leaf: int, reads: Sequence[PlannedRead]) -> ColumnPlan:
-    groups = range(len(file.metadata.row_groups))
-    pages = [file.page_indexes.num_pages(group, leaf) for group in groups]
-    sizes = [file.chunk(group, leaf).total_compressed_size for group in groups]
-    selected = sum(len(read.selection.page_rows) or pages[read.row_group] for read in reads)
+def _step(file: OpenedFile, source: str, rows: RowRanges) -> Step:
+    count, num_groups = rows.num_rows, len(file.row_group_starts) - 1
+    if count != file.num_rows:
+        num_groups = len(groups_of(file, rows)) if count else 0
+    return Step(source, count, num_groups)
+
+
+def _column(
+    file: OpenedFile, leaf: int, sizes: Sequence[int], parts: Sequence[tuple[int, int, int]]
+) -> ColumnPlan:
+    """Returns the plan of a leaf. A chunk without a cached offset index counts as one page.
+
+    ``sizes`` are the bytes of its chunks. ``parts`` are the chunks that are read: the row group,
+    the number of pages and the bytes of each. A whole chunk has 0 pages there.
+    """
+    indexes = file.page_indexes
+    pages = [indexes.num_pages(group, leaf) for group in range(len(sizes))]
     return ColumnPlan(
         file.schema.leaves[leaf].name,
-        Amount(selected, sum(pages)),
-        Amount(sum(read.selection.num_bytes for read in reads), sum(sizes)),
-        sum(file.page_indexes.known_offsets(read.row_group, leaf) is None for read in reads),
+        amount(sum([count or pages[group] for group, count, _ in parts]), sum(pages)),
+        Amount(sum([size for *_, size in parts]), sum(sizes)),
+        sum([indexes.known_offsets(group, leaf) is None for group, *_ in parts]),
     )

@@ -25,7 +25,7 @@ from intarsia.io.storage import FileReplaced
 from intarsia.memory import has_limit
 from intarsia.plan.file_account import Activity
 from intarsia.plan.file_group import FileGroup
-from intarsia.plan.planner import Candidates, plan_group, plan_rows
+from intarsia.plan.planner import Candidates, plan_group
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.integrity.page_guard import PageIndexMistrust
@@ -67,12 +67,16 @@ class Part:
     by_footer: Callable[[OpenedFile], tuple[FileGroup, Candidates] | None] | None = None
 
     def plan(self, file: OpenedFile, request: Request, leaves: Sequence[int] = ()) -> Candidates:
-        """Returns the candidate rows of ``file``, as ``plan_rows`` does."""
+        """Returns the candidate rows of ``file``, which its profile records, as ``plan_rows``."""
+        group, after = self.known(file, request)
+        candidates = plan_group(group, request.pruning, after=after, leaves=leaves)
+        file.profile.planned(candidates.steps)
+        return candidates
+
+    def known(self, file: OpenedFile, request: Request) -> tuple[FileGroup, Candidates | None]:
+        """Returns the group of ``file``, and its candidates by footer, or None if unknown."""
         known = None if self.by_footer is None else self.by_footer(file)
-        if known is None:
-            return plan_rows(file, request.pruning, self.constants, request.schema, leaves)
-        group, after = known
-        return plan_group(group, request.pruning, after=after, leaves=leaves)
+        return known or (FileGroup([file], [self.constants], request.schema), None)
 
 
 def scan_file(

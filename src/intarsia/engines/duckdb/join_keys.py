@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 from intarsia.dataset.dataset import Dataset
+from intarsia.dataset.scan_plan import count_candidates
 from intarsia.errors import PredicateError
 from intarsia.expr.evaluate import evaluate
 from intarsia.expr.filterable_types import filterable_schema, filterable_type
@@ -92,7 +93,7 @@ class Joined:
         data = self._tables[scan.table]
         if not isinstance(data, Dataset) or len(data.files) > _MAX_FILES:
             return None
-        return data.plan([], scan.filter).figures.rows.selected
+        return count_candidates(data.scan_source, scan.filter)
 
     def _find_values(self, name: str, column: str) -> pa.Array | None:
         """Returns the keys of a scan's rows. Returns None if there are too many."""

@@ -144,6 +144,10 @@ class FileCache(SharedState):
             cache.catalog = cache.catalog.anew()
         return cache
 
+    def engine_scan_of(self, path: str) -> EngineScan | None:
+        """Returns the first recorded scan by which an engine reads a file."""
+        return next((scan for scan in self.engine_scans if path in scan.files), None)
+
     @property
     def options(self) -> ReadOptions:
         """How files are read."""

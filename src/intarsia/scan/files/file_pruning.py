@@ -19,10 +19,11 @@ import pyarrow as pa
 from intarsia.errors import IntarsiaError
 from intarsia.file.open_file import READ_ERRORS, OpenedFile, VersionedFile
 from intarsia.plan.cost_model import COSTS
-from intarsia.plan.file_group import FileGroup, file_groups
+from intarsia.plan.file_group import BoolArray, FileGroup, file_groups
 from intarsia.plan.planner import Candidates, plan_group
 from intarsia.pruning.partition_pruning import Constants, folder_might_match
 from intarsia.pruning.predicate_tree import Never, Pruning, predicates_of
+from intarsia.row_ranges import RowRanges
 from intarsia.scan.files.file_cache import FileCache
 from intarsia.scan.files.small_file_filter import matching_rows, small_files_of
 from intarsia.scan.files.small_file_reader import readers
@@ -51,9 +52,6 @@ class _Verdict(NamedTuple):
     by_footer: Callable[[OpenedFile], tuple[FileGroup, Candidates] | None] | None = None
 
 
-_EXCLUDED = _Verdict(might_match=False)
-
-
 class CandidateFile(NamedTuple):
     """A file that might hold matching rows, and its part of the scan."""
 
@@ -62,13 +60,19 @@ class CandidateFile(NamedTuple):
 
 
 def prune_files(
-    cache: FileCache, files: Sequence[File], request: Request, *, by_footer: bool = False
+    cache: FileCache,
+    files: Sequence[File],
+    request: Request,
+    *,
+    by_footer: bool = False,
+    keeps_excluded: bool = False,
 ) -> Iterator[CandidateFile]:
     """Yields the ``files`` that might hold matching rows, in order.
 
-    ``by_footer`` uses only footers, and finds no matching rows. Files whose partition values cannot
-    match are not opened. Few files, and files that are checked for damage, are not pruned further.
-    A file that cannot be opened is yielded; reading it raises the error.
+    ``by_footer`` uses only footers, and finds no matching rows. ``keeps_excluded`` yields files
+    that were opened and excluded as well; their plans have no rows. Files whose partition values
+    cannot match are not opened. Few files, and files that are checked for damage, are not pruned
+    further. A file that cannot be opened is yielded; reading it raises the error.
     """
     if request.filter is None or len(files) < COSTS.least_files or cache.options.looks_for_damage:
         for file in in_folders(files, request.pruning):
@@ -79,7 +83,7 @@ def prune_files(
     try:
         size = COSTS.first_batch_files
         while batch := list(itertools.islice(zip(candidates, leases, strict=False), size)):
-            yield from _candidates(cache, batch, request, by_footer)
+            yield from _candidates(cache, batch, request, by_footer, keeps_excluded)
             size = min(2 * size, COSTS.batch_files)
     finally:
         leases.close()
@@ -129,13 +133,14 @@ def _candidates(
     batch: Sequence[tuple[File, VersionedFile | None]],
     request: Request,
     by_footer: bool,
+    keeps_excluded: bool,
 ) -> Iterator[CandidateFile]:
     opened = [(file, lease) for file, lease in batch if lease is not None]
     verdicts = iter(_might_match(cache, opened, request, by_footer))
     for file, lease in batch:
         again = partial(cache.lease, file.path)
         verdict = _Verdict() if lease is None else next(verdicts)
-        if lease is not None and verdict.might_match:
+        if lease is not None and (verdict.might_match or keeps_excluded):
             get, matching, known = _first(lease, again), verdict.matching, verdict.by_footer
             part = Part(get, file.constants, matching=matching, by_footer=known)
             yield CandidateFile(file, part)
@@ -176,7 +181,10 @@ def _verdicts(group: FileGroup, request: Request, by_footer: bool) -> list[_Verd
     candidates = plan_group(group, request.pruning, by_footer=True)
     might_match = group.files_of(candidates.rows)
     matching: dict[int, Matching] = {}
-    decodes = not by_footer or group.file.profile.is_recording
+    is_recording = group.file.profile.is_recording
+    if is_recording:
+        _record_excluded(group, candidates, np.full(len(group.files), True))
+    decodes = not by_footer or is_recording
     is_local = not group.file.request_bytes
     if request.filter and is_local and decodes and might_match.sum() >= COSTS.least_files:
         escaping = plan_group(group, request.filter.escapes, within=candidates.rows, by_footer=True)
@@ -185,22 +193,34 @@ def _verdicts(group: FileGroup, request: Request, by_footer: bool) -> list[_Verd
         matching = {} if by_footer else _matching(group, decoded, request)
         if by_footer:
             for number in small_files_of(group, decoded, request.filter)[0]:
-                group.files[number].profile.together()
+                steps = candidates.steps_in_file(group, number)
+                group.files[number].profile.planned(steps, is_together=True)
         for number, (rows, _) in matching.items():
             might_match[number] = rows.starts.size > 0
-            if group.file.profile.is_recording:
-                group.files[number].profile.together()
-                group.files[number].profile.step(SMALL_FILE_FILTER, rows)
+            if is_recording:
+                steps = ((SMALL_FILE_FILTER, rows),)
+                group.files[number].profile.planned(steps, is_together=True)
         unsure[list(matching)] = False
         if not by_footer and unsure.sum() >= COSTS.least_files:
             large = group.rows_of_files(unsure)
-            left = plan_group(group, request.pruning, within=large, after=candidates).rows
-            might_match[unsure] = group.files_of(left)[unsure]
-    verdicts = [_EXCLUDED] * len(group.files)
-    for number in np.flatnonzero(might_match).tolist():
-        known = partial(_in_file, candidates, group, number)
-        verdicts[number] = _Verdict(True, matching.get(number), known)
-    return verdicts
+            left = plan_group(group, request.pruning, within=large, after=candidates)
+            if is_recording:
+                _record_excluded(group, left, unsure)
+            might_match[unsure] = group.files_of(left.rows)[unsure]
+    return [
+        _Verdict(is_left, matching.get(number), partial(_in_file, candidates, group, number))
+        for number, is_left in enumerate(might_match.tolist())
+    ]
+
+
+def _record_excluded(group: FileGroup, candidates: Candidates, examined: BoolArray) -> None:
+    """Records in the profile of each of the ``examined`` files the step that excluded the file."""
+    left = examined
+    for source, rows in candidates.steps:
+        is_excluded = left & ~group.files_of(rows)
+        for number in np.flatnonzero(is_excluded).tolist():
+            group.files[number].profile.planned(((source, RowRanges.none()),))
+        left = left & ~is_excluded
 
 
 def _matching(group: FileGroup, numbers: Sequence[int], request: Request) -> dict[int, Matching]:

@@ -23,7 +23,7 @@ from intarsia.catalog.catalog import catalog_of, root_of
 from intarsia.dataset.commit_log import visible
 from intarsia.dataset.dataset import Dataset
 from intarsia.dataset.discovery import open_dataset
-from intarsia.dataset.explain import explain_by_file
+from intarsia.dataset.explain import explain_scan
 from intarsia.dataset.partitioning import folder_of, hive_partitioning
 from intarsia.dataset.schema_unification import unified_schema
 from intarsia.decode.page_size_limit import check_page_size_limit
@@ -233,7 +233,7 @@ def explain(
     source = Source(data, folder_of(path))
     query = query_of(source.data, columns, where, user_schema)
     choice = choose(spark, source, query, reader)
-    explained = explain_by_file(source.data.scan_source, query.columns, query.where)
+    explained = explain_scan(source.data.scan_source, query.columns, query.where, by_file=True)
     tasks: list[Task] = []
     if choice.native is None and choice.rows is None:
         files = choice.planned(source, query).files
