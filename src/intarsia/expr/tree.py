@@ -247,8 +247,10 @@ def _with_arguments(node: Node, arguments: list[Node]) -> Node:
 def is_deep(node: Node) -> bool:
     """True if calls nest too deeply to be followed."""
     calls = [node] if isinstance(node, Call) else []
-    for _ in range(_MAX_DEPTH):
+    depth = 0
+    while calls and depth < _MAX_DEPTH:
         calls = [below for call in calls for below in call.arguments if isinstance(below, Call)]
+        depth += 1
     return bool(calls)
 
 
