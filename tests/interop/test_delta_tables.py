@@ -13,6 +13,7 @@ from pathlib import Path
 import delta_log
 import deltalake
 import pyarrow as pa
+import pyarrow.dataset as pads
 import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable, QueryBuilder
@@ -333,6 +334,29 @@ def test_pyarrows_own_scanner_columns_are_refused(tmp_path):
     vectors(path)
     with pytest.raises(ia.PredicateError, match="Delta table"):
         ia.delta(path).to_table(["__fragment_index"])
+
+
+@pytest.mark.parametrize("shape", [vectors, mapped])
+def test_pyarrows_own_scans_are_refused(shape, tmp_path):
+    path = str(tmp_path / "table")
+    shape(path)
+    data = ia.delta(path)
+    scans = [
+        lambda data: pads.Scanner.from_dataset(data).to_table(),
+        lambda data: pads.dataset([data]).to_table(),
+        lambda data: next(data.get_fragments()).pyarrow_fragment.to_table(),
+    ]
+    for copy in (data, pickle.loads(pickle.dumps(data)), data.with_options(reader="pages")):
+        for scan in scans:
+            with pytest.raises(ia.UnsupportedError, match="Delta table"):
+                scan(copy)
+        fragments = pickle.loads(pickle.dumps(list(copy.get_fragments())))
+        assert sum(one.count_rows() for one in fragments) == copy.count_rows()
+        assert sum(one.to_table().num_rows for one in fragments) == copy.count_rows()
+
+
+def test_pyarrows_own_scans_read_tables_that_need_nothing_else(versions):
+    assert pads.Scanner.from_dataset(ia.delta(versions)).to_table().num_rows == ROWS
 
 
 def test_widened_types_are_cast(tmp_path):

@@ -12,6 +12,7 @@ import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
 from intarsia.catalog.catalog import Catalog
+from intarsia.dataset.closed_filesystem import closed_filesystem
 from intarsia.dataset.footer_freshness import Footers
 from intarsia.dataset.fragment import (
     check_is_whole,
@@ -118,8 +119,13 @@ class FileDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is n
         """
         scan_options = pads.ParquetFragmentScanOptions(arrow_extensions_enabled=True)
         form = pads.ParquetFileFormat(default_fragment_scan_options=scan_options)
+        closed = closed_filesystem(table.name)  # pyarrow's scans in C++ see fragments alone
         fragments = [
-            form.make_fragment(path, filesystem, constants_expression(view.constants_in(schema)))
+            form.make_fragment(
+                path,
+                filesystem if view.is_plain else closed,
+                constants_expression(view.constants_in(schema)),
+            )
             for path, view in table.views.items()
         ]
         cache = FileCache.of(filesystem, form, places=places_of(filesystem, sidecar))

@@ -77,7 +77,7 @@ class PlannedFragment:
         self._is_current()
 
     def _is_current(self) -> bool:
-        return self._footers.are_current([self._fragment.path], self._fragment.filesystem)
+        return self._footers.are_current([self._fragment.path], self._source.filesystem)
 
     def __repr__(self) -> str:
         return f"<intarsia.PlannedFragment path={self._fragment.path}>"
@@ -121,7 +121,7 @@ class PlannedFragment:
         self, fragment: pads.ParquetFileFragment, schema: pa.Schema
     ) -> pads.FileSystemDataset:
         cache = self._source.cache
-        source = ScanSource.of([fragment], schema, fragment.filesystem, cache)
+        source = ScanSource.of([fragment], schema, self._source.filesystem, cache)
         return self._open_files([fragment], source)
 
     def to_table(
