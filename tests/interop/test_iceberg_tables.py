@@ -392,12 +392,33 @@ def _with_files(table, **changes):
     """Returns the table, with other columns in the manifest entries of its files."""
     with table.transaction() as change, change.update_snapshot().overwrite() as update:
         for task in list(table.scan().plan_files()):
-            names = [field.name for field in DATA_FILE_TYPE[2].fields]
-            columns = {name: getattr(task.file, name, None) for name in names} | changes
-            file = DataFile.from_args(**columns)
-            file.spec_id = task.file.spec_id
             update.delete_data_file(task.file)
-            update.append_data_file(file)
+            update.append_data_file(_data_file(task.file, **changes))
+    return table
+
+
+def _data_file(file, **changes):
+    """Returns a manifest entry like that of ``file``, with some other columns."""
+    names = [field.name for field in DATA_FILE_TYPE[2].fields]
+    columns = {name: getattr(file, name, None) for name in names} | changes
+    made = DataFile.from_args(**columns)
+    made.spec_id = file.spec_id
+    return made
+
+
+def files_on_two_file_systems(catalog):
+    return _with_one_more(plain(catalog), file_path="s3://bucket/x.parquet")
+
+
+def a_file_twice(catalog):
+    return _with_one_more(plain(catalog))
+
+
+def _with_one_more(table, **changes):
+    """Returns the table, with one more manifest entry like that of its first file."""
+    first = next(iter(table.scan().plan_files())).file
+    with table.transaction() as change, change.update_snapshot().fast_append() as append:
+        append.append_data_file(_data_file(first, **changes))
     return table
 
 
@@ -418,6 +439,8 @@ REFUSED = {
     equality_deletes: "equality deletes",
     orc_files: r"\.parquet is a file of ORC",
     encrypted_files: "is encrypted",
+    files_on_two_file_systems: "its files lie on several file systems: file, s3",
+    a_file_twice: "a file is in the snapshot more than once",
     iceberg_tables.nested_initial_default: "s: its field e has an initial default",
     variant: "Unsupported field type: 'variant'",
     format_version_4: "Input tag '4' found using 'format_version'",

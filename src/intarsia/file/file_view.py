@@ -108,10 +108,11 @@ class FileView:
 
     def constants_in(self, schema: pa.Schema) -> Constants:
         """Returns the constants that are columns of ``schema``, in its types."""
+        kinds = {name: schema.field(name).type for name in self.constants if name in schema.names}
+        values = self.constants
         return {
-            name: value.cast(schema.field(name).type)
-            for name, value in self.constants.items()
-            if name in schema.names
+            name: values[name] if values[name].type == kind else values[name].cast(kind)
+            for name, kind in kinds.items()
         }
 
 

@@ -161,6 +161,7 @@ class _Planner:
         self._defaults: Constants = dict(self._initial_defaults())
         self._stored_names = dict(_stored_names(table.name_mapping() or ()))
         self._mappings: dict[frozenset[str], ColumnMapping] = {}
+        self._keys = {number: self._identity_keys(spec) for number, spec in table.specs().items()}
 
     def planned(self, tasks: Sequence[FileScanTask]) -> tuple[pafs.FileSystem, TableSnapshot]:
         """Returns where the files of scan tasks are, and how each is read."""
@@ -172,6 +173,8 @@ class _Planner:
             path: self._view(task.file, deleted.get(task.file.file_path))
             for path, task in zip(paths, tasks, strict=True)
         }
+        if len(views) < len(tasks):
+            raise UnsupportedError(f"{self._name}: a file is in the snapshot more than once")
         root = self._io.parse_location(self._table.location())[2].rstrip("/")
         return filesystem, TableSnapshot(self._name, views, root)
 
@@ -186,21 +189,23 @@ class _Planner:
 
     def _resolve(self, locations: Sequence[str]) -> tuple[pafs.FileSystem, list[str]]:
         """Returns the file system of all locations, and the paths there."""
-        places = [self._io.parse_location(one) for one in locations or [self._table.location()]]
-        systems = {(scheme, host if scheme == "hdfs" else "") for scheme, host, _ in places}
+        parts = [location.rpartition("/") for location in locations or [self._table.location()]]
+        places = {folder: self._io.parse_location(folder) for folder, _, _ in parts}
+        systems = {
+            (scheme, host if scheme == "hdfs" else "") for scheme, host, _ in places.values()
+        }
         if len(systems) > 1:
             names = ", ".join(sorted(scheme for scheme, _ in systems))
             raise UnsupportedError(f"{self._name}: its files lie on several file systems: {names}")
-        scheme, host, _ = places[0]
+        scheme, host, _ = next(iter(places.values()))
         is_local = scheme == "file"
         filesystem = pafs.LocalFileSystem() if is_local else self._io.fs_by_scheme(scheme, host)
-        return filesystem, [path for _, _, path in places] if locations else []
+        return filesystem, [f"{places[folder][2]}/{name}" for folder, _, name in parts if locations]
 
     # --- columns ---------------------------------------------------------------------------------
 
     def _view(self, file: DataFile, deleted_rows: RowRanges | None) -> FileView:
-        spec = self._table.specs()[file.spec_id]
-        constants, defaults = self._partition_values(spec, file)
+        constants, defaults = self._partition_values(file)
         return FileView(
             self._mapping(frozenset(constants)),
             constants,
@@ -226,24 +231,29 @@ class _Planner:
             for field in fields
         )
 
-    def _partition_values(self, spec: PartitionSpec, file: DataFile) -> tuple[Constants, Constants]:
-        """Returns the columns that have one value in a file, and the values of those it may lack.
-
-        A value counts as constant if its transform is the identity. Zeros and NaN have several
-        forms, so those of the file count for floats.
-        """
+    def _identity_keys(self, spec: PartitionSpec) -> list[tuple[int, str, pa.DataType]]:
+        """Returns the columns that are partition keys as they are: position, name and type."""
         from pyiceberg.transforms import IdentityTransform
 
+        names = {field.field_id: field.name for field in self._columns.fields}
+        return [
+            (position, names[key.source_id], self._schema.field(names[key.source_id]).type)
+            for position, key in enumerate(spec.fields)
+            if isinstance(key.transform, IdentityTransform) and key.source_id in names
+        ]
+
+    def _partition_values(self, file: DataFile) -> tuple[Constants, Constants]:
+        """Returns the columns that have one value in a file, and the values of those it may lack.
+
+        Zeros and NaN have several forms, so that floats of a file count before its partition value.
+        """
         constants: dict[str, pa.Scalar] = {}
         defaults: dict[str, pa.Scalar] = {}
-        top_level = {field.field_id: field.name for field in self._columns.fields}
-        for position, field in enumerate(spec.fields):
-            name, value = top_level.get(field.source_id), file.partition[position]
-            if name is None or value is None or not isinstance(field.transform, IdentityTransform):
-                continue
-            kind = self._schema.field(name).type
-            values = defaults if pa.types.is_floating(kind) else constants
-            values[name] = pa.scalar(value, kind)
+        for position, name, kind in self._keys[file.spec_id]:
+            value = file.partition[position]
+            if value is not None:
+                values = defaults if pa.types.is_floating(kind) else constants
+                values[name] = pa.scalar(value, kind)
         return constants, defaults
 
     def _initial_defaults(self) -> Iterator[tuple[str, pa.Scalar]]:
