@@ -92,6 +92,7 @@ def remains(path):
     """Returns what only a process that works there, or one that was killed, has in the folder."""
     prefixes, suffixes = ("_temporary-", "_commit-", "_lock-", "._"), "-tmp"
     names = [one.name for one in path.rglob("*")]
+    names = [name for name in names if not name.startswith("._SUCCESS.")]  # only recover can tell
     return [name for name in names if name.startswith(prefixes) or name.endswith(suffixes)]
 
 

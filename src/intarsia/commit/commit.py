@@ -340,6 +340,8 @@ def _end_dead_jobs(place: Place) -> None:
             if is_dead:  # and its commit log is read only now, as it was alive before
                 job = name.removeprefix(LOCK)
                 end_job(place, job)
+                for half_written in place.names(f".{ENTRY_PREFIX}{job}"):
+                    place.remove(half_written)
                 if not is_kept(place, TEMPORARY + job):
                     place.remove_tree(TEMPORARY + job)
 
