@@ -73,6 +73,7 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time ``__getattr__`` 
     from intarsia.scan.parquet_file import ParquetFile
     from intarsia.tables.delta import delta
     from intarsia.tables.iceberg import iceberg
+    from intarsia.usage_counts import usage
     from intarsia.verify.file import verify
     from intarsia.verify.finding import Finding, Severity
     from intarsia.writer.dataset import write_dataset
@@ -140,12 +141,14 @@ __all__ = [
     "show_catalog",
     "sql",
     "status",
+    "usage",
     "verify",
     "write_dataset",
     "write_table",
 ]
 
 _NAMES = {
+    "intarsia.usage_counts": ("usage",),
     "intarsia.dataset.dataset": ("Dataset",),
     "intarsia.dataset.discovery": ("dataset",),
     "intarsia.dataset.prepared_query": ("PreparedQuery",),

@@ -25,6 +25,8 @@ MAX_CATALOG_POINTER_BYTES = 256 * MIB
 """Bytes of a catalog's pointer."""
 MAX_POLICY_BYTES = 1 * MIB
 """Bytes of a data set's policy, which lists its indexes."""
+MAX_USAGE_BYTES = 16 * MIB
+"""Bytes of a file of usage counts: about 1,000 indexes with 400 days."""
 MAX_COMMIT_LOG_BYTES = 256 * MIB
 """Bytes of a commit log, which lists the files of one commit: about 2,000,000 files."""
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from intarsia.redaction import shown_redacted
+from intarsia.usage_counts.usage_file import UsageReport
 from intarsia.writer.defaults import INDEXED_PAGE_ROWS
 
 MIN_ROWS_TO_REWRITE = 8 * INDEXED_PAGE_ROWS
@@ -110,6 +111,8 @@ class Advice:
         The average rows of a page in the file with the longest pages of the filters' columns.
     layout : Layout or None
         The costs of a rewrite with short pages, and its savings. None if it saves little.
+    usage : UsageReport or None
+        The savings by existing indexes in the last 30 days, if they were counted.
     """
 
     path: str
@@ -122,6 +125,7 @@ class Advice:
     filters: tuple[FilterAdvice, ...]
     page_rows: int
     layout: Layout | None = None
+    usage: UsageReport | None = None
 
     @property
     def indexes(self) -> list[str]:
@@ -176,6 +180,11 @@ class Advice:
                 f"A page has up to {self.page_rows:,} rows, and pages are read whole. After this",
                 "command, the indexes marked with + pay, and filters read what rewritten says:",
                 f"  intarsia rewrite {shlex.quote(self.path)} {' '.join(options)}",
+            ]
+        if self.usage is not None:
+            lines += ["", "Indexes that were used before:"]
+            lines += [
+                f"  {one.name}: {self.usage.of_index(one.name)}" for one in self.usage.indexes
             ]
         return "\n".join(lines)
 

@@ -7,6 +7,7 @@ this.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -30,11 +31,13 @@ from intarsia.index.registry import IndexSpec, spec_name, spec_text
 from intarsia.indexing import missing_indexes
 from intarsia.indexing.add import parquet_index_reports
 from intarsia.io.external_sort import Workspace
+from intarsia.io.storage import resolve
 from intarsia.plan.planner import plan_rows
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.scan.page_selection import groups_of
 from intarsia.scan.request import FilterLike, Request, expression_of
 from intarsia.tables.data_files import Data, TableFormatOption
+from intarsia.usage_counts.usage_file import usage_of
 from intarsia.writer.defaults import INDEXED_PAGE_ROWS
 
 _MAX_FILES = 64
@@ -202,6 +205,10 @@ def advise(
                 then < now and estimator.is_guess(number, adviser.views),
             )
         )
+    used = None
+    if isinstance(path, str | os.PathLike):
+        storage, root = resolve(path, filesystem)
+        used, _ = usage_of(root, storage)
     return Advice(
         str(path[0] if isinstance(path, list | tuple) else path),
         len(source.scan_source.files),
@@ -213,6 +220,7 @@ def advise(
         tuple(filter_advice),
         page_rows,
         layout,
+        used,
     )
 
 

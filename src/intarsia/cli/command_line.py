@@ -23,7 +23,7 @@ from intarsia.cli.commands.index import index
 from intarsia.cli.commands.inspect import inspect, pages
 from intarsia.cli.commands.rewrite import rewrite
 from intarsia.cli.commands.scan import explain, scan, sql
-from intarsia.cli.commands.status import maintain, status
+from intarsia.cli.commands.status import maintain, status, usage
 from intarsia.cli.commands.write import write
 from intarsia.cli.exit_codes import (
     INTERRUPTED,
@@ -155,6 +155,7 @@ for _command in (
     scan,
     sql,
     status,
+    usage,
     verify,
     write,
 ):

@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
+import intarsia.usage_counts.usage as usage
 from intarsia.dataset.partition_values import (
     NULL_FOLDER,
     constants_expression,
@@ -388,6 +389,7 @@ def _rows_to_read(
         (_, by_footer), rows = planned.steps[0], planned.rows
         groups = groups_of(file, rows)
         if len(groups) <= COSTS.group_share * len(groups_of(file, by_footer)):
+            usage.count(request.filter, request.all_columns, file, planned.steps)
             narrowed[path] = rows if len(rows) <= COSTS.row_ranges else rows_of(file, groups)
     return narrowed if len(narrowed) <= COSTS.files_of_ranges else {}, _share(ours, theirs)
 

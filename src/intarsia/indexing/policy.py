@@ -18,9 +18,9 @@ from intarsia.errors import FormatError, IndexSpecError, IntarsiaError, PathErro
 from intarsia.index.parquet_indexes import PageIndex, Standard
 from intarsia.index.registry import IndexSpec, parse, parse_indexes, spec_name, spec_text
 from intarsia.io.retry import infos_of
-from intarsia.io.small_file import write_small_file
-from intarsia.io.storage import SIDECAR_FOLDER, FileSource, as_list, resolve
-from intarsia.limits import MAX_POLICY_BYTES, check_claim
+from intarsia.io.small_file import read_small_file, write_small_file
+from intarsia.io.storage import SIDECAR_FOLDER, as_list, resolve
+from intarsia.limits import MAX_POLICY_BYTES
 from intarsia.redaction import shown_redacted
 from intarsia.tables.data_files import Data, table_of
 
@@ -150,21 +150,8 @@ def read_policy(filesystem: pafs.FileSystem, root: str) -> Policy | None:
     """
     path = policy_path(root)
     try:
-        source = FileSource(filesystem, path)
-        try:
-            check_claim("the policy", source.size, MAX_POLICY_BYTES)
-            return Policy.decode(bytes(source.read([(0, source.size)])[0]))
-        finally:
-            source.close()
-    except PathError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
-            return None
-        try:
-            if infos_of(filesystem, path).type == pafs.FileType.NotFound:
-                return None
-        except OSError:  # a part of the path is no folder
-            return None
-        raise
+        data = read_small_file(filesystem, path, "the policy", MAX_POLICY_BYTES)
+        return None if data is None else Policy.decode(data)
     except FormatError as error:
         raise error.at(Where(path)) from error
 

@@ -40,6 +40,7 @@ from intarsia.redaction import shown_redacted
 from intarsia.scan.parquet_file import open_source
 from intarsia.tables.data_files import Data, TableFormatOption, table_of, views_of
 from intarsia.threads import run_io_tasks
+from intarsia.usage_counts.usage_file import UsageReport, usage_of
 
 SMALL_FILE_BYTES = 16 * 1024 * 1024
 """A smaller file counts as small if its folder has another one that it could be merged with."""
@@ -125,6 +126,9 @@ class Status:
         The commits that are under way, or were interrupted.
     problems : tuple of str
         The errors of files that cannot be opened, and of a damaged policy or catalog.
+    usage : UsageReport or None
+        The savings by indexes in the last 30 days. None if nothing was counted in the data set's
+        folder; ``intarsia.usage.enable()`` begins.
     """
 
     path: str
@@ -143,6 +147,7 @@ class Status:
     last_commit: str
     unfinished_commits: int
     problems: tuple[str, ...]
+    usage: UsageReport | None = None
 
     def coverage(self, index: IndexSpec | str) -> IndexCoverage | None:
         """Returns the coverage of an index. None if no file has it and nothing asked for it."""
@@ -176,6 +181,7 @@ class Status:
         for one in self.indexes:
             remarks = ["wanted"] * one.is_wanted + [f"{one.stale:,} stale"] * bool(one.stale)
             remarks += [f"{one.unfit:,} cannot have it"] * bool(one.unfit)
+            remarks += [] if self.usage is None else [self.usage.of_index(one.name)]
             files, rows = f"{one.files:,} of {one.all_files:,}", f"{one.rows:,} of {one.all_rows:,}"
             covered = f"{int(one.share * 1000) / 10:.1f}%"  # 100 % only if nothing is missing
             cells.append(
@@ -318,6 +324,8 @@ def status(
                 catalog = show_catalog(root, filesystem=file_system)
         except (IntarsiaError, OSError) as error:
             problems.append(str(error))
+        used, problem = usage_of(root, file_system)
+        problems += [problem] * bool(problem)
     opened = [file for file in files if not file.error]
     problems = [file.error for file in files if file.error] + problems
     page_rows = sorted(file.page_rows for file in opened if file.page_rows is not None)
@@ -341,6 +349,7 @@ def status(
         "" if last is None else _utc(last),
         sum(name.startswith(ENTRY_PREFIX) for name in names),
         tuple(problems),
+        used,
     )
 
 

@@ -26,13 +26,14 @@ from intarsia.index.section.multi_probe import have_any_key
 from intarsia.index.section.probe import InvertedSection
 from intarsia.plan.cost_model import COSTS
 from intarsia.plan.file_group import FileGroup
-from intarsia.plan.pruner import Narrowed, Tests
+from intarsia.plan.pruner import Narrowed, Tests, index_source
 from intarsia.pruning.predicate_tree import Pruning, predicates_of
 from intarsia.pruning.predicates import Predicate, seeks_values
 from intarsia.pruning.prune import rows_left
 from intarsia.row_ranges import RowRanges
 
 KEYS = "keys of many files"
+"""The step's name if the files have different indexes. Else it is named as that index."""
 
 
 class _Probe(NamedTuple):
@@ -40,6 +41,7 @@ class _Probe(NamedTuple):
 
     number: int
     test: Predicate
+    source: str
     section: InvertedSection
     keys: FingerprintArray
 
@@ -58,7 +60,10 @@ def file_keys(group: FileGroup, tests: Tests, rows: RowRanges) -> Narrowed | Non
     for probe, has_key in zip(probes, have_key, strict=True):
         might_match[probe.test][probe.number] = has_key
     rows_by_test = {test: group.rows_of_files(mask) for test, mask in might_match.items()}
-    return Narrowed(rows_by_test, KEYS) if probes else None
+    sources = {probe.source for probe in probes}
+    if not sources:
+        return None
+    return Narrowed(rows_by_test, sources.pop() if len(sources) == 1 else KEYS)
 
 
 def _probes(group: FileGroup, tests: Tests, rows: RowRanges) -> list[_Probe]:
@@ -77,7 +82,7 @@ def _probes(group: FileGroup, tests: Tests, rows: RowRanges) -> list[_Probe]:
         keys = keys_by_meaning[meaning][1]
         section = None if keys is None else group.files[number].sections.section(index)
         if keys is not None and isinstance(section, InvertedSection):
-            probes.append(_Probe(number, test, section, keys))
+            probes.append(_Probe(number, test, index_source(index.entry), section, keys))
     return probes
 
 

@@ -22,7 +22,10 @@ from intarsia.row_ranges import RowRanges
 ROW_GROUP_STATISTICS = "row-group statistics"
 BLOOM_FILTERS = "bloom filters"
 PAGE_INDEX = "page index"
-"""Names of the steps of planning. Embedded indexes have a step each."""
+INDEX = "index "
+"""Names of the steps of planning. Embedded indexes have a step each, whose name is
+``INDEX`` and the name of the index.
+"""
 
 
 class Narrowed(NamedTuple):
@@ -122,4 +125,4 @@ def page_index(group: FileGroup, tests: Tests, rows: RowRanges) -> Narrowed | No
 
 def index_source(entry: IndexEntry) -> str:
     """Returns the name of the step that uses an embedded index."""
-    return f"index {entry.name}"
+    return f"{INDEX}{entry.name}"

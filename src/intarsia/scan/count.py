@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
+import intarsia.usage_counts.usage as usage
 from intarsia.file.open_file import OpenedFile, as_current_version, read_one_version
 from intarsia.memory import has_limit
 from intarsia.plan.planner import plan_group
@@ -95,5 +96,6 @@ def _proven(file: OpenedFile, part: Part, request: Request) -> tuple[int, RowRan
         return proven, fail.rows
     possible = plan_group(group, request.pruning, within=fail.rows, after=match)
     file.profile.planned(possible.steps)
+    usage.count(request.filter, request.all_columns, file, possible.steps)
     unsure = plan_group(group, escapes, within=possible.rows, after=fail).rows
     return proven + possible.rows.num_rows - unsure.num_rows, unsure

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+import intarsia.usage_counts.usage as usage
 from intarsia.errors import Where, placed
 from intarsia.file.open_file import (
     MAX_VERSIONS_TRIED,
@@ -241,6 +242,7 @@ class _Attempt:
         leaves = [leaf for root in roots for leaf in root.leaves]
         with placed(Where(file.name)), file.profile.during(Activity.PLANNING):
             plan = self._part.plan(file, request, leaves)
+        usage.count(request.filter, request.all_columns, file, plan.steps)
         self._reader = UnitReader(file, request, constants, self._scan_statistics, plan.are_likely)
         del pinned
         return self._within(plan.rows).clip(self.next_row, max(self._file.num_rows, self.next_row))

@@ -1,4 +1,4 @@
-"""The commands ``status`` and ``maintain``: the state of a data set, and what it lacks."""
+"""The commands ``status``, ``usage`` and ``maintain`` of a data set."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 
 import intarsia.maintenance.maintain as maintenance_run
 import intarsia.maintenance.status as maintenance
+import intarsia.usage_counts.usage_file as usage_counts
 from intarsia.cli.exit_codes import PARTIAL_SUCCESS, REQUIREMENT_UNMET
 from intarsia.cli.input.table_source import table_or_path
 from intarsia.cli.output import terminal
@@ -50,6 +51,15 @@ def status(
         click.echo(f"intarsia: {clean(message)}", err=True)
     if unmet:
         sys.exit(REQUIREMENT_UNMET)
+
+
+def usage(path: str, days: int, folder: str | None, as_json: bool) -> None:
+    """Shows what the indexes of a data set saved."""
+    used = usage_counts.report(path, days=days, folder=folder)
+    if as_json:
+        click.echo(json_text(redacted_in(used.to_dict()), indent=2))
+    else:
+        terminal.lines(used)
 
 
 def _required(text: str) -> tuple[str, float]:

@@ -1,4 +1,4 @@
-"""The commands ``status`` and ``maintain``."""
+"""The commands ``status``, ``usage`` and ``maintain``."""
 
 from __future__ import annotations
 
@@ -39,6 +39,23 @@ def status() -> None:
 
 @click.command(cls=Action)
 @click.argument("path")
+@click.option("--days", type=click.IntRange(1), default=30, show_default=True)
+@click.option("--folder", help="The folder that INTARSIA_USAGE or usage.enable named.")
+@report_json_option
+def usage() -> None:
+    """Show which indexes of the folder PATH saved how many bytes in the last days.
+
+    \b
+    INTARSIA_USAGE=1 intarsia scan lake --where "trace_id = '596dcc'"
+    intarsia usage lake
+
+    Queries count only where the environment variable INTARSIA_USAGE is 1, or names a folder for
+    the counts, and in Python after intarsia.usage.enable().
+    """
+
+
+@click.command(cls=Action)
+@click.argument("path")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @table_format_option
 @resource_limit_options
@@ -49,7 +66,7 @@ def maintain() -> None:
     index add --keep and rewrite --keep write the policy. This command merges small files, rewrites
     those with long pages, and adds the indexes that files lack, as the policy says. It refreshes
     the catalog if there is one. It does nothing if nothing is due, so it can run from cron. A run
-    that was ended is completed by the next one, unless it asks for intarsia recover PATH.
+    that was killed is completed by the next one, unless it asks for intarsia recover PATH.
 
     Exit codes: 0 all is done, 3 some files could not be changed, 1 another error.
     """

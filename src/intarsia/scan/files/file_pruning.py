@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
+import intarsia.usage_counts.usage as usage
 from intarsia.errors import IntarsiaError
 from intarsia.file.open_file import READ_ERRORS, OpenedFile, VersionedFile
 from intarsia.plan.cost_model import COSTS
@@ -204,6 +205,7 @@ def _verdicts(group: FileGroup, request: Request, by_footer: bool) -> list[_Verd
         if not by_footer and unsure.sum() >= COSTS.least_files:
             large = group.rows_of_files(unsure)
             left = plan_group(group, request.pruning, within=large, after=candidates)
+            usage.count(request.filter, request.all_columns, group.file, left.steps)
             if is_recording:
                 _record_excluded(group, left, unsure)
             might_match[unsure] = group.files_of(left.rows)[unsure]
