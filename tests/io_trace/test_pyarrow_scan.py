@@ -7,10 +7,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.dataset import pyarrow_scan
+from intarsia.dataset import footer_freshness, pyarrow_scan
 from intarsia.dataset.pyarrow_scan import whole_scan
 from intarsia.dataset.request_builder import request_of
 from intarsia.errors import FormatError
+from intarsia.scan.files import file_cache
 
 ROWS, FILES = 40_000, 6
 KIND = pc.field("kind") == 3
@@ -151,6 +152,22 @@ def test_a_replaced_file_is_read_again(tmp_path, folder):
     assert data.count_rows(KIND) == EXPECTED
     pq.write_table(table_of(9).slice(0, 1000), tmp_path / "3.parquet")
     assert data.count_rows(KIND) == EXPECTED - ROWS // 5 + 200
+
+
+@pytest.mark.parametrize("count", [6, 40])
+def test_a_filtered_scan_by_our_reader_looks_at_each_file_once(tmp_path, monkeypatch, count):
+    for number in range(count):
+        pq.write_table(table_of(0).slice(number * 500, 500), tmp_path / f"{number:02}.parquet")
+    data, looks = ia.dataset(tmp_path), []
+    assert data.to_table(filter=pc.field("at") == 777).num_rows == 1
+    version_of = file_cache.version_of
+    for module in (file_cache, footer_freshness):
+        monkeypatch.setattr(
+            module, "version_of", lambda path, *args: looks.append(path) or version_of(path, *args)
+        )
+    assert data.to_table(filter=pc.field("at") == 777).num_rows == 1
+    sampled = data.files[:: count // 8] if count > 8 else []
+    assert sorted(looks) == sorted([*data.files, *sampled])
 
 
 @pytest.fixture

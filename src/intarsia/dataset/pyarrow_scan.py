@@ -16,7 +16,7 @@ filter, because its statistics leave NaN out. The filter is then evaluated on al
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -180,13 +180,17 @@ def reads_stored_columns(source: ScanSource, request: Request) -> bool:
 
 
 def table_of_matching(
-    data: pads.FileSystemDataset, source: ScanSource, request: Request
+    data: pads.FileSystemDataset,
+    source: ScanSource,
+    request: Request,
+    may_scan: Callable[[], bool],
 ) -> pa.Table | None:
     """Returns the matching rows, by pyarrow's own scan. None if our reader is to read them.
 
     ``data`` is pyarrow's view of the source's files; the columns are those of the data set.
+    ``may_scan`` returns whether pyarrow may scan them. It looks at each file, so it is called last.
     """
-    if not match_in_most_files(source, request):
+    if not match_in_most_files(source, request) or not may_scan():
         return None
     planned = _planned(source, request)
     if planned is None:
@@ -236,6 +240,8 @@ def match_in_most_files(source: ScanSource, request: Request) -> bool:
     """True if there are many files, and most files of a sample are small and have matching rows."""
     cache, files = source.cache, source.files
     if len(files) < COSTS.pyarrow_files or cache.num_kept < len(files) or cache.catalog is not None:
+        return False
+    if not cache.is_local or source.options.reader == "pages":
         return False
     sample = files[:: len(files) // COSTS.pyarrow_first_files]
     known = [candidate.part.matching for candidate in prune_files(cache, sample, request)]

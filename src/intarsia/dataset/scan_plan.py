@@ -100,7 +100,7 @@ def plan_files(source: ScanSource, request: Request, *, only_left: bool = False)
         rows, steps, constants = candidates.rows, candidates.steps, file.constants
         if only_left and not rows:
             return None
-        roots = roots_to_read(opened, request, constants)
+        roots = roots_to_read(opened, request, constants) if rows else ()
         return plan_reads(opened, roots, rows, steps, constants, gap, count_pages=not only_left)
 
     plans = each_planned(

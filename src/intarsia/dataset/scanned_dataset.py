@@ -123,9 +123,7 @@ class ScannedDataset(FileDataset):
         source = self.scan_source
         schema = project(without_rows(request.output)).schema
         if request.filter is not None and reads_stored_columns(source, request):
-            table = None
-            if self._may_filter_by_pyarrow:
-                table = table_of_matching(self, source, request)
+            table = table_of_matching(self, source, request, lambda: self._may_filter_by_pyarrow)
             if table is not None:
                 return schema, [project(table)]
         return schema, scan_pages(source, request, project)

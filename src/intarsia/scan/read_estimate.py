@@ -37,9 +37,9 @@ def plan_reads(
     """Returns the plan of one file to read ``roots`` at the candidate ``rows``.
 
     Ranges up to ``gap`` bytes apart share a request. ``count_pages`` loads the offset indexes of
-    all chunks to count their pages. No pages are counted of a file that is not read. If
-    ``whole_groups`` are given, all rows of these row groups are read, and no others; the plan then
-    has no ``binding`` and no ``reads``.
+    all chunks to count their pages. A file without candidate rows has no pages and no ``binding``.
+    If ``whole_groups`` are given, all rows of these row groups are read, and no others; the plan
+    then has no ``binding`` and no ``reads``.
     """
     groups = groups_of(file, rows) if whole_groups is None else whole_groups
     leaves = [leaf for root in roots for leaf in root.leaves] if groups else []
@@ -75,7 +75,7 @@ def plan_reads(
         requests=amount(len(coalesce(ranges, gap))),
     )
     named_steps = tuple([_step(file, source, left) for source, left in steps])
-    binding = file.binding if whole_groups is None else ""
+    binding = file.binding if rows and whole_groups is None else ""
     return FilePlan(
         file.name, binding, rows, dict(constants), tuple(reads), named_steps, figures, columns
     )
