@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -221,7 +221,7 @@ def _taken_values(index: Inverted, values: pa.Array) -> pa.BooleanArray | None:
     return None
 
 
-def _check_keys(index: Inverted, keys: KeyArray, positions: Positions, values: pa.Array) -> None:
+def _check_keys(index: Inverted, keys: Any, positions: Positions, values: pa.Array) -> None:
     """Raises ``IndexSpecError`` if a kind's keys break the contract of kinds."""
     problem = None
     if index.exact != isinstance(keys, pa.Array) or (index.exact and keys.type != values.type):
