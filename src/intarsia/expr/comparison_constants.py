@@ -66,9 +66,11 @@ def _filterable(value: pa.Scalar) -> pa.Scalar:
 
     pyarrow 26 ends the process if such a NULL is compared in another type.
     """
-    kind = filterable_type(value.type)
-    is_view = pa.types.is_string_view(value.type) or pa.types.is_binary_view(value.type)
-    if kind == value.type or (is_view and not value.is_valid):
+    own = value.type
+    kind = filterable_type(own)
+    if kind is own or kind == own:
+        return value
+    if not value.is_valid and (pa.types.is_string_view(own) or pa.types.is_binary_view(own)):
         return value
     return pa.repeat(value, 1).cast(kind)[0]
 

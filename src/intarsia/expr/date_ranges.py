@@ -19,6 +19,7 @@ import pyarrow as pa
 from intarsia.expr.casts import has_zone, is_moment
 from intarsia.expr.comparison_operators import COMPARISONS, MIRRORED, Op
 from intarsia.expr.constant_evaluation import DAYS, TIMES, Interval, later, truncated, unit
+from intarsia.expr.nested_types import type_at
 from intarsia.expr.tree import Call, FieldRef, Literal, Node, calls_in, joined, replaced
 
 _UNIT_NAMES = ("nanosecond", *TIMES, *DAYS)
@@ -140,25 +141,18 @@ def _moment_field(node: Node, schema: pa.Schema) -> tuple[FieldRef, pa.DataType]
     """
     match node:
         case FieldRef():
-            kind = _type_of(node, schema)
+            kind = type_at(schema, node.path)
+            if kind is None:
+                return None
             is_known = pa.types.is_timestamp(kind) and kind.tz in (None, "UTC")
             return (node, kind) if is_known or pa.types.is_date32(kind) else None
         case Call("cast", (FieldRef() as field,), options):
-            kind, target = _type_of(field, schema), options.get("to_type")
-            in_utc = pa.timestamp(kind.unit, "UTC") if has_zone(kind) else None
-            if target is not None and target.type == in_utc:
+            kind, target = type_at(schema, field.path), options.get("to_type")
+            if kind is None or target is None or not has_zone(kind):
+                return None
+            if target.type == pa.timestamp(kind.unit, "UTC"):
                 return field, kind
     return None
-
-
-def _type_of(field: FieldRef, schema: pa.Schema) -> pa.DataType:
-    """Returns the type of a field, or null if the field is missing."""
-    kind = pa.struct(schema)
-    for name in field.path:
-        if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
-            return pa.null()
-        kind = kind.field(name).type
-    return kind
 
 
 def _comparison(period: _Period, op: Op, value: pa.Scalar) -> Node | None:

@@ -20,7 +20,16 @@ from intarsia.errors import PredicateError
 from intarsia.expr.casts import is_in_utc
 from intarsia.expr.functions import JSON_EXTRACT_STRING
 from intarsia.expr.json_text import json_version
-from intarsia.expr.tree import Call, FieldRef, Node, field_paths, read_expression, to_expression
+from intarsia.expr.tree import (
+    Call,
+    FieldRef,
+    Node,
+    calls_in,
+    field_paths,
+    read_expression,
+    replaced,
+    to_expression,
+)
 from intarsia.pruning.term_sql import FUNCTIONS, field_name, quoted, written
 from intarsia.sql.dialect import DUCKDB, parsed_as
 from intarsia.sql.where_clause import SQL_ERRORS, parse_where
@@ -70,7 +79,7 @@ class Term:
         Terms of other meanings may have other values. Upper and lower case depend on Unicode's
         tables, casts on pyarrow's version, values in JSON on DuckDB's.
         """
-        functions = _functions(self.node)
+        functions = {call.function for call in calls_in(self.node)}
         if not functions:
             return ""
         parts = [str(_MEANING)]
@@ -93,7 +102,7 @@ def term_of(node: Node) -> Term | None:
 
     Supported are fields, functions with canonical SQL (``term_sql``), and ``struct_field``.
     """
-    node = _with_paths(node)
+    node = replaced(node, _with_paths)
     if isinstance(node, FieldRef):
         return field_term(*node.path)
     if not isinstance(node, Call) or not field_paths(node):
@@ -127,23 +136,11 @@ def columns_named(text: str) -> frozenset[str]:
 
 
 def _with_paths(node: Node) -> Node:
-    """Returns ``node`` with fields of structs as paths."""
-    if not isinstance(node, Call):
-        return node
-    arguments = tuple(_with_paths(argument) for argument in node.arguments)
-    if node.function == "struct_field" and len(arguments) == 1:
-        name, inner = field_name(node), arguments[0]
-        if name and isinstance(inner, FieldRef):
-            return FieldRef((*inner.path, name))
-    return Call(node.function, arguments, node.options)
-
-
-def _functions(node: Node) -> set[str]:
+    """Returns a field of a struct as the field's path; other trees unchanged."""
     match node:
-        case Call(function, arguments):
-            return {function}.union(*(_functions(argument) for argument in arguments))
-        case _:
-            return set()
+        case Call("struct_field", (FieldRef(path),)) if name := field_name(node):
+            return FieldRef((*path, name))
+    return node
 
 
 def _given(node: Node) -> Iterator[tuple[str, ...]]:

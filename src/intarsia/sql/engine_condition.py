@@ -133,7 +133,7 @@ class _Exact(Translator):
         kind, is_mapped = self._kind(node.this), isinstance(node.this, _CASE_FUNCTIONS)
         if is_mapped or members_of_type(long_list_of(node), kind) is None:
             members = members_of(node)
-            has_null = any(isinstance(_unparenthesized(one), exp.Null) for one in members)
+            has_null = any(isinstance(one.unnest(), exp.Null) for one in members)
             if has_null and not is_plainly_wanted(node):
                 raise _rejection(node)  # ``IN [1, NULL]`` parses the same, but is FALSE, never NULL
             self._check_constants(node.this, members, ordered=False)
@@ -142,11 +142,7 @@ class _Exact(Translator):
     def _same(self, node: exp.Expr) -> Node:
         """Returns IS NOT DISTINCT FROM a constant other than NULL."""
         left, right = node.args["this"], node.args["expression"]
-        if (
-            is_constant(left)
-            or not is_constant(right)
-            or isinstance(_unparenthesized(right), exp.Null)
-        ):
+        if is_constant(left) or not is_constant(right) or isinstance(right.unnest(), exp.Null):
             raise _rejection(node)
         return is_true(self._compare(exp.EQ, left, right))
 
@@ -165,15 +161,13 @@ class _Exact(Translator):
 
     def _membership(self, node: exp.Expr, membership: Membership, kind: pa.DataType) -> Node:
         element = searched_type(kind, membership)
-        if not membership.of_several and isinstance(
-            _unparenthesized(membership.constants[0]), exp.Null
-        ):
+        if not membership.of_several and isinstance(membership.constants[0].unnest(), exp.Null):
             raise _rejection(node)  # for empty lists: NULL in DuckDB 2.0.0, FALSE in later versions
         for constant in membership.constants:
             if (
                 element is None
                 or not is_constant(constant)
-                or not _is_same_in_engines(_unparenthesized(constant), element)
+                or not _is_same_in_engines(constant.unnest(), element)
             ):
                 raise _rejection(constant)
             if next_integer(
@@ -275,7 +269,7 @@ class _Exact(Translator):
 
     def _is_json(self, node: exp.Expr) -> bool:
         """True if ``node`` is a JSON field. The engine fails to compare it with anything else."""
-        node = _unparenthesized(node)
+        node = node.unnest()
         if isinstance(node, exp.Dot) and is_of_item(node):
             return is_json(self._item_field(node).type)
         return isinstance(node, exp.Column | exp.Dot) and is_json(self._resolve(node)[1])
@@ -301,9 +295,7 @@ class _Exact(Translator):
         if are_doubles and not all(map(_is_exact_double, constants)):
             raise _rejection(subject)
         for constant in constants:
-            if not is_constant(constant) or not _is_same_in_engines(
-                _unparenthesized(constant), kind
-            ):
+            if not is_constant(constant) or not _is_same_in_engines(constant.unnest(), kind):
                 raise _rejection(constant)
             if isinstance(subject, _CASE_FUNCTIONS) and (ordered or not constant.name.isascii()):
                 raise _rejection(subject)
@@ -334,12 +326,6 @@ def _is_compared(value: exp.Expr, comparisons: tuple[type[exp.Expr], ...]) -> bo
     while isinstance(parent, exp.Paren):
         parent = parent.parent
     return parent is not None and isinstance(parent, comparisons) and is_plainly_wanted(parent)
-
-
-def _unparenthesized(constant: exp.Expr) -> exp.Expr:
-    while isinstance(constant, exp.Paren):
-        constant = constant.this
-    return constant
 
 
 def _is_same_in_engines(constant: exp.Expr, kind: pa.DataType) -> bool:
@@ -374,13 +360,13 @@ def _is_same_in_engines(constant: exp.Expr, kind: pa.DataType) -> bool:
 
 def _is_double(constant: exp.Expr) -> bool:
     """True if ``constant`` is a DOUBLE: engines convert integers to compare with it."""
-    bare = _unparenthesized(constant)
+    bare = constant.unnest()
     return isinstance(bare, exp.Cast) and bare.to.this is exp.DataType.Type.DOUBLE
 
 
 def _is_exact_double(constant: exp.Expr) -> bool:
     """True if a constant is so small that doubles tell it from every integer."""
-    bare = _unparenthesized(constant)
+    bare = constant.unnest()
     text = bare.this.name if isinstance(bare, exp.Cast) else bare.name
     try:
         return isinstance(bare, exp.Null) or abs(float(text)) < EXACT
