@@ -217,12 +217,12 @@ def expression_of(filter_: object, schema: pa.Schema) -> pc.Expression | None:
     """
     if filter_ is None:
         return None
-    node = (
-        read_where(filter_, schema)
-        if isinstance(filter_, str)
-        else read_expression(_as_expression(filter_, schema))
-    )
-    return to_expression(with_tuple_membership(node, schema))
+    if isinstance(filter_, str):
+        return to_expression(with_tuple_membership(read_where(filter_, schema), schema))
+    expression = _as_expression(filter_, schema)
+    node = read_expression(expression)
+    changed = with_tuple_membership(node, schema)
+    return expression if changed is node else to_expression(changed)
 
 
 def _as_expression(filter_: object, schema: pa.Schema) -> pc.Expression:
