@@ -55,7 +55,7 @@ class PreparedQuery:
     Examples
     --------
     >>> query = ia.dataset("logs.parquet").prepare("status = ? AND trace_id = ?")
-    >>> query.to_table(500, "t10", columns=["msg"]).num_rows
+    >>> query.to_table(200, "t10", columns=["msg"]).num_rows
     1
     """
 
