@@ -18,6 +18,12 @@ import intarsia as ia
 HERE = Path(__file__).parent
 VERSIONS = sorted(path.name for path in HERE.iterdir() if (path / "embedded.parquet").exists())
 
+IS_OLDER_UNICODE = pc.utf8_lower(pa.scalar("\U0001df40")).as_py() == "\U0001df40"
+"""True if this pyarrow folds case by an older Unicode than that of the writer of the files.
+
+An index of folded strings is ignored then.
+"""
+
 
 @pytest.fixture(params=VERSIONS)
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
@@ -54,6 +60,7 @@ QUESTIONS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*its functions meant")
 @pytest.mark.parametrize("condition", QUESTIONS)
 def test_indexes_in_files_answer(condition: str, files: Path) -> None:
     data = ia.dataset(files / "embedded.parquet", reader="pages")
@@ -62,6 +69,9 @@ def test_indexes_in_files_answer(condition: str, files: Path) -> None:
     assert listed(data.to_table(filter=condition)) == listed(expected)
     (file,) = data.plan(filter=condition).files
     used = [step for step in file.steps if step.source.startswith(QUESTIONS[condition])]
+    if IS_OLDER_UNICODE and condition.startswith("lower("):
+        assert not used
+        return
     assert used, file.steps
     assert used[0].rows < ROWS
 
@@ -73,7 +83,10 @@ def test_all_kinds_are_listed_and_verified(files: Path) -> None:
         *(ia.Distinct, ia.Elements, ia.Entries, ia.PageIndex),
     }
     for path in files.glob("*.parquet"):
-        assert ia.verify(path) == []
+        findings = [finding.message for finding in ia.verify(path)]
+        if IS_OLDER_UNICODE and path.name == "embedded.parquet":
+            assert "its functions meant" in findings.pop()
+        assert findings == []
     assert ia.verify(files / "lake") == []
     (report,) = ia.list_indexes(files / "embedded.parquet")
     listed_kinds = {entry.kind for entry in report.indexes}
