@@ -6,11 +6,13 @@ import dataclasses
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from intarsia.redaction import shown_redacted
-from intarsia.usage_counts.usage_file import UsageReport
 from intarsia.writer.defaults import INDEXED_PAGE_ROWS
+
+if TYPE_CHECKING:
+    from intarsia.usage_counts.usage_file import UsageReport
 
 MIN_ROWS_TO_REWRITE = 8 * INDEXED_PAGE_ROWS
 """Rows of a page from which a rewrite is estimated. An index can only skip whole pages."""
