@@ -51,6 +51,7 @@ LAYERS = (
     "spark/write",
     "spark/data_source",
     "spark/catalog spark/indexing spark/optimize spark/sql",
+    "spark/maintain",
     "cli/column_names cli/exit_codes cli/options cli/output spark",
     "cli/demo cli/input",
     "cli/actions",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -62,6 +62,16 @@ class MaintainedFile:
     path: str
     indexes: tuple[str, ...] = ()
     error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """A file, the view of it, and what it lacks; ``is_long`` if its pages are too long."""
+
+    path: str
+    view: FileView
+    state: MaintainedFile = MaintainedFile("")
+    is_long: bool = False
 
 
 @shown_redacted
@@ -182,6 +192,53 @@ def maintain(
     >>> ia.maintain("lake").changed
     ()
     """
+    return maintain_by(
+        HERE,
+        path,
+        dry_run=dry_run,
+        filesystem=filesystem,
+        progress=progress,
+        table_format=table_format,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """The functions by which the steps of ``maintain_by`` are done, here or in a cluster.
+
+    ``on_all`` applies a function to a list: to all of it, or to parts of it at different places. It
+    returns the results in order. ``merge`` merges the small files of a folder as its policy says.
+    ``refresh`` refreshes the catalog of a folder.
+    """
+
+    on_all: Callable[[Callable[[Sequence[_Item]], Iterable[Any]], Sequence[_Item]], Iterable[Any]]
+    merge: Callable[[str, Policy, pafs.FileSystem], object]
+    refresh: Callable[[str, pafs.FileSystem], object]
+
+
+def _merge_here(root: str, policy: Policy, filesystem: pafs.FileSystem) -> None:
+    target = policy.layout["target_file_size"]
+    rewrite(root, only_small=True, target_file_size=target, filesystem=filesystem)
+
+
+def _refresh_here(root: str, filesystem: pafs.FileSystem) -> None:
+    build_catalog(root, refresh=True, filesystem=filesystem, table_format="ignore")
+
+
+HERE = Executor(lambda work, items: work(items), _merge_here, _refresh_here)
+"""Does everything in this process."""
+
+
+def maintain_by(
+    executor: Executor,
+    path: PathLike | pads.FileSystemDataset,
+    *,
+    dry_run: bool,
+    filesystem: Any,
+    progress: Progress | None = None,
+    table_format: TableFormatOption,
+) -> MaintenanceReport:
+    """Does what ``maintain`` does, and raises what it raises."""
     _, root = policy_folder(path, filesystem)
     file_system, paths = visible(path, filesystem, table_format=table_format)
     policy = read_policy(file_system, root)
@@ -193,41 +250,52 @@ def maintain(
         policy = dataclasses.replace(policy, layout={})
     elif not dry_run:
         settle(Place.of(root, file_system))
-    small, failed = _merged(file_system, root, paths, policy, dry_run=dry_run)
+    small, failed = _merged(executor, file_system, root, paths, policy, dry_run=dry_run)
     rewritten, remaining = len(small), [file for file in paths if file not in small]
     if small and not dry_run:
         _, paths = visible(path, filesystem, table_format=table_format)
         remaining = paths
     views = views_of(path)
-    looked_at = _looked_at(file_system, remaining, policy, views)
-    failed += [file for file, _ in looked_at if file.error]
-    todo = [(file, is_long) for file, is_long in looked_at if not file.error]
+    items = [_Item(file, views.get(file, OWN_VIEW)) for file in remaining]
+    lacking = [
+        item
+        for item in executor.on_all(partial(_looked_at, file_system, policy), items)
+        if item.state.indexes or item.state.error or item.is_long
+    ]
+    failed += [item.state for item in lacking if item.state.error]
+    todo = [item for item in lacking if not item.state.error]
     changed: list[MaintainedFile] = []
+    results: Iterable[MaintainedFile] = [item.state for item in todo]
     if not dry_run:
-        remove_leftovers_of([file.path for file, _ in todo], file_system)
-    for number, (file, is_long) in enumerate(todo):
-        deadline.check()
+        remove_leftovers_of([item.path for item in todo], file_system)
+        results = executor.on_all(partial(_maintained, file_system, policy), todo)
+    results = iter(results)
+    for number, item in enumerate(todo):
         if progress and not dry_run:
-            progress(file.path, number, len(todo))
-        if dry_run:
-            done = file
-        else:
-            view = views.get(file.path, OWN_VIEW)
-            done = _maintained(file_system, file.path, policy, view, is_long=is_long)
+            progress(item.path, number, len(todo))
+        done = next(results)
         if done.error:
             failed.append(done)
-        elif is_long:
+        elif item.is_long:
             rewritten += 1
         elif done.indexes:
             changed.append(done)
-    catalog = _catalog(file_system, root, will_change=bool(todo or rewritten), dry_run=dry_run)
+    catalog = _catalog(
+        executor, file_system, root, will_change=bool(todo or rewritten), dry_run=dry_run
+    )
     return MaintenanceReport(
         root, len(paths), tuple(changed), tuple(failed), catalog, dry_run, rewritten
     )
 
 
 def _merged(
-    filesystem: pafs.FileSystem, root: str, paths: Sequence[str], policy: Policy, *, dry_run: bool
+    executor: Executor,
+    filesystem: pafs.FileSystem,
+    root: str,
+    paths: Sequence[str],
+    policy: Policy,
+    *,
+    dry_run: bool,
 ) -> tuple[set[str], list[MaintainedFile]]:
     """Merges small files as the policy says.
 
@@ -242,7 +310,7 @@ def _merged(
     small = {place.path(path) for run in runs for path in run}
     try:
         if small and not dry_run:
-            rewrite(root, only_small=True, target_file_size=target, filesystem=filesystem)
+            executor.merge(root, policy, filesystem)
     except (IntarsiaError, OutOfMemoryError, OSError) as error:
         return set(), [MaintainedFile(root, error=str(error))]
     return small, []
@@ -256,64 +324,67 @@ def _places(filesystem: pafs.FileSystem, policy: Policy) -> Sidecars | None:
 
 
 def _looked_at(
-    filesystem: pafs.FileSystem,
-    paths: Sequence[str],
-    policy: Policy,
-    views: Mapping[str, FileView],
-) -> list[tuple[MaintainedFile, bool]]:
-    """Returns the files that lack something, and those that cannot be read.
-
-    Comes with True if a file's pages are more than twice as long as the policy says.
-    """
+    filesystem: pafs.FileSystem, policy: Policy, items: Sequence[_Item]
+) -> Iterable[_Item]:
+    """Returns ``items`` with what each file lacks, or why it cannot be read."""
     specs, places = policy.specs, _places(filesystem, policy)
     page_rows = policy.layout.get("rows_per_page")
 
-    def look(path: str) -> tuple[MaintainedFile, bool]:
+    def look(item: _Item) -> _Item:
         deadline.check()
         try:
             with quiet():
-                view = views.get(path, OWN_VIEW)
-                file = open_file(path, filesystem, sidecar=places, view=view)
+                file = open_file(item.path, filesystem, sidecar=places, view=item.view)
                 choice = due_in(file, specs, places, replace=False, page_index=policy.page_index)
                 layout = None if page_rows is None or places is not None else page_layout(file)
             names = tuple(map(spec_name, choice.all_due)) if file.num_rows else ()
             is_long = layout is not None and layout.page_rows > 2 * int(page_rows or 0)
-            return MaintainedFile(path, names), is_long
+            return _Item(item.path, item.view, MaintainedFile(item.path, names), is_long)
         except (IntarsiaError, OSError) as error:
-            return MaintainedFile(path, error=str(error)), False
+            return _Item(item.path, item.view, MaintainedFile(item.path, error=str(error)))
 
     if isinstance(filesystem, pafs.LocalFileSystem):
-        looked_at = [look(path) for path in paths]
-    else:
-        looked_at = list(run_io_tasks(partial(look, path) for path in paths))
-    return [(file, is_long) for file, is_long in looked_at if file.indexes or file.error or is_long]
+        return map(look, items)
+    return run_io_tasks(partial(look, item) for item in items)
 
 
 def _maintained(
-    filesystem: pafs.FileSystem, path: str, policy: Policy, view: FileView, *, is_long: bool
-) -> MaintainedFile:
-    """Adds the indexes that a file lacks, or writes a file with long pages anew, with them."""
+    filesystem: pafs.FileSystem, policy: Policy, items: Sequence[_Item]
+) -> Iterator[MaintainedFile]:
+    """Adds the indexes that files lack, or writes those with long pages anew, with them."""
     places = _places(filesystem, policy)
-    try:
-        with quiet():
-            if is_long:
-                rewrite(path, target_file_size=None, filesystem=filesystem)
-                return MaintainedFile(path)
-            report = index_file(
-                path,
-                policy.specs,
-                filesystem,
-                places,
-                replace=False,
-                page_index=policy.page_index,
-                view=view,
-            )
-        return MaintainedFile(path, report.added)
-    except (IntarsiaError, OutOfMemoryError, OSError) as error:
-        return MaintainedFile(path, error=str(error))
+    for item in items:
+        deadline.check()
+        try:
+            with quiet():
+                done = MaintainedFile(item.path, _change(item, filesystem, policy, places))
+        except (IntarsiaError, OutOfMemoryError, OSError) as error:
+            done = MaintainedFile(item.path, error=str(error))
+        yield done
 
 
-def _catalog(filesystem: pafs.FileSystem, root: str, *, will_change: bool, dry_run: bool) -> str:
+def _change(
+    item: _Item, filesystem: pafs.FileSystem, policy: Policy, places: Sidecars | None
+) -> tuple[str, ...]:
+    """Changes one file, and returns the names of the indexes that were added to it."""
+    if item.is_long:
+        rewrite(item.path, target_file_size=None, filesystem=filesystem)
+        return ()
+    report = index_file(
+        item.path,
+        policy.specs,
+        filesystem,
+        places,
+        replace=False,
+        page_index=policy.page_index,
+        view=item.view,
+    )
+    return report.added
+
+
+def _catalog(
+    executor: Executor, filesystem: pafs.FileSystem, root: str, *, will_change: bool, dry_run: bool
+) -> str:
     """Refreshes the catalog if it is outdated, and returns its state."""
     if infos_of(filesystem, pointer_path(root)).type != pafs.FileType.File:
         return "none"
@@ -326,5 +397,5 @@ def _catalog(filesystem: pafs.FileSystem, root: str, *, will_change: bool, dry_r
         return "current"
     if dry_run:
         return "outdated"
-    build_catalog(root, refresh=True, filesystem=filesystem, table_format="ignore")
+    executor.refresh(root, filesystem)
     return "refreshed"

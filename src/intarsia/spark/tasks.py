@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
+from intarsia.spark.session import parallelism_of
 from intarsia.spark.task_error import raising_task_errors
 
 if TYPE_CHECKING:
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+def divided(spark: SparkSession, items: Sequence[T], most: int) -> list[Sequence[T]]:
+    """Returns items in runs of at most ``most``, with enough runs for all cores."""
+    size = max(1, min(most, -(-len(items) // parallelism_of(spark))))
+    return [items[at : at + size] for at in range(0, len(items), size)]
 
 
 def map_tasks(

@@ -44,9 +44,9 @@ from intarsia.io.external_sort import Workspace
 from intarsia.io.storage import FileSource, PathLike
 from intarsia.row_ranges import UInt64Array
 from intarsia.scan.parquet_file import open_source
-from intarsia.spark.session import parallelism_of, require_pyspark
+from intarsia.spark.session import require_pyspark
 from intarsia.spark.task_error import raising_task_errors
-from intarsia.spark.tasks import map_tasks, results_of
+from intarsia.spark.tasks import divided, map_tasks, results_of
 from intarsia.tables.data_files import TableFormatOption
 
 if TYPE_CHECKING:
@@ -157,7 +157,10 @@ def _new_segment(
     spark: SparkSession, target: Target, known: Known, generation: str
 ) -> tuple[int, Segment]:
     """Returns the number of new files, and a segment about them."""
-    tasks = [{path: known.files[path] for path in paths} for paths in _divided(spark, known.new)]
+    tasks = [
+        {path: known.files[path] for path in paths}
+        for paths in divided(spark, known.new, _MAX_TASK_FILES)
+    ]
     facts = results_of(spark, tasks, partial(_facts_of_task, target, generation))
     damaged: set[str] = set()
     while True:  # repeated without the keys of files whose keys turn out to be damaged
@@ -193,12 +196,6 @@ def _add_facts(tables: SegmentTables, file: _File, is_damaged: bool) -> _FileKey
     return _FileKeys(number, file.entry, starts)
 
 
-def _divided(spark: SparkSession, items: Sequence[Any]) -> list[Sequence[Any]]:
-    """Returns items in runs, one per task, with enough tasks for all cores."""
-    size = max(1, min(_MAX_TASK_FILES, -(-len(items) // parallelism_of(spark))))
-    return [items[at : at + size] for at in range(0, len(items), size)]
-
-
 def _facts_of_task(
     target: Target, generation: str, files: dict[str, Identity]
 ) -> tuple[Table | None, list[_File]]:
@@ -222,7 +219,7 @@ def _gathered(
     spark: SparkSession, target: Target, files: Sequence[_FileKeys]
 ) -> Iterator[DataFrame]:
     """Yields all entries, unsorted. Index −1 marks the number of a file that cannot be read."""
-    tasks = _divided(spark, [file for file in files if file.starts])
+    tasks = divided(spark, [file for file in files if file.starts], _MAX_TASK_FILES)
     schema = "index int, key long, granule long"
     entries = map_tasks(spark, tasks, partial(_entries_of_files, target), schema)
     entries = entries.persist()  # read three times: for damage, for the count, by the sort
