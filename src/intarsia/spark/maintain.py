@@ -89,11 +89,12 @@ def _all_of(work: Callable[[Sequence[T]], Iterable[R]], items: Sequence[T]) -> l
 
 
 def _merge(spark: SparkSession, root: str, policy: Policy, filesystem: pafs.FileSystem) -> None:
+    page_rows = policy.layout.get("rows_per_page")
     optimize(
         spark,
         root,
         target_file_size=policy.layout["target_file_size"],
-        rows_per_page=policy.layout.get("rows_per_page"),
+        rows_per_page=None if page_rows is None else int(page_rows),
         filesystem=filesystem,
     )
 
