@@ -204,7 +204,7 @@ class RowRanges:
         """The number of selected rows."""
         if len(self.starts) == 1:
             return int(self.stops[0] - self.starts[0])
-        return int((self.stops - self.starts).sum())
+        return int(self.stops.sum() - self.starts.sum())
 
     def __len__(self) -> int:
         """Returns the number of ranges. ``num_rows`` is the number of rows."""
@@ -271,6 +271,8 @@ class RowRanges:
 
         Raises ``ValueError`` if a row number becomes negative.
         """
+        if not by:
+            return self
         if not self or self.starts[0] + by < 0:
             return RowRanges(self.starts + by, self.stops + by)
         return RowRanges._from_sorted(self.starts + by, self.stops + by)

@@ -22,6 +22,7 @@ from intarsia.io.source import Source
 from intarsia.memory import AllocationBudget
 from intarsia.parquet.page_header import checksum_problem
 from intarsia.parquet.schema import Root
+from intarsia.process_state import ForkLock
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.dictionary_codes import (
     NotDictionaryEncodedError,
@@ -73,7 +74,7 @@ def read_rows(
     if not physical and not any(root.coded for root in roots):
         whole = read_small_groups(file, roots, rows, source or file.source)
         if whole is not None:
-            columns: list[pa.ChunkedArray] = _cut(*whole, rows).columns
+            columns: list[pa.ChunkedArray] = _Cutter(rows).table(*whole).columns
             return columns
     with placed(Where(file.name)):
         return _read_rows(file, roots, rows, physical, source)
@@ -88,7 +89,7 @@ def _read_rows(
 ) -> list[pa.ChunkedArray]:
     reads = select(file, roots, rows)
     check_places(file, (selection for read in reads for selection in read.selections()))
-    ranges, room = ranges_of(reads), AllocationBudget()
+    ranges, room, cutter = ranges_of(reads), AllocationBudget(), _Cutter(rows)
     if room.is_limited:
         _take_room(room, file, reads)
     parts = iter((source or file.source).read(ranges))
@@ -96,12 +97,12 @@ def _read_rows(
     size = sum(length for _, length in ranges)
     if not physical and _have_same_rows(reads):
         with contextlib.suppress(FormatError):  # decoding columns one by one names the damaged one
-            columns = _decode_together(file, reads, fetched, rows, size)
+            columns = _decode_together(file, reads, fetched, cutter, size)
             if columns is not None:
                 return columns
     divides = len(reads) == 1 and size >= _DIVIDED_BYTES and may_use_threads()
     tasks = [
-        partial(_decode_column, file, read, groups, rows, physical=physical, divides=divides)
+        partial(_decode_column, file, read, groups, cutter, physical=physical, divides=divides)
         for read, groups in zip(reads, fetched, strict=True)
     ]
     return all_of(tasks) if size >= THREADED_BYTES else [task() for task in tasks]
@@ -134,7 +135,7 @@ def _decode_together(
     file: OpenedFile,
     reads: Sequence[ColumnRead],
     fetched: Sequence[Sequence[Sequence[ChunkBytes]]],
-    rows: RowRanges,
+    cutter: _Cutter,
     size: int,
 ) -> list[pa.ChunkedArray] | None:
     """Decodes roots with the same rows selected together, if that is possible and faster."""
@@ -149,7 +150,7 @@ def _decode_together(
     templates = [file.templates.together([read.root for read in reads[block]]) for block in blocks]
     use_threads = len(blocks) == 1 and size >= THREADED_BYTES and may_use_threads()
     tasks = [
-        partial(_decode_block, file, template, reads[block], fetched[block], rows, use_threads)
+        partial(_decode_block, file, template, reads[block], fetched[block], cutter, use_threads)
         for block, template in zip(blocks, templates, strict=True)
         if template is not None
     ]
@@ -164,7 +165,7 @@ def _decode_block(
     template: RootTemplate,
     reads: Sequence[ColumnRead],
     fetched: Sequence[Sequence[Sequence[ChunkBytes]]],
-    rows: RowRanges,
+    cutter: _Cutter,
     use_threads: bool,
 ) -> list[pa.ChunkedArray]:
     """Decodes roots with the same rows selected as one spliced file instead of one for each."""
@@ -181,7 +182,7 @@ def _decode_block(
             _check_distinct(
                 file, read, table.column(column), own_groups, range(len(read.root.leaves))
             )
-    cut: list[pa.ChunkedArray] = _cut(table, reads[0].selected_rows(file, 0), rows).columns
+    cut: list[pa.ChunkedArray] = cutter.table(table, reads[0].selected_rows(file, 0)).columns
     return cut
 
 
@@ -189,7 +190,7 @@ def _decode_column(
     file: OpenedFile,
     read: ColumnRead,
     groups: Sequence[Sequence[ChunkBytes]],
-    rows: RowRanges,
+    cutter: _Cutter,
     *,
     physical: bool = False,
     divides: bool = False,
@@ -197,10 +198,10 @@ def _decode_column(
     """Decodes one root at ``rows``. ``divides`` splits its pages among threads, if it is flat."""
     portions = read.portions()
     if len(portions) > 1:
-        return _decode_and_merge(file, read, groups, portions, rows)
+        return _decode_and_merge(file, read, groups, portions, cutter)
     template = _template(file, read.root, physical)
     values = _decode(file, read, groups, template, divides=divides)
-    return _cut_column(values, read.selected_rows(file, 0), rows)
+    return cutter.column(values, read.selected_rows(file, 0))
 
 
 def _template(file: OpenedFile, root: Root, physical: bool) -> RootTemplate:
@@ -342,7 +343,7 @@ def _decode_and_merge(
     read: ColumnRead,
     groups: Sequence[Sequence[ChunkBytes]],
     portions: Sequence[tuple[int, ...]],
-    rows: RowRanges,
+    cutter: _Cutter,
 ) -> pa.ChunkedArray:
     """Decodes leaves whose pages hold different rows, cuts each to ``rows``, and merges them.
 
@@ -354,7 +355,7 @@ def _decode_and_merge(
         for portion in portions:
             part = template.only([template.leaves[i] for i in portion])
             values = _decode(file, read, groups, part, portion)
-            cut = _cut_column(values, read.selected_rows(file, portion[0]), rows)
+            cut = cutter.column(values, read.selected_rows(file, portion[0]))
             parts.append(Part(part.leaves, cut))
         return merge(file.arrow_type(read.root), parts)
     except UnsupportedError:
@@ -380,26 +381,47 @@ def _find_damage(file: OpenedFile, read: ColumnRead) -> None:
                     raise FormatError(problem, chunk.at(page))
 
 
-def _cut_column(
-    values: pa.ChunkedArray, stored_rows: RowRanges, rows: RowRanges
-) -> pa.ChunkedArray:
-    if stored_rows == rows:
-        return values
-    column: pa.ChunkedArray = _cut(pa.table([values], [""]), stored_rows, rows).column(0)
-    return column
+class _Cutter:
+    """Cuts decoded columns to ``rows``. Threads may share it.
 
+    Columns whose pages hold the same rows share the positions, which take as long as cutting.
+    """
 
-def _cut(values: pa.Table, stored_rows: RowRanges, rows: RowRanges) -> pa.Table:
-    """Returns the ``values`` at ``rows``, a subset of ``stored_rows``, the rows of ``values``."""
-    if stored_rows == rows:
-        return values
-    positions = stored_rows.positions(rows)
-    is_small_part = positions.num_rows < values.num_rows / _MAX_RETAINED_RATIO
-    if len(positions) > _MAX_SLICES or (is_small_part and _is_contiguous(values)):
-        return taken(values, pa.array(positions.rows()))
-    parts = [values.slice(start, stop - start) for start, stop in positions]
-    cut = pa.concat_tables(parts)
-    return taken(cut, pa.array(np.arange(cut.num_rows))) if is_small_part else cut
+    def __init__(self, rows: RowRanges) -> None:
+        self._rows = rows
+        self._positions: dict[RowRanges, tuple[RowRanges, pa.Array | None]] = {}
+        self._lock = ForkLock()
+
+    def column(self, values: pa.ChunkedArray, stored_rows: RowRanges) -> pa.ChunkedArray:
+        """Returns the rows of one column, as ``table``."""
+        if stored_rows == self._rows:
+            return values
+        column: pa.ChunkedArray = self.table(pa.table([values], [""]), stored_rows).column(0)
+        return column
+
+    def table(self, values: pa.Table, stored_rows: RowRanges) -> pa.Table:
+        """Returns the rows of ``values``, which holds ``stored_rows``: these and maybe others."""
+        if stored_rows == self._rows:
+            return values
+        positions, numbers = self._positions_among(stored_rows)
+        if numbers is not None:
+            return taken(values, numbers)
+        is_small_part = positions.num_rows < values.num_rows / _MAX_RETAINED_RATIO
+        if is_small_part and _is_contiguous(values):
+            return taken(values, pa.array(positions.rows()))
+        parts = [values.slice(start, stop - start) for start, stop in positions]
+        cut = pa.concat_tables(parts)
+        return taken(cut, pa.array(np.arange(cut.num_rows))) if is_small_part else cut
+
+    def _positions_among(self, stored_rows: RowRanges) -> tuple[RowRanges, pa.Array | None]:
+        """Returns the positions of the rows. They are numbers as well if the ranges are many."""
+        with self._lock:
+            if stored_rows not in self._positions:
+                positions = stored_rows.positions(self._rows)
+                are_many = len(positions) > _MAX_SLICES
+                numbers = pa.array(positions.rows()) if are_many else None
+                self._positions[stored_rows] = positions, numbers
+            return self._positions[stored_rows]
 
 
 def _is_contiguous(values: pa.Table) -> bool:

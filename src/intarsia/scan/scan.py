@@ -248,10 +248,8 @@ class _Attempt:
         return self._within(plan.rows).clip(self.next_row, max(self._file.num_rows, self.next_row))
 
     def _within(self, rows: RowRanges) -> RowRanges:
-        """Returns ``rows`` restricted to the part's rows, without deleted and damaged rows."""
+        """Returns ``rows`` restricted to the part's rows, without damaged rows."""
         file, constants = self._file, self._part.constants
-        if file.view.deleted_rows:
-            rows = rows - file.view.deleted_rows
         if file.damage.places:
             roots = roots_to_read(file, self._request, constants)
             rows = rows - file.damage.rows_of(leaf for root in roots for leaf in root.leaves)
