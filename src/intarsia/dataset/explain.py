@@ -30,6 +30,7 @@ from intarsia.plan.file_account import (
     PAGES,
     ROW_GROUPS,
     SKIPPED,
+    TABLE,
     Activity,
     EngineReads,
     FileAccount,
@@ -43,7 +44,7 @@ from intarsia.plan.pruner import ROW_GROUP_STATISTICS
 from intarsia.pruning.partition_pruning import folder_might_match
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.files.file_cache import FileCache, ProfiledFile
-from intarsia.scan.files.file_pruning import File
+from intarsia.scan.files.file_pruning import File, in_log
 from intarsia.scan.page_selection import groups_of
 from intarsia.scan.predicate_order import stages
 from intarsia.scan.read_estimate import plan_reads
@@ -273,8 +274,11 @@ def _all_rows(file: OpenedFile) -> Steps:
 def _unopened(cache: FileCache, file: File, request: Request) -> FileAccount:
     """Returns the account of a file that the scan does not open."""
     figures, step = Figures(files=Amount(0, 1)), FOLDERS
-    if cache.catalog is not None and folder_might_match(request.pruning, file.constants):
-        figures, step = cache.catalog.figures([file]), CATALOG
+    if folder_might_match(request.pruning, file.constants):
+        if not [*in_log(cache, [file], request)]:
+            step = TABLE
+        elif cache.catalog is not None:
+            figures, step = cache.catalog.figures([file]), CATALOG
     constants, steps = dict(file.constants), (Step(step, 0, 0),)
     plan = FilePlan(file.path, "", RowRanges.none(), constants, (), steps, figures, ())
     return FileAccount(plan, reader=SKIPPED)

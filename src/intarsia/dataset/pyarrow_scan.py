@@ -35,7 +35,7 @@ from intarsia.plan.planner import plan_group, plan_rows
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.pruning.predicate_tree import predicates_of
 from intarsia.row_ranges import RowRanges
-from intarsia.scan.files.file_pruning import File, in_folders, prune_files
+from intarsia.scan.files.file_pruning import File, in_log, prune_files
 from intarsia.scan.request import Request
 from intarsia.scan.unit_reader import fits
 
@@ -76,7 +76,7 @@ def whole_scan(source: ScanSource, request: Request) -> WholeScan | None:
     tests = predicates_of(request.pruning)
     proven, parts, indexed = 0, dict[int, RowGroups](), list[_IndexedFile]()
     try:
-        left = [*in_folders(files, request.pruning)]
+        left = [*in_log(cache, files, request)]
         is_known = cache.num_kept >= len(files)
         sample = left[: 0 if is_known else COSTS.pyarrow_sample_files]
         if any(cache.get(file.path).source.size < COSTS.opened_file_bytes for file in sample):

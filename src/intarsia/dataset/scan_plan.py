@@ -20,7 +20,7 @@ from intarsia.plan.planner import Candidates
 from intarsia.scan.files.file_pruning import (
     CandidateFile,
     File,
-    in_folders,
+    in_log,
     prune_files,
     run_file_tasks,
 )
@@ -108,7 +108,7 @@ def plan_files(source: ScanSource, request: Request, *, only_left: bool = False)
     )
     plan = Plan.of(plan for plan in plans if plan is not None)
     if cache.catalog is not None and not only_left:
-        in_catalog = in_folders(source.files, request.pruning)
+        in_catalog = in_log(cache, source.files, request)
         cut = [file for file in in_catalog if file.path not in opened_files]
         plan = replace(plan, figures=plan.figures + cache.catalog.figures(cut)) if cut else plan
     cache.health.tell()

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from intarsia.errors import FormatError
+from intarsia.file.table_statistics import TableStatistics
 from intarsia.parquet.metadata import ConvertedType, SchemaElement
 from intarsia.process_state import cached_property
 from intarsia.pruning.partition_pruning import Constants
@@ -126,11 +127,13 @@ class TableSnapshot:
 
     ``name`` is the table with its version, for messages, such as ``"Delta table /lake/t, version
     3"``. ``views`` has the files by path. ``root`` is the folder of the table, if it has one.
+    ``statistics`` are those of the log, if it has some.
     """
 
     name: str
     views: Mapping[str, FileView]
     root: str | None = None
+    statistics: TableStatistics | None = None
 
     @cached_property
     def is_plain(self) -> bool:
@@ -138,8 +141,13 @@ class TableSnapshot:
         return all(view.is_plain for view in self.views.values())
 
     def only(self, paths: Iterable[str]) -> TableSnapshot:
-        """Returns the snapshot with the views of these files alone."""
-        return replace(self, views={path: self.views[path] for path in paths})
+        """Returns the snapshot with the views of these files alone.
+
+        Statistics are dropped if files are: those of all files may be much larger than the rest.
+        """
+        views = {path: self.views[path] for path in paths}
+        statistics = self.statistics if len(views) == len(self.views) else None
+        return replace(self, views=views, statistics=statistics)
 
 
 class _Naming:

@@ -136,6 +136,30 @@ class ValueOrder:
                 keys[i], usable[i] = moment, True
         return keys, usable
 
+    def keys_of_arrow(self, values: pa.Array) -> tuple[Keys, NDArray[np.bool_]]:
+        """Returns the keys of ``n`` values of a column's type, and which are not NULL or NaN.
+
+        Both arrays have shape ``(n,)``.
+        """
+        usable = _to_numpy(values.is_valid())
+        if self.domain is Domain.BYTES:
+            return _key_array(
+                [v or b"" for v in values.cast(pa.large_binary()).to_pylist()]
+            ), usable
+        if self.domain is Domain.DECIMAL:
+            with decimal.localcontext(prec=200):
+                plain = [
+                    int((v or decimal.Decimal()).scaleb(self.scale)) for v in values.to_pylist()
+                ]
+            return np.array(plain, dtype=self.key), usable
+        if self.domain is Domain.FLOAT:
+            keys = _to_numpy(values.fill_null(float("nan"))).astype(self.key)
+            return keys, keys == keys
+        if pa.types.is_date32(values.type) or pa.types.is_time32(values.type):
+            values = values.cast(pa.int32())
+        whole = values.cast(pa.int64()) if not pa.types.is_uint64(values.type) else values
+        return _to_numpy(whole.fill_null(0)).astype(self.key), usable
+
     def of_arrow(self, kind: pa.DataType | None) -> ValueOrder:
         """Returns this order for a column whose Arrow type is ``kind``.
 

@@ -11,12 +11,11 @@ from typing import Any
 from intarsia.parquet.value_display import plural
 from intarsia.plan.explain_text import report
 from intarsia.plan.file_account import (
-    CATALOG,
     ENGINE,
-    FOLDERS,
     PAGES,
     ROW_GROUPS,
     SKIPPED,
+    UNOPENED,
     Activity,
     FileAccount,
     FileRead,
@@ -230,7 +229,7 @@ def _decided(files: Sequence[FileAccount]) -> str | None:
     excluded: Counter[str] = Counter()
     for file in files:
         before = file.plan.figures.rows.total
-        if not before and file.plan.steps and file.plan.steps[-1].source in (FOLDERS, CATALOG):
+        if not before and file.plan.steps and file.plan.steps[-1].source in UNOPENED:
             before = average
         for step in file.plan.steps:
             excluded[step.source] += before - step.rows

@@ -15,8 +15,9 @@ PAGES, ROW_GROUPS, ENGINE, SKIPPED = "pages", "row groups", "engine", "none"
 """How a file is read: its pages that can match, whole row groups of several small files together,
 by the engine's own reader, or not at all.
 """
-FOLDERS, CATALOG = "folders", "catalog"
+FOLDERS, TABLE, CATALOG = "folders", "table", "catalog"
 """Names of the steps that exclude files before they are opened."""
+UNOPENED = (FOLDERS, TABLE, CATALOG)
 
 
 class Activity(Enum):

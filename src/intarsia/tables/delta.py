@@ -6,19 +6,24 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
 from intarsia.dataset.dataset import Dataset
 from intarsia.errors import PathError, UnsupportedError, optional, public
 from intarsia.file.file_view import ColumnMapping, FileView, MappedField, TableSnapshot
 from intarsia.file.read_options import Reader, check_reader
+from intarsia.file.table_statistics import TableStatistics, bounds_of_files, comparable_order
 from intarsia.io.storage import PathLike, resolve
-from intarsia.row_ranges import RowRanges
+from intarsia.parquet.statistics import UNKNOWN, BoolArray, Bounds
+from intarsia.parquet.value_order import Domain, Keys, ValueOrder
+from intarsia.row_ranges import Int64Array, RowRanges
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -44,6 +49,14 @@ _FIRST_MAPPING_VERSION = 2
 _MAPPING_MODE = "delta.columnMapping.mode"
 _PHYSICAL_NAME, _FIELD_ID = b"delta.columnMapping.physicalName", b"delta.columnMapping.id"
 _PARTITION_PREFIX = "partition."
+_MAX_EXACT_DIGITS = 15
+"""Bounds of decimals with more digits are rounded: the log has them as numbers of JSON."""
+_ROUNDING = 2.0**-20
+"""Relative rounding of floats in a log, at most: writers print 32 bits or 64."""
+_PER_SECOND = 1000
+"""Bounds of timestamps in a log are cut off to milliseconds."""
+_MAX_TICKS = 2**62
+"""Later timestamps have no bounds, which could overflow."""
 
 
 @public
@@ -118,10 +131,12 @@ def delta(
         path: FileView(columns, constants, deleted.get(path))
         for path, constants in zip(paths, _constants(added), strict=True)
     }
+    own_schema, is_mapped = _without_metadata(schema), columns is not None
+    bounds = partial(_bounds, added, schema if is_mapped else own_schema)
     name = f"Delta table {root or opened.table_uri}, version {opened.version()}"
     return Dataset.of_table(
-        TableSnapshot(name, views, root),
-        _without_metadata(schema),
+        TableSnapshot(name, views, root, TableStatistics(paths, own_schema, bounds)),
+        own_schema,
         storage,
         sidecar=sidecar,
         page_checksum_verification=page_checksum_verification,
@@ -220,6 +235,65 @@ def _constants(added: pa.Table) -> Iterator[dict[str, pa.Scalar]]:
         yield dict(zip(keys, values, strict=True))
 
 
+# --- statistics ---------------------------------------------------------------------------------
+
+
+def _bounds(
+    added: pa.Table, schema: pa.Schema, path: tuple[str, ...], kind: pa.DataType
+) -> Bounds | None:
+    """Returns the bounds of a column in each file of ``added``, if the log has some.
+
+    ``schema`` has the names of columns in files as metadata, if these differ.
+    """
+    order, name = comparable_order(kind), _stored_path(schema, path)
+    if order is None or name is None:
+        return None
+    low, is_low = _keys(added, f"min.{name}", kind, order)
+    high, is_high = _keys(added, f"max.{name}", kind, order)
+    usable = is_low & is_high
+    if order.domain is Domain.FLOAT:
+        with np.errstate(over="ignore"):
+            low, high = low - abs(low) * _ROUNDING, high + abs(high) * _ROUNDING
+    if order.domain is Domain.TIMESTAMP:
+        usable &= (abs(low) < _MAX_TICKS) & (abs(high) < _MAX_TICKS)
+        cut = max(order.per_second // _PER_SECOND, 1)
+        low, high = low - cut, high + cut
+    counts = _counts(added, f"null_count.{name}"), np.full(added.num_rows, UNKNOWN)
+    return bounds_of_files(order, low, high, usable, *counts, _counts(added, "num_records"))
+
+
+def _stored_path(schema: pa.Schema, path: tuple[str, ...]) -> str | None:
+    """Returns the path of a column in the log. None if it might be that of another column."""
+    fields, names = list(schema), []
+    for name in path:
+        if any("." in _stored_name(field) for field in fields):
+            return None
+        (field,) = (field for field in fields if field.name == name)
+        names.append(_stored_name(field))
+        fields = list(field.type) if pa.types.is_struct(field.type) else []
+    return ".".join(names)
+
+
+def _keys(
+    added: pa.Table, name: str, kind: pa.DataType, order: ValueOrder
+) -> tuple[Keys, BoolArray]:
+    """Returns a column of bounds as keys of ``order``, and which of them are usable."""
+    is_rounded = pa.types.is_decimal(kind) and kind.precision > _MAX_EXACT_DIGITS
+    if is_rounded or added.column_names.count(name) != 1 or added[name].type != kind:
+        is_bytes = order.key == np.dtype(object) and order.domain is Domain.BYTES
+        return np.full(added.num_rows, b"" if is_bytes else 0, order.key), np.zeros(
+            added.num_rows, np.bool_
+        )
+    return order.keys_of_arrow(added[name].combine_chunks())
+
+
+def _counts(added: pa.Table, name: str) -> Int64Array:
+    if added.column_names.count(name) != 1:
+        return np.full(added.num_rows, UNKNOWN)
+    counts: Int64Array = pc.fill_null(added[name].cast(pa.int64()), UNKNOWN).to_numpy()
+    return counts
+
+
 # --- columns ------------------------------------------------------------------------------------
 
 
@@ -243,12 +317,16 @@ def _mapped_fields(fields: Iterable[pa.Field]) -> tuple[MappedField, ...]:
     """Returns the columns of a table, or the fields of a struct, and how files store them."""
     mapped = []
     for field in fields:
-        metadata = field.metadata or {}
-        stored = metadata.get(_PHYSICAL_NAME, field.name.encode()).decode()
-        number = metadata.get(_FIELD_ID)
+        number = (field.metadata or {}).get(_FIELD_ID)
         id_ = None if number is None else int(number)
-        mapped.append(MappedField(field.name, (stored,), id_, _mapped_within(field.type)))
+        stored_names = (_stored_name(field),)
+        mapped.append(MappedField(field.name, stored_names, id_, _mapped_within(field.type)))
     return tuple(mapped)
+
+
+def _stored_name(field: pa.Field) -> str:
+    name: bytes = (field.metadata or {}).get(_PHYSICAL_NAME, field.name.encode())
+    return name.decode()
 
 
 def _mapped_within(kind: pa.DataType) -> tuple[MappedField, ...]:

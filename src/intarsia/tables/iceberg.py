@@ -20,7 +20,10 @@ from intarsia.dataset.dataset import Dataset
 from intarsia.errors import FormatError, PathError, UnsupportedError, Where, optional, public
 from intarsia.file.file_view import ColumnMapping, FileView, MappedField, TableSnapshot
 from intarsia.file.read_options import Reader, check_reader
+from intarsia.file.table_statistics import TableStatistics, bounds_of_files, comparable_order
 from intarsia.io.storage import FileSource, PathLike
+from intarsia.parquet.statistics import UNKNOWN, Bounds
+from intarsia.parquet.value_order import Domain, ValueOrder
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.parquet_file import ParquetFile
@@ -176,7 +179,9 @@ class _Planner:
         if len(views) < len(tasks):
             raise UnsupportedError(f"{self._name}: a file is in the snapshot more than once")
         root = self._io.parse_location(self._table.location())[2].rstrip("/")
-        return filesystem, TableSnapshot(self._name, views, root)
+        bounds = partial(_bounds, [task.file for task in tasks], _field_ids(self._columns.fields))
+        statistics = TableStatistics(paths, self._schema, bounds)
+        return filesystem, TableSnapshot(self._name, views, root, statistics)
 
     def _check(self, files: Iterable[DataFile]) -> None:
         """Raises ``UnsupportedError`` for encrypted files, and for those of other formats."""
@@ -354,6 +359,62 @@ def _rows_of_vector(blob: bytes) -> np.ndarray:
         position += 4 + len(bitmap.serialize())
         parts.append(np.array(bitmap.to_array(), np.int64) + (high_bits << 32))
     return np.concatenate([np.zeros(0, np.int64), *parts])
+
+
+# --- statistics ---------------------------------------------------------------------------------
+
+
+def _bounds(
+    files: Sequence[DataFile],
+    field_ids: Mapping[tuple[str, ...], int],
+    path: tuple[str, ...],
+    kind: pa.DataType,
+) -> Bounds | None:
+    """Returns the bounds of a column in each of the files, if the manifests have some."""
+    order, field_id = comparable_order(kind), field_ids.get(path)
+    if order is None or field_id is None:
+        return None
+    low, is_low = order.keys(
+        _plain(order, [(file.lower_bounds or {}).get(field_id) for file in files])
+    )
+    high, is_high = order.keys(
+        _plain(order, [(file.upper_bounds or {}).get(field_id) for file in files])
+    )
+    nulls, nans = (
+        np.array([(counts or {}).get(field_id, UNKNOWN) for counts in by_file], np.int64)
+        for by_file in (
+            [file.null_value_counts for file in files],
+            [file.nan_value_counts for file in files],
+        )
+    )
+    num_rows = np.array([file.record_count for file in files], np.int64)
+    return bounds_of_files(order, low, high, is_low & is_high, nulls, nans, num_rows)
+
+
+def _plain(order: ValueOrder, values: Sequence[bytes | None]) -> list[bytes | None]:
+    """Returns bounds as Parquet encodes them. Iceberg has decimals of the fewest bytes."""
+    if order.domain is not Domain.DECIMAL:
+        return [*values]
+    most = order.width or 0
+    return [
+        None
+        if value is None or len(value) > most
+        else order.plain(int.from_bytes(value, "big", signed=True))
+        for value in values
+    ]
+
+
+def _field_ids(fields: Iterable[NestedField]) -> dict[tuple[str, ...], int]:
+    """Returns the ids of columns and of fields of structs, by path."""
+    from pyiceberg.types import StructType
+
+    ids: dict[tuple[str, ...], int] = {}
+    for field in fields:
+        ids[(field.name,)] = field.field_id
+        if isinstance(field.field_type, StructType):
+            inner = _field_ids(field.field_type.fields)
+            ids |= {(field.name, *path): number for path, number in inner.items()}
+    return ids
 
 
 # --- pyiceberg's types ---------------------------------------------------------------------------

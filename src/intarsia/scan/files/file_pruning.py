@@ -76,7 +76,7 @@ def prune_files(
     further. A file that cannot be opened is yielded; reading it raises the error.
     """
     if request.filter is None or len(files) < COSTS.least_files or cache.options.looks_for_damage:
-        for file in in_folders(files, request.pruning):
+        for file in in_log(cache, files, request):
             yield CandidateFile(file, Part(partial(cache.lease, file.path), file.constants))
         return
     candidates, candidates_again = itertools.tee(prune_unopened(cache, files, request))
@@ -91,14 +91,26 @@ def prune_files(
 
 
 def prune_unopened(cache: FileCache, files: Sequence[File], request: Request) -> Iterator[File]:
-    """Returns the ``files`` that might match by partition values and the catalog.
+    """Returns the ``files`` that might match by partition values, their table and the catalog.
 
     The catalog is not used for few files: opening them takes less time.
     """
-    candidates = in_folders(files, request.pruning)
+    candidates = in_log(cache, files, request)
     if cache.catalog is None or request.filter is None or len(files) < COSTS.least_files:
         return candidates
     return iter(cache.catalog.files_left(candidates, request))
+
+
+def in_log(cache: FileCache, files: Iterable[File], request: Request) -> Iterator[File]:
+    """Yields the ``files`` that might match by partition values and the statistics of a table.
+
+    Files that are checked for damage are opened whatever the log says about their values.
+    """
+    candidates = in_folders(files, request.pruning)
+    statistics = None if cache.table is None else cache.table.statistics
+    if statistics is None or request.filter is None or cache.options.looks_for_damage:
+        return candidates
+    return iter(statistics.files_left(candidates, request.pruning, request.schema))
 
 
 def in_folders(files: Iterable[File], pruning: Pruning) -> Iterator[File]:
