@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self, TypeVar
@@ -120,11 +121,13 @@ class FileDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is n
         scan_options = pads.ParquetFragmentScanOptions(arrow_extensions_enabled=True)
         form = pads.ParquetFileFormat(default_fragment_scan_options=scan_options)
         closed = closed_filesystem(table.name)  # pyarrow's scans in C++ see fragments alone
+        # Files share expressions: making one takes longer than making a fragment.
+        expression_of = functools.cache(lambda items: constants_expression(dict(items)))
         fragments = [
             form.make_fragment(
                 path,
                 filesystem if view.is_plain else closed,
-                constants_expression(view.constants_in(schema)),
+                expression_of((*view.constants_in(schema).items(),)),
             )
             for path, view in table.views.items()
         ]

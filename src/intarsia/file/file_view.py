@@ -109,6 +109,8 @@ class FileView:
 
     def constants_in(self, schema: pa.Schema) -> Constants:
         """Returns the constants that are columns of ``schema``, in its types."""
+        if not self.constants:
+            return self.constants
         kinds = {name: schema.field(name).type for name in self.constants if name in schema.names}
         values = self.constants
         return {
