@@ -13,6 +13,7 @@ from intarsia.spark.indexing.job import add_indexes, drop_indexes
 from intarsia.spark.maintain import maintain
 from intarsia.spark.optimize.optimize import OptimizedFolder, optimize
 from intarsia.spark.read.read import explain, read
+from intarsia.spark.read.read_table import read_delta, read_iceberg
 from intarsia.spark.session import session
 from intarsia.spark.sql.sql import sql
 from intarsia.spark.write.clustering import cluster
@@ -30,6 +31,8 @@ __all__ = [
     "maintain",
     "optimize",
     "read",
+    "read_delta",
+    "read_iceberg",
     "recover",
     "register",
     "session",

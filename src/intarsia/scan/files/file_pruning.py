@@ -104,7 +104,7 @@ def prune_unopened(cache: FileCache, files: Sequence[File], request: Request) ->
 def in_log(cache: FileCache, files: Iterable[File], request: Request) -> Iterator[File]:
     """Yields the ``files`` that might match by partition values and the statistics of a table.
 
-    Files that are checked for damage are opened whatever the log says about their values.
+    The log excludes no file that is checked for damage.
     """
     candidates = in_folders(files, request.pruning)
     statistics = None if cache.table is None else cache.table.statistics

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from intarsia.dataset.dataset import Dataset
+from intarsia.file.file_view import FileView
 from intarsia.file.open_file import OpenedFile, VersionedFile
 from intarsia.process_state import cached_property
 
@@ -30,6 +31,10 @@ class Source:
     def lease(self, path: str) -> VersionedFile:
         """Returns a file like ``opened``, without first checking whether it was replaced."""
         return self.data.scan_source.cache.lease(path)
+
+    def view(self, path: str) -> FileView:
+        """Returns how one of the files is read as part of its table."""
+        return self.data.scan_source.cache.view(path)
 
     @property
     def is_far(self) -> bool:

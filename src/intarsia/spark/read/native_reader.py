@@ -143,6 +143,9 @@ def _checked_native_read(source: Source, query: Query, files: Sequence[str]) -> 
     constants = {name for file in files for name in source.constants(file)}
     in_folders = [name for name in columns if name in constants]
     in_files = [name for name in columns if name not in constants]
+    table = source.data.table_snapshot
+    if table is not None and (in_folders or not table.is_plain):
+        raise RefusedError(f"{table.name} has other rows, names or values than its files")
     if not in_files:
         raise RefusedError("the query needs no column that the files store")
     for file in files:

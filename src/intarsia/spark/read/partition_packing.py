@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from intarsia.file.file_view import OWN_VIEW, FileView
 from intarsia.file.open_file import OpenedFile
 from intarsia.plan.plan import FilePlan, PlannedRead
 from intarsia.row_ranges import Int64Array, RowRanges
@@ -45,6 +46,7 @@ class Piece:
     within: tuple[int, int]
     constants: dict[str, pa.Scalar]
     num_bytes: int
+    view: FileView = OWN_VIEW
 
 
 Task = tuple[Piece, ...]
@@ -60,8 +62,16 @@ class _Edges:
     num_bytes: npt.NDArray[np.float64]
 
 
-def pack(files: Sequence[FilePlan], parallelism: int, opened: Opened) -> list[Task]:
-    """Returns about ``parallelism`` tasks of equal bytes; more only if each has ``TASK_BYTES``."""
+def pack(
+    files: Sequence[FilePlan],
+    parallelism: int,
+    opened: Opened,
+    view: Callable[[str], FileView] = lambda path: OWN_VIEW,
+) -> list[Task]:
+    """Returns about ``parallelism`` tasks of equal bytes; more only if each has ``TASK_BYTES``.
+
+    ``view`` returns how the file at a path is read as part of its table.
+    """
     if not files:
         return []
     edges_of_files = [_edges(file, opened) for file in files]
@@ -89,7 +99,8 @@ def pack(files: Sequence[FilePlan], parallelism: int, opened: Opened) -> list[Ta
         if (number, row) > cuts[-1]:
             cuts.append((number, row))
     tasks = (
-        tuple(_pieces_between(files, edges_of_files, *ends)) for ends in itertools.pairwise(cuts)
+        tuple(_pieces_between(files, edges_of_files, view, *ends))
+        for ends in itertools.pairwise(cuts)
     )
     return [task for task in tasks if task]
 
@@ -97,6 +108,7 @@ def pack(files: Sequence[FilePlan], parallelism: int, opened: Opened) -> list[Ta
 def _pieces_between(
     files: Sequence[FilePlan],
     edges_of_files: Sequence[_Edges],
+    view: Callable[[str], FileView],
     start: tuple[int, int],
     stop: tuple[int, int],
 ) -> Iterator[Piece]:
@@ -108,9 +120,9 @@ def _pieces_between(
         rows = file.rows.clip(first, last)
         if rows:
             before, after = np.interp([first, last], edges.rows, edges.num_bytes)
-            yield Piece(
-                file.path, file.binding, rows, (first, last), file.constants, int(after - before)
-            )
+            num_bytes = int(after - before)
+            own = file.path, file.binding, rows, (first, last), file.constants, num_bytes
+            yield Piece(*own, view(file.path))
 
 
 def _edges(file: FilePlan, opened: Opened) -> _Edges:

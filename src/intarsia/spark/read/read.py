@@ -157,10 +157,24 @@ def read(
         table_format=table_format,
     )
     data = data.with_options(on_corrupt=on_corrupt, page_size_limit=page_size_limit)
+    source = Source(data, folder_of(path))
+    return read_source(spark, source, columns, where, reader, user_schema)
+
+
+def read_source(
+    spark: SparkSession,
+    source: Source,
+    columns: Sequence[str] | None,
+    where: pc.Expression | str | None,
+    reader: str,
+    user_schema: pa.Schema | None = None,
+) -> DataFrame:
+    """Returns the rows of an opened data set, with its options. Arguments are those of ``read``."""
+    data, options = source.data, source.data.scan_source.options
     is_bare = columns is not None and not columns  # such rows get lost on the way to Spark
     query = query_of(data, data.schema.names[:1] if is_bare else columns, where, user_schema)
-    query = replace(query, on_corrupt=on_corrupt, page_size_limit=page_size_limit)
-    frame = frame_of(spark, Source(data, folder_of(path)), query, reader)
+    query = replace(query, on_corrupt=options.on_corrupt, page_size_limit=options.page_size_limit)
+    frame = frame_of(spark, source, query, reader)
     return frame.select() if is_bare else frame
 
 
@@ -171,7 +185,8 @@ def frame_of(spark: SparkSession, source: Source, query: Query, reader: str = "a
         return choice.native.frame(spark)
     if choice.rows is not None:
         return spark.createDataFrame(choice.rows, spark_schema(query.nullable_schema))
-    tasks = pack(choice.planned(source, query).files, parallelism_of(spark), source.opened)
+    files = choice.planned(source, query).files
+    tasks = pack(files, parallelism_of(spark), source.opened, source.view)
     if not tasks:
         return spark.createDataFrame(
             query.output.empty_table(), spark_schema(query.nullable_schema)
@@ -326,7 +341,7 @@ def execute(piece: Piece, query: Query) -> Iterator[pa.RecordBatch]:
         page_size_limit=query.page_size_limit,
         coerce_int96_timestamp_unit=_INT96_UNIT,
     )
-    file = open_file(piece.path, query.filesystem, options)
+    file = open_file(piece.path, query.filesystem, options, view=piece.view)
     if binding_of(file.metadata) != piece.binding:
         raise FormatError("the file was rewritten after it was planned", Where(piece.path))
     check_whole(file, query.output)
