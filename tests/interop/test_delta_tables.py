@@ -14,6 +14,7 @@ import delta_log
 import deltalake
 import pyarrow as pa
 import pyarrow.dataset as pads
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable, QueryBuilder
@@ -492,3 +493,22 @@ def test_the_documented_features_are_those_that_are_read():
     rows = [line.split("|")[1:3] for line in document.read_text().splitlines() if "| yes" in line]
     documented = {name for what, _ in rows for name in re.findall(r"`(\w[\w-]*)`", what)}
     assert documented - {"appendOnly", "checkConstraints"} == READER_FEATURES
+
+
+def test_functions_are_indexed_in_files_that_deltalake_rewrote(tmp_path):
+    """deltalake writes strings as views then, for which pyarrow has no functions."""
+    path = str(tmp_path)
+    rows = pa.table({"key": [f"K{i}" for i in range(1000)], "i": range(1000)})
+    deltalake.write_deltalake(path, rows)
+    DeltaTable(path).delete("i = 5")
+    data = ia.delta(path)
+    assert pa.types.is_string_view(pq.read_schema(data.files[0]).field("key").type)
+    ia.add_indexes(data, ["lookup(lower(key))", "ngram(upper(key))"])
+    for where, expected in (
+        ("lower(key) = 'k7'", [7]),
+        ("lower(key) = 'k5'", []),
+        ("upper(key) LIKE '%K99_'", [*range(990, 1000)]),
+    ):
+        assert ia.delta(path).to_table(filter=where)["i"].to_pylist() == expected
+    (plan,) = ia.delta(path).plan(filter="lower(key) = 'k7'").files
+    assert [step.source for step in plan.steps][-1] == "index lower(key):lookup"

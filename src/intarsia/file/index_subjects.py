@@ -9,8 +9,9 @@ import pyarrow as pa
 from intarsia.errors import FormatError, IndexSpecError, PredicateError, instead
 from intarsia.expr.casts import has_zone, is_in_utc, without_extension
 from intarsia.expr.evaluate import compute_columns
+from intarsia.expr.filterable_types import filterable_schema
 from intarsia.expr.functions import element_type, is_list, plain_type
-from intarsia.expr.nested_types import leaf_pairs, type_at, without_dictionary
+from intarsia.expr.nested_types import leaf_pairs, type_at, with_whole_maps, without_dictionary
 from intarsia.expr.tree import Call, FieldRef, Node
 from intarsia.expr.type_cache import cached_by_type
 from intarsia.file.column_types import ColumnTypes
@@ -189,11 +190,15 @@ def _function(text: str, schema: pa.Schema) -> tuple[Term, pa.DataType]:
 
 
 def evaluated(term: Term, columns: Mapping[str, pa.ChunkedArray]) -> pa.ChunkedArray:
-    """Returns the values of a term. Raises ``PredicateError`` if pyarrow cannot evaluate it."""
+    """Returns the values of a term. Raises ``PredicateError`` if pyarrow cannot evaluate it.
+
+    Columns are evaluated in the types in which filters evaluate them.
+    """
     if len(term.path) == 1:
         return columns[term.path[0]]
     table = pa.Table.from_arrays(list(columns.values()), list(columns))
     try:
+        table = with_whole_maps(table).cast(filterable_schema(table.schema))
         return compute_columns({_VALUE: term.expression}, table).column(_VALUE)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise PredicateError(f"cannot evaluate {term}: {error}") from error

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 
 import intarsia.memory as memory
 from intarsia.errors import IndexSpecError, PredicateError
-from intarsia.expr.casts import without_extension
 from intarsia.expr.functions import elements_of, plain_values
 from intarsia.file.index_subjects import NESTED_READS, evaluated
 from intarsia.file.open_file import OpenedFile
@@ -87,8 +86,7 @@ class Piece:
         for name in sorted({path[0] for path in subject.term.fields}):
             root = schema.root(name)
             assert root is not None
-            column = self._read(root)
-            columns[name] = column.cast(without_extension(column.type))
+            columns[name] = self._read(root)
         try:
             return evaluated(subject.term, columns)
         except PredicateError as error:
