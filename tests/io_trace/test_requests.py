@@ -103,7 +103,7 @@ def watched(stored, tmp_path):
     class Cache:
         is_local = True
         is_profiled = False
-        health = Health()
+        health, table = Health(), None
         options = replace(file.options, reader="pages")
 
         def get(self, path):
