@@ -52,7 +52,8 @@ def rows_of_keys(
     if kind is None:
         raise unknown_column(on, schema.names)
     key_array = _keys_of(keys, on, kind)
-    distinct = pc.unique(key_array.drop_null())
+    encoded = key_array.dictionary_encode()
+    distinct = encoded.dictionary
     numbered: Columns
     if isinstance(columns, dict):
         numbered = columns | {unused(_VALUE_COLUMN, columns): pc.field(*path)}
@@ -66,7 +67,7 @@ def rows_of_keys(
     table = as_table(*scanned)
     last = table.num_columns - 1
     values = _comparable(table.column(last), distinct.type)
-    rows, numbers = _pairs(pc.index_in(values, distinct), pc.index_in(key_array, distinct))
+    rows, numbers = _pairs(pc.index_in(values, distinct), encoded.indices)
     if order == "keys":
         by_key = np.argsort(numbers, kind="stable")
         rows, numbers = rows[by_key], numbers[by_key]
@@ -130,12 +131,15 @@ def _is_any_of(column: pc.Expression, distinct: pa.Array, kind: pa.DataType) -> 
 
 
 def _pairs(value_codes: pa.ChunkedArray, key_codes: pa.Array) -> tuple[Int64Array, Int64Array]:
-    """Returns the pairs of a row and a key with the same code, by row and then by key."""
+    """Returns the pairs of a row and a key with the same code, by row and then by key.
+
+    Codes are numbers from 0; NULL equals nothing.
+    """
     codes = value_codes.fill_null(-1).to_numpy()
-    by_code = pc.array_sort_indices(key_codes).to_numpy().astype(np.int64)  # NULLs come last
-    sorted_codes = key_codes.take(by_code).drop_null().to_numpy()
-    starts = np.searchsorted(sorted_codes, codes)
-    counts = np.searchsorted(sorted_codes, codes, side="right") - starts
+    known = key_codes.drop_null().to_numpy()
+    by_code = np.argsort(key_codes.fill_null(len(key_codes)).to_numpy(), kind="stable")
+    num_keys = np.append(np.bincount(known), 0)  # a row's code −1 is the last one
+    starts, counts = (np.cumsum(num_keys) - num_keys)[codes], num_keys[codes]
     rows = np.repeat(np.arange(len(codes)), counts)
     within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
     return rows, by_code[np.repeat(starts, counts) + within]

@@ -32,6 +32,8 @@ from intarsia.pruning.term_sql import FUNCTIONS
 
 GRANULE_ROWS = 8192
 """Default number of rows per granule."""
+_DECIMAL_DIGITS = 38
+"""Digits of decimals that are hashed as 16 bytes."""
 Positions = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
@@ -353,6 +355,24 @@ def fingerprints(values: pa.Array) -> FingerprintArray:
     [1379777158]
     """
     return (hash_values(as_bytes(values)) >> np.uint64(32)).astype(np.uint32)
+
+
+def hashable(values: pa.Array) -> pa.Array:
+    """Returns values as fixed-width numbers or bytes, or strings. Equal values have equal bytes."""
+    kind = values.type
+    if pa.types.is_boolean(kind):
+        return values.cast(pa.int32())
+    if pa.types.is_decimal(kind):
+        if kind.precision > _DECIMAL_DIGITS:
+            return values.view(pa.binary(32))
+        return values.cast(pa.decimal128(_DECIMAL_DIGITS, kind.scale)).view(pa.binary(16))
+    if pa.types.is_date64(kind):
+        return values.cast(pa.date32()).view(pa.int32())
+    if pa.types.is_integer(kind):
+        return values if kind.bit_width >= 32 else values.cast(pa.int32())
+    if pa.types.is_temporal(kind):
+        return values.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+    return values
 
 
 def as_bytes(values: pa.Array) -> pa.Array:

@@ -8,14 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.expr.functions import compares, representable_constants
-from intarsia.index.base import Inverted, Positions, Reads, Subject, fingerprints
+from intarsia.index.base import Inverted, Positions, Reads, Subject, fingerprints, hashable
 from intarsia.index.key_formula import Every, FingerprintArray, Formula, Keys
 from intarsia.pruning.predicates import How, Predicate, SearchPredicate
 
 _MAX_REQUIRED_KEYS = 64
 """Most values of a "contains all" search that are looked up. More values add little."""
-_DECIMAL_DIGITS = 38
-"""Digits of decimals that are hashed as 16 bytes."""
 
 
 @dataclass(frozen=True)
@@ -60,35 +58,17 @@ class Elements(Inverted):
         return None
 
     def keys_of_values(self, values: pa.Array) -> tuple[FingerprintArray, Positions]:
-        return fingerprints(_hashable(values)), np.arange(len(values), dtype=np.int64)
+        return fingerprints(hashable(values)), np.arange(len(values), dtype=np.int64)
 
     def keys_for(self, predicate: Predicate, of: Subject) -> Formula | None:
         assert isinstance(predicate, SearchPredicate)
         if not compares(of.type, predicate.values.type):
             return None
         values, all_fit = representable_constants(predicate.values, of.type)
-        keys = np.unique(fingerprints(_hashable(values)))
+        keys = np.unique(fingerprints(hashable(values)))
         if predicate.how is not How.LIST_ALL:
             return Keys(keys)
         if not all_fit:
             return Keys(keys[:0])
         required = [Keys(keys[i : i + 1]) for i in range(min(len(keys), _MAX_REQUIRED_KEYS))]
         return Every(tuple(required)) if required else None
-
-
-def _hashable(values: pa.Array) -> pa.Array:
-    """Returns values as fixed-width numbers or bytes, or strings. Equal values have equal bytes."""
-    kind = values.type
-    if pa.types.is_boolean(kind):
-        return values.cast(pa.int32())
-    if pa.types.is_decimal(kind):
-        if kind.precision > _DECIMAL_DIGITS:
-            return values.view(pa.binary(32))
-        return values.cast(pa.decimal128(_DECIMAL_DIGITS, kind.scale)).view(pa.binary(16))
-    if pa.types.is_date64(kind):
-        return values.cast(pa.date32()).view(pa.int32())
-    if pa.types.is_integer(kind):
-        return values if kind.bit_width >= 32 else values.cast(pa.int32())
-    if pa.types.is_temporal(kind):
-        return values.view(pa.int32() if kind.bit_width == 32 else pa.int64())
-    return values

@@ -19,6 +19,7 @@ from intarsia.expr.map_lookup import first_key, first_values
 from intarsia.expr.nested_types import column_at, type_at
 from intarsia.expr.tree import CHAINS, Call, FieldRef, Literal, Node, is_deep
 from intarsia.scan.dictionary_codes import Holds, map_entries
+from intarsia.scan.filter.value_set import ValueSet
 
 _CONNECTIVES = (*CHAINS, "invert")
 _IS_SUPPORTED = (
@@ -32,6 +33,8 @@ _IS_SUPPORTED = (
     pa.types.is_date,
 )
 _MAX_EXACT_DOUBLE = 2**53
+_SET = "set"
+"""The option of ``is_in`` that has its ``ValueSet``."""
 _NULLS_MATCH = 0
 """The default of ``is_in`` for NULLs: they compare like any other value."""
 
@@ -54,7 +57,7 @@ def _comparison(node: Node, schema: pa.Schema) -> Node | None:
             return Call(function, complete) if len(complete) == len(parts) else None
         case Call("is_in", (subject,), options):
             constants = _constants(options, _type_of(subject, schema))
-            return None if constants is None else Call("is_in", (subject, Literal(constants)))
+            return None if constants is None else Call("is_in", (subject,), {_SET: constants})
         case Call(function, (subject, Literal(value))):
             typed = (
                 _cast_constant(value, _type_of(subject, schema))
@@ -80,7 +83,7 @@ def _type_of(subject: Node, schema: pa.Schema) -> pa.DataType | None:
             return None
 
 
-def _constants(options: Mapping[str, Any], kind: pa.DataType | None) -> pa.ListScalar | None:
+def _constants(options: Mapping[str, Any], kind: pa.DataType | None) -> ValueSet | None:
     """Returns the constants of an ``is_in`` cast to ``kind``; None if impossible or any is NULL."""
     values = options["value_set"].values
     if (
@@ -98,7 +101,7 @@ def _constants(options: Mapping[str, Any], kind: pa.DataType | None) -> pa.ListS
             values = values.cast(kind)
         except pa.ArrowInvalid:
             return None
-    return pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)[0]
+    return ValueSet(values)
 
 
 def _cast_constant(value: pa.Scalar, kind: pa.DataType | None) -> pa.Scalar | None:
@@ -125,10 +128,8 @@ def holds(node: Node, table: pa.Table) -> pa.ChunkedArray:
     In dictionary-encoded columns, each entry is compared once.
     """
     match node:
-        case Call("is_in", (subject, Literal(constants))):
-            return _by_entry(
-                _column_of(subject, table), partial(pc.is_in, value_set=constants.values)
-            )
+        case Call("is_in", (subject,), options):
+            return _by_entry(_column_of(subject, table), options[_SET].contains)
         case Call(function, (subject, Literal(value))):
             return _by_entry(_column_of(subject, table), partial(_compared, function, value))
         case Call(function, arguments) if function in CHAINS:
