@@ -153,9 +153,45 @@ def test_fields_of_structs_have_keys(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("on", "indexed"),
+    [
+        ("lower(k)", "lower(k)"),
+        (pc.utf8_lower(pc.field("k")), "lower(k)"),
+        ("doc->>'$.id'", "doc->>'$.id'"),
+        (pc.field("k"), "k"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("order", ["keys", "storage"])
+def test_expressions_have_keys(tmp_path, on, indexed, order):
+    names = [None if i % 11 == 3 else f"Key{i // 3}" for i in range(ROWS)]
+    docs = [None if i % 9 == 3 else f'{{"id": "key{i // 3}"}}' for i in range(ROWS)]
+    table = pa.table({"n": range(ROWS), "k": names, "doc": docs, "s": [{"x": 1}] * ROWS})
+    ia.write_table(table, tmp_path / "a.parquet", indexes=[ia.Lookup(indexed, granule_rows=100)])
+    data = ia.dataset(tmp_path / "a.parquet")
+    keys = ["key9", "Key9", "absent", None, "key9", "key700", "Key9", "Key700"]
+    stored = [value and value[8:-2] for value in docs] if "doc" in str(on) else names
+    if "lower" in str(on):
+        stored = [value and value.lower() for value in stored]
+    profiled = data.profiled()
+    actual = profiled.lookup(on, keys, ["n", "n", "s.x", "__row_number"], order=order)
+    assert actual.column_names == ["n", "n", "x", "__row_number", "__key_number"]
+    rows = [row for row, _ in expected(stored, keys, order)]
+    assert actual.column(0).to_pylist() == actual["__row_number"].to_pylist() == rows
+    assert actual["__key_number"].to_pylist() == [n for _, n in expected(stored, keys, order)]
+    assert len(rows) > 5
+    scanned = profiled.explain_profiled(0.0)
+    assert scanned.plan.figures.rows.selected < ROWS
+    assert data.lookup(on, keys).drop_columns(["__key_number"]).schema == data.schema
+    assert data.lookup(on, [], {"m": pc.field("n") + 1}).column_names == ["m", "__key_number"]
+
+
+@pytest.mark.parametrize(
     ("arguments", "error"),
     [
         (("absent", [1]), "absent"),
+        (("lower(absent)", ["a"]), "absent"),
+        (("abs(n)", ["a"]), "do not fit"),
         (("n", ["text"]), "do not fit"),
         (("n", [1.5]), "do not fit"),
         (("n", np.array([1.5])), "do not fit"),

@@ -510,7 +510,7 @@ class Dataset(ScannedDataset):
     @time_limited("looking up keys in")
     def lookup(
         self,
-        on: str,
+        on: str | pc.Expression,
         keys: Any,
         columns: Columns = None,
         *,
@@ -518,16 +518,17 @@ class Dataset(ScannedDataset):
         timeout: float | None = None,
         memory_limit: int | str | None = None,
     ) -> pa.Table:
-        """Returns the rows in which a column has one of many keys, with the position of its key.
+        """Returns the rows in which a value is one of many keys, with the position of its key.
 
         All keys are looked up by one scan, which reads the pages that may have one of them.
 
         Parameters
         ----------
-        on : str
-            A column, or the dotted path of a struct's field.
+        on : str or pyarrow.compute.Expression
+            The value: a column, the dotted path of a struct's field, or a function of columns as
+            indexes take it, such as ``lower(msg)`` or ``payload->>'$.id'``.
         keys : array-like, shape ``(n,)``
-            Values of the column's type. NULL and NaN equal no row.
+            Values of its type. NULL and NaN equal no row.
         columns : list of str or dict, optional
             Names of columns, dotted paths of structs' fields, or Expressions by name. By default
             all columns.
@@ -548,7 +549,7 @@ class Dataset(ScannedDataset):
         Raises
         ------
         PredicateError
-            If there is no such column, or if a key does not fit its type.
+            If there is no such column or function, or if a key does not fit its type.
 
         Examples
         --------

@@ -12,14 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.dataset.record_batches import as_table
-from intarsia.dataset.request_builder import Columns, paths_of
-from intarsia.errors import PredicateError, unknown_column
+from intarsia.dataset.request_builder import Columns, check_columns, paths_of
+from intarsia.errors import PredicateError
 from intarsia.expr.casts import is_uuid, without_extension
 from intarsia.expr.constants import uuid_scalar
 from intarsia.expr.evaluate import unused
 from intarsia.expr.filterable_types import filterable_type, taken
 from intarsia.expr.in_list import is_member
 from intarsia.expr.nested_types import type_at, without_dictionary
+from intarsia.pruning.term import parse_term
 from intarsia.row_ranges import Int64Array
 
 KEY_NUMBER = "__key_number"
@@ -39,32 +40,39 @@ class _Scan(Protocol):
 
 
 def rows_of_keys(
-    schema: pa.Schema, scan: _Scan, on: str, keys: Any, columns: Columns, order: Order
+    schema: pa.Schema,
+    scan: _Scan,
+    on: str | pc.Expression,
+    keys: Any,
+    columns: Columns,
+    order: Order,
 ) -> pa.Table:
-    """Returns the rows in which the column ``on`` has one of ``keys``.
+    """Returns the rows in which ``on``, a column or an Expression, has one of ``keys``.
 
     The last column is ``KEY_NUMBER``. Parameters, order and errors are those of ``Dataset.lookup``.
     """
     if order not in ("keys", "storage"):
         raise ValueError(f"order is 'keys' or 'storage', not {order!r}")
-    path = paths_of(schema, [on])[0]
-    kind = type_at(schema, path)
-    if kind is None:
-        raise unknown_column(on, schema.names)
-    key_array = _keys_of(keys, on, kind)
+    check_columns(schema, columns)
+    path = paths_of(schema, [on])[0] if isinstance(on, str) else ()
+    kind = type_at(schema, path) if path else None
+    names = schema.names if columns is None else columns
+    numbered: Columns
+    if kind is not None:
+        subject = pc.field(*path)
+        numbered = [*names, str(on)]
+    else:
+        subject = parse_term(on, schema).expression if isinstance(on, str) else on
+        kind = _scanned(scan, {_VALUE_COLUMN: subject}, None).column(0).type
+        numbered = {str(i): pc.field(*path) for i, path in enumerate(paths_of(schema, names))}
+        numbered[_VALUE_COLUMN] = subject
+    if isinstance(columns, dict):
+        numbered = columns | {unused(_VALUE_COLUMN, columns): subject}
+    key_array = _keys_of(keys, str(on), kind)
     encoded = key_array.dictionary_encode()
     distinct = encoded.dictionary
-    numbered: Columns
-    if isinstance(columns, dict):
-        numbered = columns | {unused(_VALUE_COLUMN, columns): pc.field(*path)}
-    else:
-        numbered = [*(schema.names if columns is None else columns), on]
-    if len(distinct):
-        scanned = scan(numbered, _is_any_of(pc.field(*path), distinct, kind))
-    else:
-        scanned = scan(numbered, None, limit=0)
-    assert scanned is not None  # pyarrow scans by itself only without a filter and a limit
-    table = as_table(*scanned)
+    condition = _is_any_of(subject, distinct, kind) if len(distinct) else None
+    table = _scanned(scan, numbered, condition)
     last = table.num_columns - 1
     values = _comparable(table.column(last), distinct.type)
     rows, numbers = _pairs(pc.index_in(values, distinct), encoded.indices)
@@ -76,7 +84,16 @@ def rows_of_keys(
         return pa.table({KEY_NUMBER: numbers})
     if not np.array_equal(rows, np.arange(table.num_rows)):
         table = taken(table, pa.array(rows))
+    if not isinstance(columns, dict):
+        table = table.rename_columns([path[-1] for path in paths_of(schema, names)])
     return table.append_column(KEY_NUMBER, pa.array(numbers))
+
+
+def _scanned(scan: _Scan, columns: Columns, condition: pc.Expression | None) -> pa.Table:
+    """Returns the rows that meet a condition; none without a condition."""
+    scanned = scan(columns, condition, limit=0 if condition is None else None)
+    assert scanned is not None  # pyarrow scans by itself only without a filter and a limit
+    return as_table(*scanned)
 
 
 def _keys_of(keys: Any, on: str, kind: pa.DataType) -> pa.Array:
