@@ -75,10 +75,10 @@ def cost_of(data, run, monkeypatch):
 @pytest.mark.parametrize(
     ("is_prepared", "key", "rows", "most"),
     [
-        (False, KEY, 1, Cost(1_440, 99, 6, 30_000, 6)),
-        (False, ABSENT, 0, Cost(475, 66, 0, 0, 0)),
-        (True, KEY, 1, Cost(1_320, 97, 6, 30_000, 6)),
-        (True, ABSENT, 0, Cost(335, 64, 0, 0, 0)),
+        (False, KEY, 1, Cost(1_385, 99, 6, 30_000, 6)),
+        (False, ABSENT, 0, Cost(465, 66, 0, 0, 0)),
+        (True, KEY, 1, Cost(1_265, 97, 6, 30_000, 6)),
+        (True, ABSENT, 0, Cost(325, 64, 0, 0, 0)),
     ],
     ids=["row", "no row", "prepared: row", "prepared: no row"],
 )

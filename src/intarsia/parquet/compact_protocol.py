@@ -234,7 +234,8 @@ def varint(value: int) -> bytes:
 
 def zigzag(value: int) -> bytes:
     """Returns a signed integer in zigzag encoding, as a varint."""
-    return varint(value << 1 if value >= 0 else (-value << 1) - 1)
+    encoded = value << 1 if value >= 0 else (-value << 1) - 1
+    return bytes((encoded,)) if encoded <= 0x7F else varint(encoded)
 
 
 def joined(parts: Iterable[bytes | int]) -> bytes:

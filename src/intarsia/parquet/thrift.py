@@ -17,7 +17,8 @@ import dataclasses
 import functools
 import re
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar, dataclass_transform, overload
 
@@ -205,16 +206,10 @@ def _thrift_type(kind: Any) -> tuple[int, Any]:
     return number, arguments
 
 
-def _spec_of(cls: Any) -> tuple[Any, ...]:
-    """Returns the specification by which the library reads and writes a struct."""
-    spec: tuple[Any, ...] = cls.thrift_spec
-    return spec
-
-
-def _lists_of(cls: Any) -> dict[int, tuple[str, type]]:
-    """Returns the lazy lists of a struct: field number → name, and class of the elements."""
-    lists: dict[int, tuple[str, type]] = cls.thrift_lists
-    return lists
+_spec_of: Callable[[Any], tuple[Any, ...]] = attrgetter("thrift_spec")
+"""Returns the specification by which the library reads and writes a struct."""
+_lists_of: Callable[[Any], dict[int, tuple[str, type]]] = attrgetter("thrift_lists")
+"""Returns the lazy lists of a struct: field number → name, and class of the elements."""
 
 
 def all_as(values: Sequence[T], cls: type[S]) -> Sequence[T | S]:

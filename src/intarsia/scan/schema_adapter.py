@@ -41,7 +41,7 @@ def roots_of(
     without leaves counts as missing and is read as NULLs, as in pyarrow's data sets.
     """
     pruned_columns = pruned or {}
-    roots = (file.schema.root(name) for name in columns)
+    roots = map(file.schema.root, columns)
     return [
         pruned_columns[root.name].root_in(file.schema, root)
         if root.name in pruned_columns

@@ -262,8 +262,9 @@ def _allows_reading_at_once(file: OpenedFile, request: Request, constants: Const
     for name in request.all_columns:
         positions = [] if name in constants else stored.get_all_field_indices(name)
         kind = request.schema.field(name).type
-        if not all(fits(stored.field(place).type, kind) for place in positions):
-            return False
+        for place in positions:
+            if not fits(stored.field(place).type, kind):
+                return False
     return True
 
 
