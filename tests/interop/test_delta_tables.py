@@ -473,6 +473,8 @@ def test_commands_take_tables(versions, invoked):
     counted = invoked("sql", "SELECT count(*) AS n FROM t", f"t={table}", "--format", "json")
     assert json.loads(counted) == {"n": expected}
     assert "does not go with delta:PATH" in invoked("scan", table, "--union-by-name", code=2)
+    said = invoked("index", "add", table, "lookup(key)", "--rewrite", code=2)
+    assert "--rewrite is of plain files" in said
 
 
 @pytest.fixture

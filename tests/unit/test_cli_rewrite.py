@@ -55,6 +55,18 @@ def test_files_with_long_pages_are_rewritten_before_they_are_indexed(say, tmp_pa
     assert (said.code, "stay as they are" in said.err) == (2, True)
 
 
+def test_no_file_is_rewritten_for_an_index_that_no_file_can_have(say, tmp_path):
+    path = tmp_path / "long.parquet"
+    rows = 70_000
+    pq.write_table(
+        pa.table({"k": range(rows)}), path, max_rows_per_page=rows, write_batch_size=rows
+    )
+    before = path.read_bytes()
+    said = say("index", "add", path, "k:lookup", "nix:lookup", "--rewrite")
+    assert (said.code, "column 'nix' is not there" in said.err) == (2, True)
+    assert path.read_bytes() == before
+
+
 def test_only_small_files_are_merged(say, lake):
     ia.write_table(TABLE.take([*range(300)] * 500), lake / "day=0" / "9.parquet")
     size = (lake / "day=0" / "9.parquet").stat().st_size

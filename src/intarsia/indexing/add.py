@@ -18,7 +18,6 @@ from functools import partial
 from typing import Any
 
 import pyarrow.dataset as pads
-import pyarrow.fs as pafs
 
 from intarsia.deadline import time_limited
 from intarsia.errors import (
@@ -240,64 +239,92 @@ def add_indexes(
     >>> ia.add_indexes("lake", ["trace_id:lookup"], replace=False)[0].kept
     ('trace_id:lookup',)
     """
-    indexes = parse_indexes(indexes)
-    if not indexes:
-        raise IndexSpecError("no index was asked for")
-    if keep:
-        policy_place = policy_folder(path, filesystem)
-    file_system, files = data_files(path, filesystem, table_format)
-    views = views_of(path)
-    places = Sidecars.of_option(file_system, sidecar)
-    if places is not None:
-        only_embedded(indexes)
-        if not isinstance(path, pads.FileSystemDataset):
-            places.check_apart(path, filesystem)
-    remove_leftovers_of(files, file_system)
-    steps, unfit = [], {}
-    coarse: dict[str, PageLayout] = {}
-    for file in files:
-        opened = open_file(file, file_system, view=views.get(file, OWN_VIEW))
-        choice = choose(opened, indexes, anew=True, in_sidecar=False)
-        check_may_write(file_system, file)
-        if places is None:
+    addition = Addition(path, indexes, filesystem, sidecar, table_format, keep=keep)
+    addition.warn_of_coarse_pages()
+    return addition.run(replace=replace, page_index=page_index, progress=progress)
+
+
+class Addition:
+    """Indexes that are to be added to files. Making one checks the footers of all files.
+
+    Parameters and errors are those of ``add_indexes``.
+    """
+
+    def __init__(
+        self,
+        path: Data,
+        indexes: Sequence[IndexSpec | str],
+        filesystem: Any = None,
+        sidecar: bool | PathLike = False,
+        table_format: TableFormatOption = "auto",
+        *,
+        keep: bool = False,
+    ) -> None:
+        self._indexes, self._sidecar = parse_indexes(indexes), sidecar
+        if not self._indexes:
+            raise IndexSpecError("no index was asked for")
+        self._policy_place = policy_folder(path, filesystem) if keep else None
+        self.filesystem, self._files = data_files(path, filesystem, table_format)
+        self._views = views_of(path)
+        self._places = Sidecars.of_option(self.filesystem, sidecar)
+        if self._places is not None:
+            only_embedded(self._indexes)
+            if not isinstance(path, pads.FileSystemDataset):
+                self._places.check_apart(path, filesystem)
+        remove_leftovers_of(self._files, self.filesystem)
+        self.coarse_files: dict[str, PageLayout] = {}
+        """The files whose pages are so long that an index saves little."""
+        self._steps: list[int] = []
+        _check_unfit({file: self._checked(file) for file in self._files})
+
+    def _checked(self, file: str) -> Mapping[str, str]:
+        """Checks that a file may be changed. Returns why it cannot have indexes, by name."""
+        opened = open_file(file, self.filesystem, view=self._view(file))
+        choice = choose(opened, self._indexes, anew=True, in_sidecar=False)
+        check_may_write(self.filesystem, file)
+        if self._places is None:
             check_changeable(opened)
-        steps.append(max(1, len(opened.metadata.row_groups)))
-        unfit[file] = choice.unfit
+        self._steps.append(max(1, len(opened.metadata.row_groups)))
         layout = None if all(isinstance(i, Standard) for i in choice.due) else page_layout(opened)
         if layout is not None and layout.is_coarse:
-            coarse[file] = layout
-    _check_unfit(unfit)
-    _warn_of_coarse_pages(coarse, len(files))
-    steps_done = _Steps(progress, files, steps)
-    reports = []
-    for number, file in enumerate(files):
-        steps_done.begin(number)
-        reports.append(
-            index_file(
-                file,
-                indexes,
-                file_system,
-                places,
-                replace=replace,
-                page_index=page_index,
-                on_group_done=steps_done,
-                view=views.get(file, OWN_VIEW),
+            self.coarse_files[file] = layout
+        return choice.unfit
+
+    def _view(self, file: str) -> FileView:
+        return self._views.get(file, OWN_VIEW)
+
+    def warn_of_coarse_pages(self) -> None:
+        """Warns of files whose pages are so long that an index saves little."""
+        if self.coarse_files:
+            file, layout = max(self.coarse_files.items(), key=lambda one: one[1].lookup_share)
+            counts = f"{len(self.coarse_files):,} of {len(self._files):,} files"
+            warn(f"{file}: {layout}" + (f" ({counts})" if len(self._files) > 1 else ""))
+
+    def run(
+        self, *, replace: bool, page_index: bool, progress: Progress | None
+    ) -> list[IndexReport]:
+        """Adds the indexes. Returns a report of each file."""
+        steps_done = _Steps(progress, self._files, self._steps)
+        reports = []
+        for number, file in enumerate(self._files):
+            steps_done.begin(number)
+            reports.append(
+                index_file(
+                    file,
+                    self._indexes,
+                    self.filesystem,
+                    self._places,
+                    replace=replace,
+                    page_index=page_index,
+                    on_group_done=steps_done,
+                    view=self._view(file),
+                )
             )
-        )
-    steps_done.end()
-    if keep:
-        place = sidecar if isinstance(sidecar, bool) else os.fspath(sidecar)
-        change_policy(*policy_place, indexes, sidecar=place, page_index=page_index)
-    return reports
-
-
-def coarse_files(
-    path: PathLike, table_format: TableFormatOption = "auto"
-) -> tuple[pafs.FileSystem, list[str]]:
-    """Returns the files under a path whose pages are so long that an index saves little."""
-    file_system, files = data_files(path, None, table_format)
-    layouts = ((file, page_layout(open_file(file, file_system))) for file in files)
-    return file_system, [file for file, layout in layouts if layout and layout.is_coarse]
+        steps_done.end()
+        if self._policy_place is not None:
+            place = self._sidecar if isinstance(self._sidecar, bool) else os.fspath(self._sidecar)
+            change_policy(*self._policy_place, self._indexes, sidecar=place, page_index=page_index)
+        return reports
 
 
 def index_file(
@@ -383,14 +410,6 @@ def _check_unfit(unfit: Mapping[str, Mapping[str, str]]) -> None:
         messages.append(f"index {name}: {share} cannot have it; {first}: {reason}")
     for message in messages:
         warn(message)
-
-
-def _warn_of_coarse_pages(coarse: Mapping[str, PageLayout], num_files: int) -> None:
-    """Warns of files whose pages are so long that an index saves little."""
-    if coarse:
-        file = max(coarse, key=lambda file: coarse[file].lookup_share)
-        others = "" if num_files == 1 else f" ({len(coarse):,} of {num_files:,} files)"
-        warn(f"{file}: {coarse[file]}{others}")
 
 
 def add_to_file(

@@ -11,11 +11,11 @@ from intarsia.cli.input.table_source import table_or_path
 from intarsia.cli.output import tables, terminal
 from intarsia.cli.output.json_document import json_text
 from intarsia.index.registry import parse
-from intarsia.indexing.add import add_indexes, coarse_files, list_indexes
+from intarsia.indexing.add import Addition, list_indexes
 from intarsia.indexing.drop import drop_indexes
 from intarsia.indexing.export import export_index
 from intarsia.rewrite.rewrite import rewrite as rewrite_files
-from intarsia.tables.data_files import TableFormatOption
+from intarsia.tables.data_files import TableFormatOption, table_of
 from intarsia.writer.defaults import INDEXED_PAGE_ROWS
 
 
@@ -36,19 +36,22 @@ def index_add(
     specs = [parse(text) for text in indexes]
     if rewrite and (in_sidecar or sidecar is not None):
         raise click.UsageError("--rewrite changes the files, with --sidecar they stay as they are")
+    data = table_or_path(path)
+    if rewrite and table_of(data) is not None:
+        raise click.UsageError("--rewrite is of plain files: the engine of a table rewrites those")
+    addition = Addition(
+        data,
+        specs,
+        sidecar=in_sidecar if sidecar is None else sidecar,
+        table_format=table_format,
+        keep=keep,
+    )
     if rewrite:
-        _rewrite_coarse_files(path, table_format)
+        _rewrite_coarse_files(addition)
+    else:
+        addition.warn_of_coarse_pages()
     with terminal.progress("indexing") as progress:
-        reports = add_indexes(
-            table_or_path(path),
-            specs,
-            sidecar=in_sidecar if sidecar is None else sidecar,
-            replace=not missing,
-            page_index=page_index,
-            keep=keep,
-            progress=progress,
-            table_format=table_format,
-        )
+        reports = addition.run(replace=not missing, page_index=page_index, progress=progress)
     if as_json:
         tables.as_json(reports)
     else:
@@ -58,19 +61,19 @@ def index_add(
         tables.added(reports)
 
 
-def _rewrite_coarse_files(path: str, table_format: TableFormatOption) -> None:
+def _rewrite_coarse_files(addition: Addition) -> None:
     """Rewrites the files whose pages are so long that an index saves little, each by itself."""
-    file_system, files = coarse_files(path, table_format)
     with terminal.progress("rewriting") as progress:
-        for file in files:
+        for file in addition.coarse_files:
             rewrite_files(
                 file,
                 rows_per_page=INDEXED_PAGE_ROWS,
                 target_file_size=None,
-                filesystem=file_system,
+                filesystem=addition.filesystem,
                 progress=progress,
             )
-    click.echo(f"{terminal.plural(len(files), 'file')} with long pages rewritten", err=True)
+    count = terminal.plural(len(addition.coarse_files), "file")
+    click.echo(f"{count} with long pages rewritten", err=True)
 
 
 def index_drop(
