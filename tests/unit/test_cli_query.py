@@ -217,3 +217,13 @@ def test_commands_options_and_paths_are_completed():
     assert completed("intarsia scan --order", 2) == ["plain,--order-by"]
     assert completed("intarsia scan lo", 2) == ["file,lo"]
     assert completed("intarsia index add lo", 3) == ["file,lo"]
+
+
+def test_paths_are_completed_after_names_and_kinds_of_tables(tmp_path):
+    (tmp_path / "logs.parquet").touch()
+    (tmp_path / "lake").mkdir()
+    both = [f"{tmp_path}/lake/", f"{tmp_path}/logs.parquet"]
+    for words in ("sql q t=", "scan delta:", "sql q t=iceberg:"):
+        values = completed(f"intarsia {words}{tmp_path}/l", len(words.split()))
+        assert values == [f"plain,{words.split()[-1]}{path}" for path in both]
+    assert completed("intarsia sql q lo", 3) == ["file,lo"]  # bash passes this of t=lo

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import glob
+import os
+import re
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS, INDEXED_PAGE_ROWS, PAGE_ROWS
 
@@ -69,8 +73,25 @@ def _limit_memory(context: click.Context, _: click.Parameter, limit: str | None)
             raise click.BadParameter(str(error)) from error
 
 
-PATH = click.Path(readable=False)
-"""A path or URI. The shell completes it as the name of a file."""
+class _Path(click.Path):
+    """A path or URI, which may follow ``NAME=``, ``delta:`` and ``iceberg:``."""
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Returns the files after a prefix. Without one, the shell completes names of files.
+
+        bash passes only the part after a prefix.
+        """
+        (prefix,) = re.findall(r"\A(?:[^=/]+=)?(?:delta:|iceberg:)?", incomplete)
+        if not prefix:
+            return super().shell_complete(ctx, param, incomplete)
+        paths = sorted(glob.glob(f"{glob.escape(incomplete.removeprefix(prefix))}*"))
+        return [CompletionItem(f"{prefix}{path}{'/' * os.path.isdir(path)}") for path in paths]
+
+
+PATH = _Path(readable=False)
+"""A path or URI."""
 
 memory_limit_option = click.option(
     "--memory-limit",

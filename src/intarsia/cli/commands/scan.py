@@ -49,7 +49,7 @@ def scan() -> None:
 
 @click.command(cls=Action)
 @click.argument("query")
-@click.argument("tables", nargs=-1, metavar="[NAME=PATH]…")
+@click.argument("tables", type=PATH, nargs=-1, metavar="[NAME=PATH]…")
 @click.option(
     "--format",
     "form",
