@@ -434,6 +434,16 @@ def test_a_policy_is_of_one_folder(versions):
     assert ia.status(files).coverage("key:lookup").share == 1
 
 
+@pytest.mark.parametrize("shape", [partitioned, mapped])
+def test_no_index_is_added_to_a_column_of_partitions(shape, tmp_path):
+    path = str(tmp_path / "table")
+    shape(path)
+    with pytest.raises(ia.IndexSpecError, match="'day' has one value in each file, and needs no"):
+        ia.add_indexes(ia.delta(path), ["lookup(day)"])
+    with pytest.raises(ia.IndexSpecError, match="column 'dya' is not there"):
+        ia.add_indexes(ia.delta(path), ["lookup(dya)"])
+
+
 def test_values_of_partitions_are_those_of_the_log(tmp_path):
     """Files may lie in any folder, as in tables with random prefixes of files."""
     path = tmp_path / "table"

@@ -104,8 +104,8 @@ class FileView:
 
     @property
     def names(self) -> FileView:
-        """The view with the names of columns alone. Indexes are built on all rows of a file."""
-        return FileView(self.columns)
+        """The view of all rows and of no defaults. Indexes are built on these."""
+        return FileView(self.columns, self.constants)
 
     def constants_in(self, schema: pa.Schema) -> Constants:
         """Returns the constants that are columns of ``schema``, in its types."""

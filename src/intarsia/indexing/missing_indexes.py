@@ -34,7 +34,7 @@ class Choice:
     present: tuple[str, ...]
     unfit: Mapping[str, str]
     absent: Mapping[str, Sequence[str]]
-    """The columns that the file lacks, by the names of the unfit indexes."""
+    """The columns that the file lacks, and no table or folder has, by names of unfit indexes."""
     extra: tuple[PageIndex, ...] = ()
     """The page index, if the file gets one along with the indexes that are due."""
 
@@ -79,8 +79,13 @@ def choose(
         try:
             check_indexes(file, [index])
         except IndexSpecError as error:
-            unfit[spec_name(index)] = str(error).removeprefix(f"{file.name}: ")
-            absent[spec_name(index)] = _absent(file, index)
+            name, columns = spec_name(index), _absent(file, index)
+            unfit[name] = str(error).removeprefix(f"{file.name}: ")
+            if columns and all(_is_constant(file, column) for column in columns):
+                reason = f"{', '.join(map(repr, columns))} has one value in each file"
+                unfit[name] = f"no index {name}: {reason}, and needs no index"
+                columns = []
+            absent[name] = columns
             continue
         if not anew and is_present(file, index, in_sidecar=in_sidecar):
             present.append(spec_name(index))
@@ -114,6 +119,11 @@ def due_in(
     if page_index and has_use and not page_index_places(file.metadata):
         return dataclasses.replace(choice, extra=(PageIndex(),))
     return choice
+
+
+def _is_constant(file: OpenedFile, column: str) -> bool:
+    """True if a column that the file lacks has one value in it, by its table or its folders."""
+    return column in file.view.constants or f"/{column}=" in file.name
 
 
 def _absent(file: OpenedFile, index: IndexSpec) -> list[str]:
