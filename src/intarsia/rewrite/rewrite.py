@@ -219,10 +219,13 @@ def rewrite(
     (2, 2)
     """
     start = time.monotonic()
-    target = bytes_of(target_file_size)
-    columns, folder_columns = names_of(sort_by), names_of(partition_by or ())
+    target, columns = bytes_of(target_file_size), names_of(sort_by)
+    folder_columns = None if partition_by is None else names_of(partition_by)
     if only_small and (target is None or partition_by is not None or output is not None):
         raise ValueError("only_small needs target_file_size, without partition_by and output")
+    moves_files = partition_by is not None and output is None
+    if moves_files and where is not None:
+        raise ValueError("partition_by with where needs output: the other files would stay")
     if keep:
         if output is not None:
             raise ValueError("keep is about the folder path, and output is another one")
@@ -231,61 +234,32 @@ def rewrite(
         if count is not None:
             check_count(name, count)
     index_objects = None if indexes is None else tuple(parse_indexes(indexes))
-    source = root_of(path, filesystem)
-    if source.kind() == pafs.FileType.File:  # a file whose name does not end with .parquet
-        source = dataclasses.replace(source, root=source.root.rpartition("/")[0])
-    check_place(source)
-    settle(source)
-    _, files = visible(path, filesystem)
-    given = Place.of(path, filesystem)
-    out = source
-    if output is not None:
-        out = _output_place(output, filesystem, given if files == [given.root] else source)
-    files = [file.removeprefix(f"{source.root}/") for file in files]
-    remove_leftovers_of([out.path(file) for file in files], out.filesystem)
-    keys = hive_types([f"/{file}" for file in files], None, "hive")
-    row_filter: pc.Expression | str | None = None
-    sizes = folders_of(source, files)
-    try:
-        names = matching_folders(sizes, where, "hive")
-    except PredicateError as error:
-        if output is None:
-            raise PredicateError(
-                f"where can use only partition columns, unless output is given: {error}"
-            ) from error
-        row_filter, names = where, sorted(sizes)
-    if partition_by is not None and output is None:
-        if where is not None:
-            raise ValueError("partition_by with where needs output: the other files would stay")
-        if given.root != source.root:
-            raise ValueError(f"partition_by needs the whole data set, {source.root}, or output")
-    given_settings = {
+    source, out, files = _places(path, output, filesystem)
+    if moves_files and Place.of(path, filesystem).root != source.root:
+        raise ValueError(f"partition_by needs the whole data set, {source.root}, or output")
+    folders, row_filter = _matching(folders_of(source, files), where, is_copy=output is not None)
+    arguments = {
         "rows_per_page": rows_per_page,
         "row_group_rows": row_group_rows,
         "target_file_size": target,
         "compression": compression,
     }
-    policy = policy_above(source.filesystem, source.root) if output is None else None
-    policy_layout: Mapping[str, Any] = {}
-    if policy is not None:
-        columns, policy_layout = columns or policy.sort_by, policy.layout
-    codec = compression or policy_layout.get("compression")
-    options: dict[str, Any] = {} if codec is None else {"compression": codec}
+    given = {name: value for name, value in arguments.items() if value is not None}
+    policy = (policy_above(source.filesystem, source.root) if output is None else None) or Policy()
+    settings: Mapping[str, Any] = {**policy.layout, **given}
     layout = _Layout(
-        sort_by=columns,
-        partition_by=None if partition_by is None else folder_columns,
-        keys=keys,
-        rows_per_page=rows_per_page or policy_layout.get("rows_per_page"),
-        row_group_rows=row_group_rows
-        or policy_layout.get("row_group_rows")
-        or DEFAULT_ROW_GROUP_ROWS,
+        sort_by=columns or policy.sort_by,
+        partition_by=folder_columns,
+        keys=hive_types([f"/{file}" for file in files], None, "hive"),
+        rows_per_page=settings.get("rows_per_page"),
+        row_group_rows=settings.get("row_group_rows", DEFAULT_ROW_GROUP_ROWS),
         target_bytes=target,
-        options=options,
+        options={name: settings[name] for name in ("compression",) if name in settings},
         row_filter=row_filter,
         only_small=only_small,
     )
-    units = _planned_units(source, {name: sizes[name] for name in names}, layout, index_objects)
-    if policy is not None and index_objects is None:
+    units = _planned_units(source, folders, layout, index_objects)
+    if policy.indexes and index_objects is None:
         units = [_with_policy_indexes(unit, policy) for unit in units]
     work = _Rewriting(source, out, layout, units, progress)
     reports = work.run()
@@ -295,9 +269,8 @@ def rewrite(
             f"as they were, the others are done: {'; '.join(work.given_up)}"
         )
     if keep:
-        layout_kept = {name: value for name, value in given_settings.items() if value is not None}
-        order = {"sort_by": names_of(sort_by)} if sort_by else {}
-        change_policy(source.filesystem, source.root, indexes or (), layout_kept, **order)
+        order = {"sort_by": columns} if columns else {}
+        change_policy(source.filesystem, source.root, indexes or (), given, **order)
     before = [file for unit in units for file in unit.files]
     return RewriteReport(
         len(before),
@@ -307,6 +280,45 @@ def rewrite(
         sum(file.bytes for file in reports),
         time.monotonic() - start,
     )
+
+
+def _places(
+    path: PathLike, output: PathLike | None, filesystem: Any
+) -> tuple[Place, Place, list[str]]:
+    """Returns the data set's folder, that of new files, and the old files below the first.
+
+    Finishes or undoes writes that were interrupted.
+    """
+    source = root_of(path, filesystem)
+    if source.kind() == pafs.FileType.File:  # a file whose name does not end with .parquet
+        source = dataclasses.replace(source, root=source.root.rpartition("/")[0])
+    check_place(source)
+    settle(source)
+    _, files = visible(path, filesystem)
+    out = source
+    if output is not None:
+        given = Place.of(path, filesystem)
+        out = _output_place(output, filesystem, given if files == [given.root] else source)
+    files = [file.removeprefix(f"{source.root}/") for file in files]
+    remove_leftovers_of([out.path(file) for file in files], out.filesystem)
+    return source, out, files
+
+
+def _matching(
+    folders: Mapping[str, Mapping[str, int]], where: pc.Expression | str | None, *, is_copy: bool
+) -> tuple[dict[str, Mapping[str, int]], pc.Expression | str | None]:
+    """Returns the folders that ``where`` is about, and the filter of rows.
+
+    Only the rows of a copy are filtered, if ``where`` has other columns than those of folders.
+    """
+    try:
+        return {name: folders[name] for name in matching_folders(folders, where, "hive")}, None
+    except PredicateError as error:
+        if not is_copy:
+            raise PredicateError(
+                f"where can use only partition columns, unless output is given: {error}"
+            ) from error
+    return {name: folders[name] for name in sorted(folders)}, where
 
 
 @dataclass(frozen=True, slots=True)
