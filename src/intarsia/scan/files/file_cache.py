@@ -228,11 +228,6 @@ class FileCache(SharedState):
             del self._files[cached.path]
             self._num_bytes -= cached.num_bytes
 
-    def open_unshared(self, path: str) -> tuple[FileSource, OpenedFile]:
-        """Opens a file outside of the cache. Also returns its source, which counts reads."""
-        source = FileSource(self._filesystem, path, self._gap)
-        return source, self._opened(source, NO_PROFILE)
-
     def _opened(self, source: FileSource, profile: NoProfile) -> OpenedFile:
         places, health, view = self.places, self.health, self.view(source.path)
         opened = partial(
