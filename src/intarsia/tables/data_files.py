@@ -50,8 +50,8 @@ class Listed:
 
 _DELETE_IDS = {2147483546, 2147483545}
 """The field ids that Iceberg reserves for the two columns of position deletes."""
-_DELETE_NAMES = ["file_path", "pos"]
-"""The names of the two columns of position deletes."""
+DELETE_COLUMNS = ["file_path", "pos"]
+"""The columns of position deletes: the location of a data file, and a row in it."""
 _DELETE_ENDING = "-deletes.parquet"
 """The end of names of delete files by Iceberg's Java library. A data file may be named so too."""
 _DELETE_TYPE = "delete-type"
@@ -368,5 +368,5 @@ def _holds_deletes(opened: Opener, path: str) -> bool:
     except (IntarsiaError, OSError):  # the reader reports the error
         return False
     ids = {leaf.element.field_id for leaf in file.schema.leaves}
-    is_position = ids >= _DELETE_IDS or file.schema_arrow.names == _DELETE_NAMES
+    is_position = ids >= _DELETE_IDS or file.schema_arrow.names == DELETE_COLUMNS
     return is_position or file.metadata.key_value(_DELETE_TYPE) is not None

@@ -17,6 +17,7 @@ import pyarrow.fs as pafs
 
 from intarsia.dataset.dataset import Dataset
 from intarsia.errors import PathError, UnsupportedError, optional, public
+from intarsia.expr.nested_types import with_children
 from intarsia.file.file_view import ColumnMapping, FileView, MappedField, TableSnapshot
 from intarsia.file.read_options import Reader, check_reader
 from intarsia.file.table_statistics import TableStatistics, bounds_of_files, comparable_order
@@ -131,7 +132,7 @@ def delta(
         path: FileView(columns, constants, deleted.get(path))
         for path, constants in zip(paths, _constants(added), strict=True)
     }
-    own_schema, is_mapped = _without_metadata(schema), columns is not None
+    own_schema, is_mapped = pa.schema(map(_without_metadata, schema)), columns is not None
     bounds = partial(_bounds, added, schema if is_mapped else own_schema)
     name = f"Delta table {root or opened.table_uri}, version {opened.version()}"
     return Dataset.of_table(
@@ -341,20 +342,6 @@ def _mapped_within(kind: pa.DataType) -> tuple[MappedField, ...]:
     return ()
 
 
-def _without_metadata(schema: pa.Schema) -> pa.Schema:
-    """Returns a schema without metadata of fields, which have names and ids in files."""
-    return pa.schema([_plain_field(field) for field in schema])
-
-
-def _plain_field(field: pa.Field) -> pa.Field:
-    return pa.field(field.name, _plain_type(field.type), field.nullable)
-
-
-def _plain_type(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_struct(kind):
-        return pa.struct([_plain_field(field) for field in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(_plain_field(kind.value_field))
-    if pa.types.is_map(kind):
-        return pa.map_(_plain_field(kind.key_field), _plain_field(kind.item_field))
-    return kind
+def _without_metadata(field: pa.Field) -> pa.Field:
+    """Returns a field without metadata at any level, which has names and ids in files."""
+    return field.remove_metadata().with_type(with_children(field.type, _without_metadata))

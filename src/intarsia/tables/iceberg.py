@@ -27,6 +27,7 @@ from intarsia.parquet.value_order import Domain, ValueOrder
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.parquet_file import ParquetFile
+from intarsia.tables.data_files import DELETE_COLUMNS
 from intarsia.threads import run_io_tasks
 
 if TYPE_CHECKING:
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from pyiceberg.types import IcebergType, NestedField
 
 _NEEDED = "reading Iceberg tables needs pyiceberg: install intarsia[iceberg]"
-_DELETE_COLUMNS = ["file_path", "pos"]
-"""The columns of a file of position deletes: the location of a data file, and a row in it."""
 _VECTOR_MAGIC = bytes.fromhex("d1d33964")
 """The first bytes of a deletion vector after its length."""
 
@@ -308,7 +307,7 @@ def _pyarrow_io(table: Table) -> PyArrowFileIO:
 def _positions(path: str, filesystem: pafs.FileSystem) -> dict[str, np.ndarray]:
     """Returns the rows that a file of position deletes names, by the location of the data file."""
     with ParquetFile(path, filesystem=filesystem) as file:
-        table = file.read(columns=_DELETE_COLUMNS)
+        table = file.read(columns=DELETE_COLUMNS)
     locations = table["file_path"].combine_chunks().dictionary_encode()
     rows, codes = table["pos"].to_numpy(), locations.indices.to_numpy()
     order = np.argsort(codes, kind="stable")
