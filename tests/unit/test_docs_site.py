@@ -11,10 +11,18 @@ from urllib.parse import unquote, urldefrag
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
-MODULES = ("intarsia", "intarsia.index", "intarsia.polars", "intarsia.spark", "intarsia.testing")
+MODULES = (
+    "intarsia",
+    "intarsia.index",
+    "intarsia.polars",
+    "intarsia.spark",
+    "intarsia.testing",
+    "intarsia.usage",
+)
 UNDOCUMENTED = {
     "intarsia.__version__",
-    "intarsia.polars",  # a module, whose functions are documented
+    "intarsia.polars",  # modules, whose functions are documented
+    "intarsia.usage",
     "intarsia.index.Match",  # old names
     "intarsia.index.Test",
 }
