@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from intarsia.cli.options import (
+    PATH,
     Action,
     report_json_option,
     resource_limit_options,
@@ -15,7 +16,7 @@ from intarsia.cli.options import (
 
 
 @click.command(cls=Action)
-@click.argument("path")
+@click.argument("path", type=PATH)
 @click.option(
     "--require",
     "requirements",
@@ -38,9 +39,9 @@ def status() -> None:
 
 
 @click.command(cls=Action)
-@click.argument("path")
+@click.argument("path", type=PATH)
 @click.option("--days", type=click.IntRange(1), default=30, show_default=True)
-@click.option("--folder", help="The folder that INTARSIA_USAGE or usage.enable named.")
+@click.option("--folder", type=PATH, help="The folder that INTARSIA_USAGE or usage.enable named.")
 @report_json_option
 def usage() -> None:
     """Show which indexes of the folder PATH saved how many bytes in the last days.
@@ -55,7 +56,7 @@ def usage() -> None:
 
 
 @click.command(cls=Action)
-@click.argument("path")
+@click.argument("path", type=PATH)
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @table_format_option
 @resource_limit_options
