@@ -54,7 +54,7 @@ from intarsia.parquet.metadata import ColumnChunk, IndexPlaces
 from intarsia.parquet.thrift import all_as
 from intarsia.redaction import shown_redacted
 from intarsia.scan.parquet_file import open_file
-from intarsia.tables.data_files import Data, TableFormatOption, data_files, views_of
+from intarsia.tables.data_files import Data, TableFormatOption, data_files, view_of
 
 Progress = Callable[[str, int, int], None]
 """Called with a file's path, the row groups that are done, and the row groups of all files.
@@ -265,7 +265,7 @@ class Addition:
             raise IndexSpecError("no index was asked for")
         self._policy_place = policy_folder(path, filesystem) if keep else None
         self.filesystem, self._files = data_files(path, filesystem, table_format)
-        self._views = views_of(path)
+        self._view = view_of(path)
         self._places = Sidecars.of_option(self.filesystem, sidecar)
         if self._places is not None:
             only_embedded(self._indexes)
@@ -289,9 +289,6 @@ class Addition:
         if layout is not None and layout.is_coarse:
             self.coarse_files[file] = layout
         return choice.unfit
-
-    def _view(self, file: str) -> FileView:
-        return self._views.get(file, OWN_VIEW)
 
     def warn_of_coarse_pages(self) -> None:
         """Warns of files whose pages are so long that an index saves little."""
@@ -474,10 +471,10 @@ def list_indexes(
     """
     file_system, files = data_files(path, filesystem, table_format)
     places = places_of(file_system, sidecar)
-    views = views_of(path)
+    view = view_of(path)
 
     def opened(file: str) -> OpenedFile:
-        return open_file(file, file_system, sidecar=places, view=views.get(file, OWN_VIEW))
+        return open_file(file, file_system, sidecar=places, view=view(file))
 
     reports = [report_of(opened(file)) for file in files]
     known = {entry.name: entry for report in reports for entry in report.entries}

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from intarsia.errors import IndexSpecError, public, quiet
-from intarsia.file.file_view import OWN_VIEW
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.parquet_indexes import Bloom, PageIndex
@@ -23,7 +22,7 @@ from intarsia.io.external_sort import Workspace
 from intarsia.io.file_handle import Version, version_of
 from intarsia.io.storage import PathLike
 from intarsia.scan.parquet_file import open_file
-from intarsia.tables.data_files import Data, TableFormatOption, data_files, views_of
+from intarsia.tables.data_files import Data, TableFormatOption, data_files, view_of
 
 
 @public
@@ -87,10 +86,10 @@ def drop_indexes(
     specs = asked_of(indexes, all=all)
     file_system, files = data_files(path, filesystem, table_format)
     places = Sidecars.of_option(file_system, sidecar)
-    views = views_of(path)
+    view = view_of(path)
 
     def opened(file: str, places: Sidecars | None = None) -> OpenedFile:
-        return open_file(file, file_system, sidecar=places, view=views.get(file, OWN_VIEW))
+        return open_file(file, file_system, sidecar=places, view=view(file))
 
     with quiet():  # stale indexes can be dropped as well
         names_in = {file: _names_to_drop(opened(file, places), places) for file in files}

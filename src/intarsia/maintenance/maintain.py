@@ -21,7 +21,7 @@ from intarsia.commit.storage import Place
 from intarsia.dataset.commit_log import visible
 from intarsia.deadline import time_limited
 from intarsia.errors import IntarsiaError, OutOfMemoryError, PathError, public, quiet
-from intarsia.file.file_view import OWN_VIEW, FileView
+from intarsia.file.file_view import FileView
 from intarsia.file.page_layout import page_layout
 from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.registry import spec_name
@@ -36,7 +36,7 @@ from intarsia.redaction import shown_redacted
 from intarsia.rewrite.rewrite import rewrite
 from intarsia.rewrite.rewrite_plan import folders_of, small_runs
 from intarsia.scan.parquet_file import open_file
-from intarsia.tables.data_files import TableFormatOption, table_of, views_of
+from intarsia.tables.data_files import TableFormatOption, table_of, view_of
 from intarsia.threads import run_io_tasks
 
 Progress = Callable[[str, int, int], None]
@@ -255,8 +255,8 @@ def maintain_by(
     if small and not dry_run:
         _, paths = visible(path, filesystem, table_format=table_format)
         remaining = paths
-    views = views_of(path)
-    items = [_Item(file, views.get(file, OWN_VIEW)) for file in remaining]
+    view = view_of(path)
+    items = [_Item(file, view(file)) for file in remaining]
     lacking = [
         item
         for item in executor.on_all(partial(_looked_at, file_system, policy), items)

@@ -22,7 +22,7 @@ from intarsia.dataset.commit_log import ENTRY_PREFIX, SUCCESS, visible
 from intarsia.deadline import time_limited
 from intarsia.errors import FormatError, IndexSpecError, IntarsiaError, public, quiet
 from intarsia.file.column_types import ColumnTypes
-from intarsia.file.file_view import OWN_VIEW, FileView
+from intarsia.file.file_view import FileView
 from intarsia.file.index_subjects import subject_of
 from intarsia.file.page_layout import LONG_PAGES, page_layout
 from intarsia.file.sidecar_discovery import Sidecars, places_of
@@ -38,7 +38,7 @@ from intarsia.io.storage import FileSource, PathLike, as_list, resolve
 from intarsia.parquet.value_display import plural
 from intarsia.redaction import shown_redacted
 from intarsia.scan.parquet_file import open_source
-from intarsia.tables.data_files import Data, TableFormatOption, table_of, views_of
+from intarsia.tables.data_files import Data, TableFormatOption, ViewOf, table_of, view_of
 from intarsia.threads import run_io_tasks
 from intarsia.usage_counts.usage_file import UsageReport, usage_of
 
@@ -314,7 +314,7 @@ def status(
         root = resolve(given[0], filesystem)[1].rstrip("/") if len(given) == 1 else ""
     policy = catalog = None
     with quiet():
-        files = list(_facts(file_system, paths, places, views_of(path)))
+        files = list(_facts(file_system, paths, places, view_of(path)))
         try:
             policy = read_policy(file_system, root) if root else None
         except (IntarsiaError, OSError) as error:
@@ -368,12 +368,10 @@ def _facts(
     filesystem: pafs.FileSystem,
     paths: Sequence[str],
     places: Sidecars,
-    views: Mapping[str, FileView],
+    view: ViewOf,
 ) -> Iterator[_File]:
     """Yields the facts of files, in order. Files on remote storage are read concurrently."""
-    tasks = (
-        partial(_facts_of, filesystem, path, places, views.get(path, OWN_VIEW)) for path in paths
-    )
+    tasks = (partial(_facts_of, filesystem, path, places, view(path)) for path in paths)
     if isinstance(filesystem, pafs.LocalFileSystem):
         yield from (task() for task in tasks)
     else:

@@ -19,7 +19,7 @@ import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
 from intarsia.errors import IntarsiaError, PathError
-from intarsia.file.file_view import FileView, TableSnapshot
+from intarsia.file.file_view import OWN_VIEW, FileView, TableSnapshot
 from intarsia.file.open_file import OpenedFile
 from intarsia.io.glob import base_of, is_glob
 from intarsia.io.local_path import local_path, unwrapped
@@ -62,10 +62,14 @@ Data: TypeAlias = PathLike | Sequence[PathLike] | pads.FileSystemDataset
 """Paths, or a data set, which stands for its files."""
 
 
-def views_of(data: Data) -> Mapping[str, FileView]:
-    """Returns the names of columns in the files of a table, by path. Empty for other files."""
+ViewOf: TypeAlias = Callable[[str], FileView]
+"""Returns the view of the file at a path."""
+
+
+def view_of(data: Data) -> ViewOf:
+    """Returns a function that gives the names of columns in a file, which a table may have."""
     table = table_of(data)
-    return {} if table is None else {path: view.names for path, view in table.views.items()}
+    return lambda path: OWN_VIEW if table is None else table.views[path].names
 
 
 def table_of(data: Data) -> TableSnapshot | None:
