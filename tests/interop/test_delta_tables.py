@@ -425,6 +425,20 @@ def test_indexes_are_advised_and_dropped_by_their_names_in_the_table(kept_indexe
     assert not ia.status(data).coverage("lookup(key)").files
 
 
+def test_savings_are_counted_in_the_folder_of_the_table(tmp_path):
+    path = str(tmp_path / "table")
+    plain(path)
+    ia.add_indexes(ia.delta(path), ["lookup(key, granule_rows=50)"])
+    ia.usage.enable()
+    try:
+        assert ia.delta(path).count_rows("key = 'k01919'") == 1
+    finally:
+        ia.usage.disable()
+    used = ia.status(ia.delta(path)).usage
+    assert "key:lookup" in {one.name for one in used.indexes}
+    assert ia.advise(ia.delta(path), ["key = 'k01919'"]).usage == used
+
+
 def test_a_policy_is_of_one_folder(versions):
     files = ia.dataset(ia.delta(versions).files)
     with pytest.raises(ia.PathError, match="a policy is of one folder"):

@@ -7,7 +7,6 @@ this.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -31,12 +30,12 @@ from intarsia.index.registry import IndexSpec, spec_name, spec_text
 from intarsia.indexing import missing_indexes
 from intarsia.indexing.add import parquet_index_reports
 from intarsia.io.external_sort import Workspace
-from intarsia.io.storage import resolve
+from intarsia.io.storage import PathLike
 from intarsia.plan.planner import plan_rows
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.scan.page_selection import groups_of
 from intarsia.scan.request import FilterLike, Request, expression_of
-from intarsia.tables.data_files import Data, TableFormatOption
+from intarsia.tables.data_files import TableFormatOption, data_folder
 from intarsia.usage_counts.usage_file import usage_of
 from intarsia.writer.defaults import INDEXED_PAGE_ROWS
 
@@ -84,7 +83,7 @@ class _Option:
 @public
 @time_limited("advising on")
 def advise(
-    path: Data,
+    path: PathLike | Sequence[PathLike] | Dataset,
     filters: Sequence[FilterLike] | pc.Expression | str,
     *,
     filesystem: Any = None,
@@ -205,10 +204,7 @@ def advise(
                 then < now and estimator.is_guess(number, adviser.views),
             )
         )
-    used = None
-    if isinstance(path, str | os.PathLike):
-        storage, root = resolve(path, filesystem)
-        used, _ = usage_of(root, storage)
+    used, _ = usage_of(data_folder(path, filesystem), source.filesystem)
     return Advice(
         str(path[0] if isinstance(path, list | tuple) else path),
         len(source.scan_source.files),

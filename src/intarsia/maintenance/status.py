@@ -34,11 +34,18 @@ from intarsia.indexing.add import parquet_index_reports
 from intarsia.indexing.build import indexed_expression
 from intarsia.indexing.policy import Policy, read_policy
 from intarsia.io.retry import infos_of
-from intarsia.io.storage import FileSource, PathLike, as_list, resolve
+from intarsia.io.storage import FileSource, PathLike, as_list
 from intarsia.parquet.value_display import plural
 from intarsia.redaction import shown_redacted
 from intarsia.scan.parquet_file import open_source
-from intarsia.tables.data_files import Data, TableFormatOption, ViewOf, table_of, view_of
+from intarsia.tables.data_files import (
+    Data,
+    TableFormatOption,
+    ViewOf,
+    data_folder,
+    table_of,
+    view_of,
+)
 from intarsia.threads import run_io_tasks
 from intarsia.usage_counts.usage_file import UsageReport, usage_of
 
@@ -305,13 +312,8 @@ def status(
     places = places_of(file_system, sidecar)
     problems: list[str] = []
     table = table_of(path)
-    if isinstance(path, pads.FileSystemDataset):
-        shown = repr(path) if table is None else table.name
-        root = "" if table is None else table.root
-    else:
-        given = as_list(path)
-        shown = str(given[0])
-        root = resolve(given[0], filesystem)[1].rstrip("/") if len(given) == 1 else ""
+    shown = repr(path) if isinstance(path, pads.FileSystemDataset) else str(as_list(path)[0])
+    root = data_folder(path, filesystem)
     policy = catalog = None
     with quiet():
         files = list(_facts(file_system, paths, places, view_of(path)))
@@ -333,7 +335,7 @@ def status(
     commits = [info.mtime for name, info in seen.items() if name.rpartition("/")[2] == SUCCESS]
     last = max((one for one in commits if one is not None), default=None)
     return Status(
-        shown,
+        shown if table is None else table.name,
         len(opened),
         sum(file.rows for file in opened),
         sum(file.size for file in opened),

@@ -62,6 +62,18 @@ Data: TypeAlias = PathLike | Sequence[PathLike] | pads.FileSystemDataset
 """Paths, or a data set, which stands for its files."""
 
 
+def data_folder(data: Data, filesystem: Any = None) -> str:
+    """Returns the folder of a policy, a catalog and usage counts of ``data``, or ``""``.
+
+    A table has its own folder. Several paths, and data sets of plain files, have none.
+    """
+    if isinstance(data, pads.FileSystemDataset):
+        table = table_of(data)
+        return "" if table is None else table.root or ""
+    given = as_list(data)
+    return resolve(given[0], filesystem)[1].rstrip("/") if len(given) == 1 else ""
+
+
 ViewOf: TypeAlias = Callable[[str], FileView]
 """Returns the view of the file at a path."""
 

@@ -154,7 +154,7 @@ def report(path: PathLike, *, days: int = 30, folder: PathLike | None = None) ->
     return UsageReport(root, known.get("since", ""), days, tuple(indexes))
 
 
-def usage_of(root: str | None, filesystem: pafs.FileSystem) -> tuple[UsageReport | None, str]:
+def usage_of(root: str, filesystem: pafs.FileSystem) -> tuple[UsageReport | None, str]:
     """Returns the report on the data set in the folder ``root``, and an error or ``""``.
 
     The report is None if nothing was counted there, or if there is no such local folder.
