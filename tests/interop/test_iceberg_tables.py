@@ -155,6 +155,19 @@ def test_indexes_change_no_row(table):
     check_engines(ia.iceberg(table), expected)
 
 
+def test_savings_are_counted_in_the_folder_of_the_table(catalog):
+    table = plain(catalog)
+    ia.add_indexes(ia.iceberg(table), [ia.Lookup("k", granule_rows=4)])
+    (key, *_) = expected_of(table)["k"].to_pylist()
+    ia.usage.enable()
+    try:
+        ia.iceberg(table).count_rows(pc.field("k") == key)
+    finally:
+        ia.usage.disable()
+    used = ia.status(ia.iceberg(table)).usage
+    assert "k:lookup" in {one.name for one in used.indexes}
+
+
 @pytest.mark.parametrize("sidecar", [False, True, "folder"])
 def test_indexes_go_by_the_names_of_the_table(catalog, tmp_path, sidecar):
     """The files store the column as ``k``, and another one as ``key``."""

@@ -90,12 +90,15 @@ class FileView:
         Rows of the file, from 0, that are no rows of the table.
     defaults : mapping from str to pyarrow.Scalar
         The values of columns that the file lacks, if they are not NULL.
+    root : str or None
+        The folder of the table, in which what indexes save is counted.
     """
 
     columns: ColumnMapping | None = None
     constants: Constants = field(default_factory=dict)
     deleted_rows: RowRanges | None = None
     defaults: Mapping[str, pa.Scalar] = field(default_factory=dict)
+    root: str | None = None
 
     @property
     def is_plain(self) -> bool:

@@ -129,7 +129,7 @@ def delta(
             f"{min(unknown)}: a deletion vector of a file that is not in the log"
         )
     views = {
-        path: FileView(columns, constants, deleted.get(path))
+        path: FileView(columns, constants, deleted.get(path), root=root)
         for path, constants in zip(paths, _constants(added), strict=True)
     }
     own_schema, is_mapped = pa.schema(map(_without_metadata, schema)), columns is not None

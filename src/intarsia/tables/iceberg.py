@@ -160,6 +160,7 @@ class _Planner:
     def __init__(self, table: Table, columns: Schema, schema: pa.Schema, name: str) -> None:
         self._table, self._columns, self._schema, self._name = table, columns, schema, name
         self._io = _pyarrow_io(table)
+        self._root = self._io.parse_location(table.location())[2].rstrip("/")
         self._defaults: Constants = dict(self._initial_defaults())
         self._stored_names = dict(_stored_names(table.name_mapping() or ()))
         self._mappings: dict[frozenset[str], ColumnMapping] = {}
@@ -177,10 +178,9 @@ class _Planner:
         }
         if len(views) < len(tasks):
             raise UnsupportedError(f"{self._name}: a file is in the snapshot more than once")
-        root = self._io.parse_location(self._table.location())[2].rstrip("/")
         bounds = partial(_bounds, [task.file for task in tasks], _field_ids(self._columns.fields))
         statistics = TableStatistics(paths, self._schema, bounds)
-        return filesystem, TableSnapshot(self._name, views, root, statistics)
+        return filesystem, TableSnapshot(self._name, views, self._root, statistics)
 
     def _check(self, files: Iterable[DataFile]) -> None:
         """Raises ``UnsupportedError`` for encrypted files, and for those of other formats."""
@@ -215,6 +215,7 @@ class _Planner:
             constants,
             deleted_rows,
             {**self._defaults, **defaults},
+            self._root,
         )
 
     def _mapping(self, constants: frozenset[str]) -> ColumnMapping:

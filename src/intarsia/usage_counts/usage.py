@@ -75,7 +75,7 @@ class _Counts(SharedState):
         ]
         if not used:
             return
-        root = _root_of(file.name.rpartition("/")[0])
+        root = file.view.root or _root_of(file.name.rpartition("/")[0])
         key = root, columns
         row_bytes = self._row_bytes.get(key)
         if row_bytes is None:
