@@ -19,12 +19,11 @@ from intarsia.index.parquet_indexes import PageIndex, Standard
 from intarsia.index.registry import IndexSpec, parse, parse_indexes, spec_name, spec_text
 from intarsia.io.retry import infos_of
 from intarsia.io.small_file import read_small_file, write_small_file
-from intarsia.io.storage import SIDECAR_FOLDER, as_list, resolve
+from intarsia.io.storage import POLICY_NAME, SIDECAR_FOLDER, as_list, resolve
 from intarsia.limits import MAX_POLICY_BYTES
 from intarsia.redaction import shown_redacted
 from intarsia.tables.data_files import Data, table_of
 
-POLICY_NAME = "policy.json"
 _VERSION = 1
 _LAYOUT: Mapping[str, type] = {
     "rows_per_page": int,

@@ -34,6 +34,8 @@ from intarsia.threads import await_all
 PathLike = str | os.PathLike[str]
 SIDECAR_FOLDER = "_intarsia"
 """Name of the folder beside data files that has their sidecars."""
+POLICY_NAME = "policy.json"
+"""Name of the policy in that folder of a data set."""
 
 LOCAL_GAP_BYTES = 16 * 1024
 """As ``REMOTE_GAP_BYTES``, on the local disk."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from intarsia.errors import public
 from intarsia.index.parquet_indexes import Bloom, PageIndex
 from intarsia.index.registry import spec_name
-from intarsia.io.storage import SIDECAR_FOLDER, PathLike
+from intarsia.io.storage import POLICY_NAME, SIDECAR_FOLDER, PathLike
 from intarsia.plan.pruner import BLOOM_FILTERS, INDEX, PAGE_INDEX
 from intarsia.process_state import ForkLock, SharedState
 from intarsia.row_ranges import RowRanges
@@ -40,7 +40,6 @@ _WRITE_SECONDS = 10.0
 """Seconds after a query until its counts are written, along with those of later ones."""
 _MAX_QUERIES = 64
 """Queries that may run at the same time. If more run, one may count twice."""
-_POLICY = os.path.join(SIDECAR_FOLDER, "policy.json")
 
 
 class _Counts(SharedState):
@@ -51,11 +50,11 @@ class _Counts(SharedState):
         self.is_enabled = setting not in ("", "0")
         self.folder = None if setting in ("", "0", "1") else os.path.abspath(setting)
         self._lock = ForkLock()
-        self._row_bytes: dict[tuple[str, tuple[str, ...]], float] = {}
         self.clear()
         super().__init__()
 
     def clear(self) -> None:
+        self._row_bytes: dict[tuple[str, tuple[str, ...]], float] = {}
         self._pending: dict[str, dict[str, Count]] = {}
         self._queries: OrderedDict[int, tuple[object, set[tuple[str, str]]]] = OrderedDict()
         self._is_writing = False
@@ -196,7 +195,7 @@ def _dataset_of(folder: str) -> str:
     """Returns the nearest folder from ``folder`` upwards that has a policy, else ``folder``."""
     above = folder
     while above not in ("", "/"):
-        if os.path.isfile(os.path.join(above, _POLICY)):
+        if os.path.isfile(os.path.join(above, SIDECAR_FOLDER, POLICY_NAME)):
             return above
         above = os.path.dirname(above)
     return folder
