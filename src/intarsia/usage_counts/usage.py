@@ -102,6 +102,8 @@ class _Counts(SharedState):
 
     def write(self) -> None:
         """Writes what was counted. Counts that cannot be written are lost."""
+        if not self._pending:  # at the end of a process, this waits for no lock without need
+            return
         with self._lock:
             pending, self._pending, self._is_writing = self._pending, {}, False
         by_file: dict[str, dict[str, dict[str, Count]]] = {}
