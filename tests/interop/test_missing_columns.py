@@ -187,6 +187,7 @@ def test_every_function_says_whether_it_propagates_null() -> None:
     schema = pa.schema([("i", pa.int64()), ("f", pa.float64()), ("t", pa.string())])
     schema = schema.append(pa.field("ts", pa.timestamp("us")))
     schema = schema.append(pa.field("m", pa.map_(pa.string(), pa.string())))
+    schema = schema.append(pa.field("l", pa.list_(pa.struct([("x", pa.int64())]))))
     texts = {
         "coalesce": "coalesce(i, 5)",
         "day_of_week": "dayofweek(ts)",
@@ -204,6 +205,9 @@ def test_every_function_says_whether_it_propagates_null() -> None:
         "add_checked": "i + 5",
         "subtract_checked": "i - 5",
         "multiply_checked": "i * 5",
+        "list_element": "l[1]",
+        "struct_field": "l[1].x",
+        "ia.json_extract_string": "t->>'a'",
         **{name: f"{name}(ts)" for name in ("quarter", "month", "day", "hour", "minute", "second")},
     }
     assert texts.keys() == PROPAGATES_NULL.keys()

@@ -960,8 +960,8 @@ THROUGH = {
         f"SELECT x.row FROM t x {join} t y ON x.row = y.i8 AND "
         "((x.i = 1 AND y.i = 2) OR (x.i = 2 AND (y.i = 3 OR x.b AND y.i = 4)))": expected
         for join, expected in {
-            "JOIN": ["((i == 1) or (i == 2))", "((i == 2) or ((i == 3) or (i == 4)))"],
-            "LEFT JOIN": [None, "((i == 2) or ((i == 3) or (i == 4)))"],
+            "JOIN": ["((i == 1) or (i == 2))", "(((i == 2) or (i == 3)) or (i == 4))"],
+            "LEFT JOIN": [None, "(((i == 2) or (i == 3)) or (i == 4))"],
             "RIGHT JOIN": [None, None],
         }.items()
     },

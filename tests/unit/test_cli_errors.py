@@ -156,7 +156,7 @@ def test_an_interrupted_command_says_so(say, plain, monkeypatch):
     def interrupted(*args, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("intarsia.cli.actions.scan.dataset", interrupted)
+    monkeypatch.setattr("intarsia.cli.actions.scan.opened", interrupted)
     _, err, code = say("scan", plain)
     assert (err.strip(), code) == ("intarsia: interrupted", 130)
 
