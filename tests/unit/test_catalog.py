@@ -608,17 +608,19 @@ def test_concurrent_builds_change_no_answer(lake):
 def test_a_catalog_on_another_file_system(tmp_path):
     lake = fill(tmp_path / "lake")
     memory = fsspec.filesystem("memory")
-    memory.put(str(lake), "/lake", recursive=True)
+    memory.put(str(lake), "/catalog_lake", recursive=True)
     try:
-        ia.build_catalog("/lake", filesystem=memory)
+        ia.build_catalog("/catalog_lake", filesystem=memory)
         want = answers(ia.dataset(lake))
-        dataset = ia.dataset("/lake", filesystem=memory, catalog=True)
+        dataset = ia.dataset("/catalog_lake", filesystem=memory, catalog=True)
         for name, actual in answers(dataset).items():
             assert actual.equals(want[name]), name
         assert dataset.plan(filter=pc.field("id") == 1).figures.files.total == FILES
-        memory.pipe("/lake/part=1/001.parquet", memory.cat("/lake/part=0/000.parquet"))
-        report = ia.build_catalog("/lake", refresh=True, filesystem=memory)
+        memory.pipe(
+            "/catalog_lake/part=1/001.parquet", memory.cat("/catalog_lake/part=0/000.parquet")
+        )
+        report = ia.build_catalog("/catalog_lake", refresh=True, filesystem=memory)
         assert (report.files, report.read) == (FILES, 1)
-        assert ia.drop_catalog("/lake", filesystem=memory) > 5
+        assert ia.drop_catalog("/catalog_lake", filesystem=memory) > 5
     finally:
-        memory.rm("/lake", recursive=True)
+        memory.rm("/catalog_lake", recursive=True)
