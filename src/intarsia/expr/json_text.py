@@ -42,14 +42,15 @@ def json_text(documents: pa.Array, path: pa.Scalar) -> pa.Array:
     Raises ``PredicateError`` for a document that is not JSON, and for a path that DuckDB does not
     understand, or that leads to several values. Raises ``MissingDependencyError`` without DuckDB.
     """
-    quoted = "'" + str(path.as_py()).replace("'", "''") + "'"
     duckdb = require_duckdb()
+    arguments = duckdb.ColumnExpression(_COLUMN), duckdb.ConstantExpression(path.as_py())
     with session(shared=True) as connection:
         relation = connection.from_arrow(pa.table({_COLUMN: documents}))
+        value = duckdb.FunctionExpression("json_extract_string", *arguments)
         try:
-            texts = relation.project(f"json_extract_string({_COLUMN}, {quoted})").to_arrow_table()
+            texts = relation.select(value).to_arrow_table()
         except (duckdb.InvalidInputException, duckdb.BinderException) as error:
             raise PredicateError(f"json_extract_string: {error}") from error
     if not pa.types.is_string(texts.schema.types[0]):
-        raise PredicateError(f"json_extract_string: the path {quoted} leads to several values")
+        raise PredicateError(f"json_extract_string: the path {path} leads to several values")
     return texts.column(0).combine_chunks()
