@@ -316,18 +316,11 @@ def _merged(
     return small, []
 
 
-def _places(filesystem: pafs.FileSystem, policy: Policy) -> Sidecars | None:
-    """Returns the places of sidecars, or None if the policy embeds indexes."""
-    if policy.sidecar is False:
-        return None
-    return Sidecars(filesystem, None if policy.sidecar is True else policy.sidecar)
-
-
 def _looked_at(
     filesystem: pafs.FileSystem, policy: Policy, items: Sequence[_Item]
 ) -> Iterable[_Item]:
     """Returns ``items`` with what each file lacks, or why it cannot be read."""
-    specs, places = policy.specs, _places(filesystem, policy)
+    specs, places = policy.specs, Sidecars.of_option(filesystem, policy.sidecar)
     page_rows = policy.layout.get("rows_per_page")
 
     def look(item: _Item) -> _Item:
@@ -352,7 +345,7 @@ def _maintained(
     filesystem: pafs.FileSystem, policy: Policy, items: Sequence[_Item]
 ) -> Iterator[MaintainedFile]:
     """Adds the indexes that files lack, or writes those with long pages anew, with them."""
-    places = _places(filesystem, policy)
+    places = Sidecars.of_option(filesystem, policy.sidecar)
     for item in items:
         deadline.check()
         try:
