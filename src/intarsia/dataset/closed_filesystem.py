@@ -18,7 +18,7 @@ class _Closed(pafs.FileSystemHandler):  # type: ignore[misc]  # pyarrow is not t
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Closed) and other._table == self._table
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # mypy knows no class without a hash
 
     def get_type_name(self) -> str:
         return "closed"

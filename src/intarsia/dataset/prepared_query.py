@@ -39,7 +39,7 @@ class _Scanned(Protocol):
 
     def count_requested(self, request: Request) -> int: ...
 
-    def to_table(self, columns: Columns = None, filter: FilterLike = None) -> pa.Table: ...  # noqa: A002
+    def to_table(self, columns: Columns = None, filter: FilterLike = None) -> pa.Table: ...  # noqa: A002 # pyarrow's name for it
 
 
 @public

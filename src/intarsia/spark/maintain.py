@@ -45,14 +45,10 @@ def maintain(
     ----------
     spark : pyspark.sql.SparkSession
         The session.
-    path : str, path or Dataset
-        The folder of the data set, or a table such as ``intarsia.delta`` opens.
-    dry_run : bool, default False
-        Only reports what would be done.
+    path, dry_run, table_format
+        As for ``intarsia.maintain``.
     filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
         Where ``path`` is; it must be picklable.
-    table_format : str, default "auto"
-        The handling of Delta and Iceberg tables, as for ``intarsia.dataset``.
 
     Returns
     -------
@@ -61,10 +57,8 @@ def maintain(
 
     Raises
     ------
-    PathError
-        If ``path`` is no folder with data files, or has no policy.
-    FormatError
-        If the policy is damaged.
+    PathError, FormatError
+        As ``intarsia.maintain`` does.
 
     Examples
     --------
