@@ -1,5 +1,7 @@
 """``explain(analyze=True)`` counts what a scan reads, for every shape of data set."""
 
+import contextlib
+import contextvars
 import re
 
 import fsspec
@@ -95,26 +97,45 @@ def folder(request, tmp_path_factory):
     return folder
 
 
+class Requests:
+    """The requests that are made while ``during`` runs, for it.
+
+    Threads that work for the block run in its context. Others are not counted.
+    """
+
+    def __init__(self):
+        self.ranges = []
+        self._is_counted = contextvars.ContextVar("is_counted", default=False)
+
+    @contextlib.contextmanager
+    def during(self):
+        self.ranges.clear()
+        token = self._is_counted.set(True)
+        try:
+            yield
+        finally:
+            self._is_counted.reset(token)
+
+    def count(self, source, offset, length):
+        if self._is_counted.get():
+            self.ranges.append((source.path, offset, length))
+
+    @property
+    def num_bytes(self):
+        return sum(length for _, _, length in self.ranges)
+
+
 @pytest.fixture
-def counted(monkeypatch):
-    """The path of each request of all sources, and the bytes that it returned."""
-    ranges = []
-    read_at = FileSource._read_at
+def requests(monkeypatch):
+    """Counts the requests of all sources."""
+    requests, read_at = Requests(), FileSource._read_at
 
     def counting(source, offset, length):
-        ranges.append((source.path, length))
+        requests.count(source, offset, length)
         return read_at(source, offset, length)
 
     monkeypatch.setattr(FileSource, "_read_at", counting)
-    return ranges
-
-
-def sizes_in(folder, counted):
-    """Returns the bytes of each request for a file in ``folder``.
-
-    Threads that earlier tests have left may still read other files.
-    """
-    return [length for path, length in counted if path.startswith(str(folder))]
+    return requests
 
 
 def local(folder):
@@ -129,21 +150,20 @@ def remote(folder):
 
 @pytest.mark.parametrize("where", FILTERS)
 @pytest.mark.parametrize("opened", [local, remote])
-def test_requests_and_bytes_are_those_of_the_scan(folder, opened, where, counted):
+def test_requests_and_bytes_are_those_of_the_scan(folder, opened, where, requests):
     data = opened(folder)
     process_state.clear()
     pa.set_cpu_count(1)  # with threads, reading ahead may fetch more
-    counted.clear()
     try:
-        matching = data.to_table(filter=where)
-        sizes = sizes_in(folder, counted)
+        with requests.during():
+            matching = data.to_table(filter=where)
         process_state.clear()
         explained = data.explain(filter=where, analyze=True)
     finally:
         pa.set_cpu_count(2)
     assert explained.read.rows.selected == matching.num_rows
-    assert explained.read.requests.selected == len(sizes)
-    assert explained.read.bytes.selected == sum(sizes)
+    assert explained.read.requests.selected == len(requests.ranges), requests.ranges
+    assert explained.read.bytes.selected == requests.num_bytes
     assert matching.num_rows <= explained.planned.rows.selected
     assert str(explained).startswith("verdict")
 
@@ -173,7 +193,7 @@ def test_an_unfiltered_scan_is_the_engines(tmp_path):
     assert explained.read.rows.selected == ROWS
 
 
-def test_damaged_pages_are_counted_as_they_are_skipped(tmp_path, counted):
+def test_damaged_pages_are_counted_as_they_are_skipped(tmp_path, requests):
     path = tmp_path / "a.parquet"
     pq.write_table(rows_of(0), path, write_page_checksum=True, **PAGES)
     page = ia.ParquetFile(path).pages(1, "k")[1]
@@ -182,15 +202,16 @@ def test_damaged_pages_are_counted_as_they_are_skipped(tmp_path, counted):
     path.write_bytes(stored)
     data = ia.dataset(path, on_corrupt="skip")
     process_state.clear()
-    counted.clear()
-    with pytest.warns(ia.CorruptDataWarning):
+    with pytest.warns(ia.CorruptDataWarning), requests.during():
         matching = data.to_table(filter="k >= 0")
-    sizes = sizes_in(tmp_path, counted)
     process_state.clear()
     with pytest.warns(ia.CorruptDataWarning):
         read = ia.dataset(path, on_corrupt="skip").explain(filter="k >= 0", analyze=True).read
     assert 0 < read.rows.selected == matching.num_rows < ROWS
-    assert (read.requests.selected, read.bytes.selected) == (len(sizes), sum(sizes))
+    assert (read.requests.selected, read.bytes.selected) == (
+        len(requests.ranges),
+        requests.num_bytes,
+    )
 
 
 VERDICTS = {
