@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import time
 import uuid
 from collections.abc import Mapping
 from decimal import Decimal
@@ -19,6 +20,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.dataset.engine_hand_over import HandOver, hand_over
+from intarsia.engines.duckdb import native_scan
 from intarsia.engines.duckdb import sql as duckdb_sql
 
 ROWS = 4_000
@@ -241,6 +243,14 @@ def test_a_file_that_is_replaced_meanwhile_is_read_as_it_is(
     value = table()["mixed"][3_456].as_py()
     actual = ia.sql(f"SELECT i FROM t WHERE mixed = {value}", t=data)
     assert actual.to_pylist() == [{"i": 3_456}]
+
+
+@pytest.mark.parametrize("text", ["x" * 200_000, "x (" * 60_000, " " * 200_000, "-(" * 90_000])
+def test_a_long_string_in_a_query_takes_linear_time(text: str) -> None:
+    handed = HandOver((), pa.schema([]), {}, {}, (), (), "")
+    start = time.process_time()
+    native_scan.with_files(f"SELECT s FROM t WHERE s <> '{text}'", {"t": handed})
+    assert time.process_time() - start < 5  # for each character the rest of its word: minutes
 
 
 HIVE = {
