@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import floor
 import pyarrow.fs as pafs
@@ -118,3 +119,14 @@ def test_the_benchmark_of_files_without_page_indexes_agrees(tmp_path):
 def test_the_benchmark_of_first_rows_agrees_on_all_queries(tmp_path):
     text = printed("first_rows.py", "--rows", ROWS, "--runs", 1, "--data", tmp_path)
     assert len(text.splitlines()) == 2 + 10
+
+
+def test_lines_from_few_rows_to_all_are_drawn_for_each_engine(tmp_path):
+    plot = tmp_path / "lines.svg"
+    options = ("--rows", 20_000, "--runs", 1, "--data", tmp_path, "--engines", "Intarsia,pyarrow")
+    text = printed("selectivity.py", *options, "--plot", plot)
+    rows = [line.split(" | ")[:2] for line in text.splitlines() if line.startswith("| `ts < …`")]
+    assert rows == [["| `ts < …`", count] for count in ("2", "20", "200", "2,000", "10,000")]
+    lines = ElementTree.parse(plot).iter("{http://www.w3.org/2000/svg}polyline")
+    points = [len(line.get("points").split()) for line in lines]
+    assert points == [5] * 6
