@@ -7,8 +7,10 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+import intarsia as ia
 from intarsia.decode.synthetic_footer import RootTemplate
 from intarsia.scan import predicate_order, unit_reader
+from intarsia.usage_counts import usage
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # children compile the package once
 os.environ.pop("COLUMNS", None)  # rich goes by what it finds at first, and pytest-xdist sets it
@@ -57,6 +59,22 @@ def always_coded(monkeypatch, as_codes):
     monkeypatch.setattr(predicate_order, "STAGED_ROWS", 1)
     monkeypatch.setattr(unit_reader, "STAGED_ROWS", 1)
     return as_codes
+
+
+@pytest.fixture(autouse=True)
+def settings_are_restored():
+    """Fails a test that leaves a setting of the process changed, since later tests would see it."""
+    yield
+    left = [name for name, is_set, _ in _SETTINGS if is_set()]
+    for _, _, restore in _SETTINGS:
+        restore()
+    assert not left, f"the test leaves settings of the process: {left}"
+
+
+_SETTINGS = (
+    ("usage.enable", lambda: usage._counts.is_enabled, usage.disable),
+    ("set_memory_limit", lambda: ia.memory_limit() is not None, lambda: ia.set_memory_limit(None)),
+)
 
 
 def pytest_generate_tests(metafunc):

@@ -30,7 +30,7 @@ RUN = [
 
 
 @pytest.fixture
-def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "lake" / "logs").mkdir(parents=True)
     day = datetime(2025, 12, 31)
@@ -48,6 +48,8 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         tmp_path / "lake" / "logs" / "1.parquet",
         row_group_size=500,
     )
+    yield
+    ia.usage.disable()  # documents enable it
 
 
 @pytest.mark.usefixtures("lake")
