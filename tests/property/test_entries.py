@@ -128,7 +128,10 @@ def test_an_index_of_entries_changes_no_answer(data, tmp_path_factory):
         except ia.PredicateError:
             continue  # pyarrow cannot compare these
         if "ia.map_contains" not in str(condition):
-            assert expected == table.filter(condition)["n"].to_pylist()
+            try:
+                assert expected == table.filter(condition)["n"].to_pylist()
+            except pa.ArrowInvalid:  # it casts both sides to int64, which does not hold all uint64
+                assert pa.uint64() in (key, item)
         with warnings.catch_warnings():
             warnings.simplefilter("error", ia.IntarsiaWarning)
             assert rows(files[0], condition) == expected, str(condition)
