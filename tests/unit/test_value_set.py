@@ -15,7 +15,7 @@ import intarsia.scan.filter.value_set as value_set
 import intarsia.scan.units as units
 from intarsia.scan.filter.value_set import ValueSet
 
-MANY = value_set._MIN_HASHED_VALUES
+MANY = 16 * 1024
 START = datetime(2020, 1, 1)
 VALUES = {
     "int16": (pa.int16(), lambda i: i % 60_000 - 30_000),
@@ -30,6 +30,11 @@ VALUES = {
     "date32": (pa.date32(), lambda i: date(1970, 1, 1) + timedelta(days=i)),
     "date64": (pa.date64(), lambda i: date(1970, 1, 1) + timedelta(days=i)),
 }
+
+
+@pytest.fixture(autouse=True)
+def _hashes_many(monkeypatch):
+    monkeypatch.setattr(value_set, "_MIN_HASHED_VALUES", MANY)
 
 
 def constants_and_column(name):

@@ -13,7 +13,7 @@ from intarsia.parquet.xxhash64 import hash_values
 from intarsia.process_state import cached_property
 from intarsia.row_ranges import BoolArray, Int64Array, RowRanges, UInt64Array
 
-_MIN_HASHED_VALUES = 16 * 1024
+_MIN_HASHED_VALUES = 128 * 1024
 """Fewer constants: pyarrow builds its own hash table in less time than the column's hashes take."""
 _SLOTS_PER_VALUE_BITS, _MAX_SLOT_BITS = 4, 26
 """A slot is a byte: 16 for a constant, so that 6 % of other values pass, and at most 64 MB."""
