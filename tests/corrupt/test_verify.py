@@ -23,9 +23,10 @@ from intarsia.index.directory import Directory, binding_of, encode_directory
 from intarsia.index.section import writer as writer_module
 from intarsia.index.section.writer import (
     CELL_SCHEMA,
+    STEP_SCHEMA,
     BuiltSection,
-    build_section,
     entry_table,
+    packed,
     write_section,
 )
 from intarsia.indexing.build import Built, Due, check_index, due_indexes, gather, granule_starts
@@ -1374,12 +1375,19 @@ def entries_of(file, starts):
         yield keys[here], granules[here]
 
 
+def section_of(entries, starts, file_id):
+    """A section of entries: keys and granule numbers in any order."""
+    out = pa.BufferOutputStream()
+    write_section(out, STEP_SCHEMA, [entry_table(packed(entries))], starts, file_id)
+    return BuiltSection.of(memoryview(out.getvalue()))
+
+
 def with_entries(data, change):
     """The file with a lookup index of ``change(keys, granules)``, all checksums right."""
     file = OpenedFile(BufferSource(data), "t.parquet")
     starts = granule_starts(file, file.schema.leaf("text"), LOOKUP.granule_rows)
     entries = [change(*both) for both in entries_of(file, starts)]
-    built = Built(LOOKUP, build_section(entries, starts, "f" * 32))
+    built = Built(LOOKUP, section_of(entries, starts, "f" * 32))
     return with_section(data, built)
 
 
@@ -1480,7 +1488,7 @@ def test_a_flipped_byte_of_the_directory_is_found(verified, indexed):
 def test_a_section_of_another_file_is_found(verified, flat, indexed):
     file = OpenedFile(BufferSource(flat), "t.parquet")
     starts = granule_starts(file, file.schema.leaf("text"), LOOKUP.granule_rows)
-    section = build_section(entries_of(file, starts), starts, "e" * 32)
+    section = section_of(entries_of(file, starts), starts, "e" * 32)
     data = with_section(flat, Built(LOOKUP, section))
     _, place = lookup_at(data)
     message = "index text:lookup: the section belongs to another file"
@@ -1490,7 +1498,7 @@ def test_a_section_of_another_file_is_found(verified, flat, indexed):
 def test_an_index_on_a_missing_column_is_found(verified, flat):
     file = OpenedFile(BufferSource(flat), "t.parquet")
     starts = granule_starts(file, file.schema.leaf("text"), 50)
-    section = build_section([], starts, "f" * 32)
+    section = section_of([], starts, "f" * 32)
     data = with_section(flat, Built(ia.Lookup("absent"), section))
     ((severity, where, message),) = verified(data)
     assert (severity, where) == (ERROR, Where(None, None, "absent", offset=len(flat)))
@@ -1500,7 +1508,7 @@ def test_an_index_on_a_missing_column_is_found(verified, flat):
 def test_an_index_of_an_unknown_kind_is_reported_as_unchecked(verified, flat):
     def with_kind(**changes):
         footer = read_footer(BufferSource(flat))
-        section = build_section([], np.array([0, ROWS]), "f" * 32)
+        section = section_of([], np.array([0, ROWS]), "f" * 32)
         entry = dataclasses.replace(Built(LOOKUP, section).entry(len(flat)), **changes)
         directory = Directory("f" * 32, binding_of(footer.metadata), len(flat), (entry,))
         document, pointer = encode_directory(directory, len(flat) + entry.length)

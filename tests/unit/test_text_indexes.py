@@ -17,7 +17,14 @@ from intarsia.index.indexed_type import order_of_type
 from intarsia.index.key_formula import Keys
 from intarsia.index.kinds.gram_keys import keys_of_strings
 from intarsia.index.section.probe import InvertedSection
-from intarsia.index.section.writer import ENTRY_SCHEMA, BuiltSection, build_section, write_section
+from intarsia.index.section.writer import (
+    ENTRY_SCHEMA,
+    STEP_SCHEMA,
+    BuiltSection,
+    entry_table,
+    packed,
+    write_section,
+)
 from intarsia.io.source import BufferSource
 from intarsia.pruning.term import field_term
 from intarsia.sql.where_clause import parse_where
@@ -163,15 +170,19 @@ def test_a_probe_reads_a_tenth_of_the_column_at_most(path, table, pattern):
     assert source.bytes_within(*pages) <= column // 10
 
 
+def section_of(schema, table, starts):
+    out = pa.BufferOutputStream()
+    write_section(out, schema, [table], starts, "f")
+    return BuiltSection.of(memoryview(out.getvalue()))
+
+
 def test_sections_without_steps_are_read():
     starts = np.arange(0, 110, 10)
     keys = np.array([3, 3, 5, 9, 9], np.uint32)
     granules = np.array([1, 4, 0, 2, 9], np.uint32)
-    out = pa.BufferOutputStream()
     rows = pa.table([keys, granules], schema=ENTRY_SCHEMA)
-    write_section(out, ENTRY_SCHEMA, [rows], starts, "f")
-    sections = [BuiltSection.of(memoryview(out.getvalue()))]
-    sections.append(build_section([(keys, granules)], starts, "f"))
+    steps = entry_table(packed([(keys, granules)]))
+    sections = [section_of(ENTRY_SCHEMA, rows, starts), section_of(STEP_SCHEMA, steps, starts)]
     kind = pa.string()
     of = Subject(field_term("t"), kind, order_of_type(kind))
     for built in sections:
@@ -248,7 +259,8 @@ def test_steps_continue_across_pages_and_row_groups(few, monkeypatch):
     random = np.random.default_rng(1)
     keys = np.sort(random.integers(0, 9, 40_000).astype(np.uint32) ** 7)
     granules = random.integers(0, 30_000, 40_000).astype(np.uint32)
-    built = build_section([(keys, granules)], np.arange(30_001), "f")
+    entries = entry_table(packed([(keys, granules)]))
+    built = section_of(STEP_SCHEMA, entries, np.arange(30_001))
     meta = built.meta_length, built.meta_crc32
     section = InvertedSection(BufferSource(built.data), *meta, "f", 30_000)
     assert section.num_pages > 3

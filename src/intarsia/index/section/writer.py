@@ -68,21 +68,6 @@ class BuiltSection:
         return cls(data, len(data) - _metadata_start(data))
 
 
-def build_section(
-    entries: Iterable[tuple[FingerprintArray, FingerprintArray]],
-    granule_starts: Int64Array,
-    file_id: str,
-) -> BuiltSection:
-    """Builds a section of all ``entries``: keys and granule numbers in any order, repeats allowed.
-
-    ``granule_starts`` has shape ``(granules + 1,)``: the first row of each granule in the file,
-    then the number of rows.
-    """
-    out = pa.BufferOutputStream()
-    write_section(out, STEP_SCHEMA, [entry_table(packed(entries))], granule_starts, file_id)
-    return BuiltSection.of(memoryview(out.getvalue()))
-
-
 def write_section(
     sink: Any,
     schema: pa.Schema,
