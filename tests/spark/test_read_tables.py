@@ -1,13 +1,18 @@
-"""``read_delta`` and ``read_iceberg``: deleted rows, other names and values of the log."""
+"""Delta and Iceberg tables in Spark: deleted rows, other names and values of the log."""
+
+import datetime as dt
+import time
 
 import delta_log
 import deltalake
 import iceberg_tables
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 
 import intarsia as ia
 import intarsia.spark as ias
+from intarsia.spark.data_source.options import check_reads
 
 pytestmark = pytest.mark.spark
 
@@ -48,6 +53,14 @@ def iceberg(folder):
     return iceberg_tables.with_deletes(table, iceberg_tables.some_rows(table, 10))
 
 
+def load(spark, kind, path, **options):
+    return spark.read.format("intarsia").options(table=kind, **options).load(path)
+
+
+def as_rows(table):
+    return sorted(tuple(row.values()) for row in table.to_pylist())
+
+
 @pytest.mark.parametrize("reader", ["auto", "intarsia"])
 @pytest.mark.parametrize(
     ("make", "read", "open_table"),
@@ -80,3 +93,111 @@ def test_versions_are_read(spark, tmp_path):
         deltalake.write_deltalake(path, rows(start, start + 500), mode="append")
     assert ias.read_delta(spark, path).count() == 1000
     assert ias.read_delta(spark, path, version=0, reader="spark").count() == 500
+
+
+@pytest.mark.parametrize(
+    ("kind", "make", "open_table"),
+    [("delta", delta, ia.delta), ("iceberg", iceberg, ia.iceberg)],
+    ids=["delta", "iceberg"],
+)
+def test_the_format_has_the_rows_of_the_table(spark, tmp_path, kind, make, open_table):
+    table = make(tmp_path)
+    path = table if kind == "delta" else table.metadata_location
+    data = open_table(table)
+    ia.add_indexes(data, ["key:lookup"])
+    assert load(spark, kind, path).columns == data.schema.names
+    for where in (None, "key = 'k0007'", "day = 'd1' AND id >= 700"):
+        options = {} if where is None else {"where": where}
+        expected = as_rows(data.to_table(filter=where))
+        assert sorted(map(tuple, load(spark, kind, path, **options).collect())) == expected
+    picked = spark.read.format("intarsia").option("table", kind).schema("day string, id bigint")
+    found = picked.option("where", "id < 3").load(path).collect()
+    assert sorted(map(tuple, found)) == as_rows(data.to_table(["day", "id"], filter="id < 3"))
+    assert load(spark, kind, path, columns="key", where="id = 1").collect() == [("k0007",)]
+
+
+def test_the_format_reads_the_version_that_is_given(spark, tmp_path):
+    path = str(tmp_path)
+    deltalake.write_deltalake(path, rows(0, 500))
+    time.sleep(0.01)
+    between = dt.datetime.now(dt.UTC).isoformat()
+    time.sleep(0.01)
+    deltalake.write_deltalake(path, rows(500, 1000), mode="append")
+    assert load(spark, "delta", path).count() == 1000
+    for name, value in {"version": 0, "versionAsOf": 0, "timestampAsOf": between}.items():
+        assert load(spark, "delta", path, **{name: value}).count() == 500
+
+
+def test_the_format_reads_the_snapshot_that_is_given(spark, tmp_path):
+    table = iceberg_tables.catalog_in(tmp_path).create_table("n.t", schema=rows(0, 1).schema)
+    table.append(rows(0, 500))
+    first = table.current_snapshot().snapshot_id
+    table.manage_snapshots().create_tag(first, "start").commit()
+    table.append(rows(500, 1000))
+    location = table.metadata_location
+    assert load(spark, "iceberg", location).count() == 1000
+    for name, value in {"snapshot_id": first, "snapshot-id": first, "ref": "start"}.items():
+        assert load(spark, "iceberg", location, **{name: value}).count() == 500
+    assert load(spark, "iceberg", location, tag="start").count() == 500
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"table": "hudi"}, "option 'table' is delta or iceberg, not 'hudi'"),
+        ({"table": "delta", "mergeSchema": "true"}, "the options to read a table of delta are"),
+        ({"table": "delta", "ref": "main"}, "option 'ref' is unknown"),
+        ({"table": "iceberg", "version": "0"}, "option 'version' is unknown"),
+        ({"version": "0"}, "option 'version' is unknown"),
+        ({"table": "delta", "versionAsOf": "0", "timestampAsOf": "2024-01-01"}, "give one"),
+    ],
+)
+def test_options_that_a_table_does_not_take_are_errors(options, message):
+    with pytest.raises(ValueError, match=message):
+        check_reads(options, streams=False)
+
+
+def test_errors_of_spark_say_what_is_wrong_with_a_table(spark, tmp_path):
+    path = str(tmp_path)
+    deltalake.write_deltalake(path, rows(0, 10))
+    with pytest.raises(PySparkException, match="no Delta table at version 7"):
+        load(spark, "delta", path, version=7)
+    with pytest.raises(PySparkException, match="the options to read a table of delta are"):
+        load(spark, "delta", path, mergeSchema="true")
+
+
+def test_a_schema_keeps_the_types_of_the_table(spark, tmp_path):
+    deltalake.write_deltalake(str(tmp_path), rows(0, 10))
+    frame = spark.read.format("intarsia").option("table", "delta").schema("id string")
+    with pytest.raises(PySparkException, match="it is int64 in the table, and string in the"):
+        frame.load(str(tmp_path)).collect()
+
+
+@pytest.mark.parametrize(
+    ("make", "open_table"), [(delta, ia.delta), (iceberg, ia.iceberg)], ids=["delta", "iceberg"]
+)
+def test_tables_are_explained_and_queried(spark, tmp_path, make, open_table):
+    """By ``explain``, ``read`` and ``sql``, which take tables that are opened."""
+    table = open_table(make(tmp_path))
+    ia.add_indexes(table, ["key:lookup"])
+    plan = ias.explain(spark, table, where="key = 'k0007'", reader="intarsia")
+    assert plan.reader == "intarsia"
+    assert len(plan.task_bytes) == 1
+    assert plan.explanation.planned.files.selected == 1
+    assert "key:lookup" in plan.text
+    whole = ias.explain(spark, table)
+    assert "has other rows, names or values" in whole.reason
+    assert ias.read(spark, table, where="key = 'k0007'").collect() == [(1, "k0007", "d0")]
+    query = "SELECT day, count(*) FROM t WHERE id < 600 GROUP BY day"
+    expected = ia.sql(query, t=table)
+    assert sorted(map(tuple, ias.sql(spark, query, t=table).collect())) == as_rows(expected)
+
+
+def test_data_sets_of_plain_files_are_not_tables(spark, tmp_path):
+    deltalake.write_deltalake(str(tmp_path), rows(0, 10))
+    files = ia.delta(str(tmp_path)).files
+    for read in (ias.read, ias.explain):
+        with pytest.raises(TypeError, match="pass the paths of others"):
+            read(spark, ia.dataset(files))
+        with pytest.raises(ValueError, match="merge_schema is not for a table"):
+            read(spark, ia.delta(str(tmp_path)), merge_schema=True)

@@ -25,7 +25,10 @@ _WRITE_OPTIONS = (
     "keep_unfinished",
 )
 _READ_OPTIONS = ("where", "columns", "parallelism", "table_format")
-_TABLE_OPTIONS = ("catalog", "sidecar", "merge_schema")
+_FILE_OPTIONS = ("catalog", "sidecar", "merge_schema", "table")
+"""Further options of batch reads of files."""
+_SNAPSHOT_OPTIONS = {"delta": ("version",), "iceberg": ("snapshot_id", "ref")}
+"""The options that select a snapshot, by the kind of table."""
 _STREAM_OPTIONS = ("max_files_per_trigger", "max_file_age")
 _SPARK_NAMES = {
     "partitionoverwritemode": "partition_overwrite",
@@ -33,8 +36,14 @@ _SPARK_NAMES = {
     "maxfileage": "max_file_age",
     "timezone": "time_zone",
     "mergeschema": "merge_schema",
+    "versionasof": "version",
+    "timestampasof": "version",
+    "snapshotid": "snapshot_id",
+    "snapshot-id": "snapshot_id",
+    "branch": "ref",
+    "tag": "ref",
 }
-"""Our names of options by Spark's names in lower case."""
+"""Our names of options by the names of Spark, Delta and Iceberg, in lower case."""
 _PATH_OPTIONS = ("path", "paths", "checkpointlocation")
 _ARTIFACTS_VARIABLE, _NO_ARTIFACTS = "SPARK_JOB_ARTIFACT_UUID", "default"
 """An environment variable, and its value unless Spark runs its Python in a temporary folder."""
@@ -86,18 +95,37 @@ def check_writes(options: Options) -> None:
 
 def check_reads(options: Options, *, streams: bool) -> None:
     """Raises ``ValueError`` for an option that reading does not have."""
-    _check_names(
-        options, (*_READ_OPTIONS, *(_STREAM_OPTIONS if streams else _TABLE_OPTIONS)), "read"
-    )
+    kind, action = None if streams else table_of(options), "read"
+    if kind is None:
+        known = (*_READ_OPTIONS, *(_STREAM_OPTIONS if streams else _FILE_OPTIONS))
+    else:
+        own = ("table", *_SNAPSHOT_OPTIONS[kind], "sidecar")
+        known, action = (*_READ_OPTIONS[:-1], *own), f"read a table of {kind}"
+    _check_names(options, known, action)
 
 
 def _check_names(options: Options, known: Sequence[str], action: str) -> None:
+    given: dict[str, str] = {}
     for name in options:
         own_name = _SPARK_NAMES.get(name.lower(), name.lower())
         if own_name not in known and own_name not in _PATH_OPTIONS:
             raise ValueError(
                 f"option {name!r} is unknown; the options to {action} are {', '.join(known)}"
             )
+        if own_name in given:
+            raise ValueError(f"options {given[own_name]!r} and {name!r} are the same: give one")
+        given[own_name] = name
+
+
+def table_of(options: Options) -> Literal["delta", "iceberg"] | None:
+    """Returns the kind of table to read, or None for files. Raises ``ValueError`` for others."""
+    kind = options.get("table")
+    if kind is None:
+        return None
+    match kind.strip().lower():
+        case "delta" | "iceberg" as known:
+            return known
+    raise ValueError(f"option 'table' is delta or iceberg, not {kind!r}")
 
 
 def get(options: Options, name: str) -> str | None:

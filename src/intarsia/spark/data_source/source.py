@@ -11,7 +11,7 @@ import os
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -42,13 +42,19 @@ from intarsia.spark.read.dataset_files import Source
 from intarsia.spark.read.partition_packing import Piece, pack
 from intarsia.spark.read.query import Query, query_of
 from intarsia.spark.read.read import execute, opened
-from intarsia.spark.read.user_schema import parse_user_schema, with_required_fields
+from intarsia.spark.read.user_schema import (
+    check_types,
+    parse_user_schema,
+    with_required_fields,
+)
 from intarsia.spark.task_error import silence_broken_pipes
 from intarsia.spark.types import arrow_schema, spark_schema
 from intarsia.spark.write.job_spec import job_of
 from intarsia.spark.write.schema_check import check_existing
 from intarsia.spark.write.task import write_task
 from intarsia.spark.write.write import empty_file, replaced_folders
+from intarsia.tables.delta import delta
+from intarsia.tables.iceberg import iceberg
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -59,6 +65,8 @@ class IntarsiaSource(DataSource):  # type: ignore[misc]  # pyspark is not typed 
 
     - Options of all reads: ``where``, ``columns``, ``parallelism``, ``table_format``.
     - Options of batch reads: ``catalog``, ``sidecar``, ``mergeSchema``.
+    - Options of reads of tables: ``table``, which is ``delta`` or ``iceberg``; ``version`` of the
+      former, ``snapshot_id`` or ``ref`` of the latter; ``sidecar``.
     - Options of streaming reads: ``maxFilesPerTrigger``, ``maxFileAge``.
     - Options of writes: ``indexes``, ``partition_by``, ``cluster_by``, ``sort_within``,
       ``rows_per_page``, ``target_file_size``, ``compression``, ``checkpoint_row_groups``,
@@ -115,6 +123,9 @@ def _query(options: opts.Options) -> Query:
 
 
 def _opened(options: opts.Options, stated: pa.Schema | None = None) -> Dataset:
+    kind = opts.table_of(options)
+    if kind is not None:
+        return _opened_table(kind, options, stated)
     return opened(
         opts.path_of(options),
         catalog=opts.catalog_of(options),
@@ -123,6 +134,23 @@ def _opened(options: opts.Options, stated: pa.Schema | None = None) -> Dataset:
         merge_schema=opts.flag_of(options, "merge_schema"),
         table_format=opts.table_format_of(options),
     )
+
+
+def _opened_table(
+    kind: Literal["delta", "iceberg"], options: opts.Options, stated: pa.Schema | None
+) -> Dataset:
+    """Returns a table at a version. Raises ``PredicateError`` if the user changes a type of it."""
+    opts.check_reads(options, streams=False)
+    path, sidecar = opts.path_of(options), options.get("sidecar")
+    if not isinstance(path, str):
+        raise ValueError("a table is read from one path, and several are given")
+    if kind == "delta":
+        data = delta(path, version=opts.get(options, "version"), sidecar=sidecar)
+    else:
+        snapshot_id = opts.count_of(options, "snapshot_id")
+        data = iceberg(path, snapshot_id, opts.get(options, "ref"), sidecar=sidecar)
+    check_types(data.schema, stated or ())
+    return data
 
 
 def _job(options: opts.Options, schema: StructType) -> Job:
@@ -183,7 +211,7 @@ class Reader(DataSourceReader):  # type: ignore[misc]  # pyspark is not typed he
         query = self._query = query_of(source.data, None, options.get("where"), user_schema)
         count = opts.count_of(options, "parallelism") or os.cpu_count() or 1
         files = query.plan(source.data).files
-        self._tasks = [_Task(pieces) for pieces in pack(files, count, source.opened)]
+        self._tasks = [_Task(pieces) for pieces in pack(files, count, source.opened, source.view)]
 
     def partitions(self) -> list[InputPartition]:
         """Returns the tasks, in the list that Spark requires."""

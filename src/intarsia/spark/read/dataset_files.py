@@ -19,6 +19,18 @@ class Source:
     data: Dataset
     base: str | None
 
+    @classmethod
+    def of_table(cls, data: Dataset) -> Source:
+        """Returns a table that is a data set. Raises ``TypeError`` for data sets of plain files.
+
+        Spark has other types for some columns of plain files, and for their folders.
+        """
+        if data.table_snapshot is None:
+            raise TypeError(
+                "Spark reads data sets that ia.delta or ia.iceberg opened; pass the paths of others"
+            )
+        return cls(data, None)
+
     @property
     def files(self) -> tuple[str, ...]:
         """The paths of all files."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -68,7 +68,7 @@ _WITHOUT_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 def read(
     spark: SparkSession,
-    path: PathLike | Sequence[PathLike],
+    path: PathLike | Sequence[PathLike] | Dataset,
     *,
     columns: Sequence[str] | None = None,
     where: pc.Expression | str | None = None,
@@ -95,8 +95,10 @@ def read(
     ----------
     spark : pyspark.sql.SparkSession
         The session.
-    path : str, path or sequence of these
-        A file, a folder, a pattern or several of them, as for ``intarsia.dataset``.
+    path : str, path, sequence of these, or Dataset
+        A file, a folder, a pattern or several of them, as for ``intarsia.dataset``. Or a table
+        that ``intarsia.delta`` or ``intarsia.iceberg`` opened, which takes none of ``schema``,
+        ``merge_schema``, ``filesystem``, ``sidecar``, ``catalog`` and ``table_format``.
     columns : sequence of str, optional
         The columns of the result, by default all.
     where : pyarrow.compute.Expression or str, optional
@@ -147,17 +149,17 @@ def read(
     check_on_corrupt(on_corrupt)
     check_page_size_limit(page_size_limit)
     user_schema = None if schema is None else parse_user_schema(schema)
-    data = opened(
-        path,
-        filesystem,
-        catalog,
-        user_schema,
-        sidecar,
-        merge_schema=merge_schema,
-        table_format=table_format,
-    )
-    data = data.with_options(on_corrupt=on_corrupt, page_size_limit=page_size_limit)
-    source = Source(data, folder_of(path))
+    opening = {
+        "filesystem": filesystem,
+        "catalog": catalog,
+        "stated": user_schema,
+        "sidecar": sidecar,
+        "merge_schema": merge_schema,
+        "table_format": table_format,
+    }
+    source = _source(path, opening)
+    checked = source.data.with_options(on_corrupt=on_corrupt, page_size_limit=page_size_limit)
+    source = replace(source, data=checked)
     return read_source(spark, source, columns, where, reader, user_schema)
 
 
@@ -197,7 +199,7 @@ def frame_of(spark: SparkSession, source: Source, query: Query, reader: str = "a
 
 def explain(
     spark: SparkSession,
-    path: PathLike | Sequence[PathLike],
+    path: PathLike | Sequence[PathLike] | Dataset,
     *,
     columns: Sequence[str] | None = None,
     where: pc.Expression | str | None = None,
@@ -233,19 +235,19 @@ def explain(
     ::
 
         print(ias.explain(spark, "lake/logs", where="status = 500"))
+        print(ias.explain(spark, ia.delta("lake/events", version=7), where="key = 'k1'"))
     """
     require_pyspark()
     user_schema = None if schema is None else parse_user_schema(schema)
-    data = opened(
-        path,
-        filesystem,
-        catalog,
-        user_schema,
-        sidecar,
-        merge_schema=merge_schema,
-        table_format=table_format,
-    )
-    source = Source(data, folder_of(path))
+    opening = {
+        "filesystem": filesystem,
+        "catalog": catalog,
+        "stated": user_schema,
+        "sidecar": sidecar,
+        "merge_schema": merge_schema,
+        "table_format": table_format,
+    }
+    source = _source(path, opening)
     query = query_of(source.data, columns, where, user_schema)
     choice = choose(spark, source, query, reader)
     explained = explain_scan(source.data.scan_source, query.columns, query.where, by_file=True)
@@ -261,6 +263,20 @@ def explain(
         explained,
         None if choice.rows is None else choice.rows.num_rows,
     )
+
+
+def _source(path: PathLike | Sequence[PathLike] | Dataset, options: Mapping[str, Any]) -> Source:
+    """Returns the table or the files at ``path``. ``options`` are those of ``opened``.
+
+    Raises ``ValueError`` for options with a table, which was opened with its own.
+    """
+    if not isinstance(path, Dataset):
+        return Source(opened(path, **options), folder_of(path))
+    for name, value in options.items():
+        if value not in (None, False, "auto"):
+            option = "schema" if name == "stated" else name
+            raise ValueError(f"{option} is not for a table that was opened as a data set")
+    return Source.of_table(path)
 
 
 def opened(

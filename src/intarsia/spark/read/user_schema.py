@@ -101,9 +101,23 @@ def with_user_types(schema: pa.Schema, stated: pa.Schema) -> pa.Schema:
 
 def _widened(file_field: pa.Field, stated: pa.DataType) -> pa.DataType:
     """Returns the user's type, or a wider one that is the same in Spark."""
-    if arrow_schema(spark_schema(pa.schema([file_field])))[0].type != stated:
+    if _type_in_spark(file_field) != stated:
         return stated
     return common_type([file_field.type, stated], is_readable_as) or file_field.type
+
+
+def _type_in_spark(field: pa.Field) -> pa.DataType:
+    return arrow_schema(spark_schema(pa.schema([field])))[0].type
+
+
+def check_types(schema: pa.Schema, stated: Iterable[pa.Field]) -> None:
+    """Raises ``PredicateError`` if the user's schema has other types than that of a table."""
+    for field in stated:
+        position = schema.get_field_index(field.name)
+        own_type = field.type if position < 0 else _type_in_spark(nullable(schema.field(position)))
+        if own_type != field.type:
+            problem = f"it is {own_type} in the table, and {field.type} in the schema that is given"
+            raise PredicateError(f"column {field.name!r}: {problem}; cast it in Spark")
 
 
 def check_keys(folders: pa.Schema) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from intarsia.dataset.dataset import Dataset
 from intarsia.dataset.partitioning import folder_of
 from intarsia.io.storage import PathLike
 from intarsia.spark.read.dataset_files import Source
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def sql(spark: SparkSession, query: str, /, **tables: DataFrame | PathLike) -> DataFrame:
+def sql(spark: SparkSession, query: str, /, **tables: DataFrame | Dataset | PathLike) -> DataFrame:
     """Returns the result of a SQL query in Spark's dialect, over data sets or DataFrames by name.
 
     Data sets are opened as ``read`` does, and planned now. A condition is pushed to a data set if
@@ -40,10 +41,10 @@ def sql(spark: SparkSession, query: str, /, **tables: DataFrame | PathLike) -> D
         The session.
     query : str
         The query.
-    **tables : pyspark.sql.DataFrame, str or path
-        DataFrames, and paths of data sets, by the names that the query uses. Folders of Delta and
-        Iceberg tables are refused: pass ``read(spark, path, table_format="ignore")`` to read one as
-        plain files.
+    **tables : pyspark.sql.DataFrame, Dataset, str or path
+        DataFrames, paths of data sets, and tables that ``intarsia.delta`` or ``intarsia.iceberg``
+        opened, by the names that the query uses. The folders of such tables are refused: pass
+        ``read(spark, path, table_format="ignore")`` to read one as plain files.
 
     Returns
     -------
@@ -57,7 +58,7 @@ def sql(spark: SparkSession, query: str, /, **tables: DataFrame | PathLike) -> D
     PredicateError
         If the names of two tables differ only by case.
     TypeError
-        If a table is neither a path nor a DataFrame.
+        If a table is neither a path nor a DataFrame, nor a Delta or Iceberg table.
 
     Spark's own errors are raised for invalid queries.
 
@@ -87,26 +88,31 @@ def sql(spark: SparkSession, query: str, /, **tables: DataFrame | PathLike) -> D
         return spark.sql(_with_fields(rewritten), **frames)
 
 
-def _source(table: DataFrame | PathLike) -> Source | None:
-    """Returns the data set at a path, or None for a DataFrame. Raises ``TypeError`` for others."""
+def _source(table: DataFrame | Dataset | PathLike) -> Source | None:
+    """Returns a table or the files at a path, or None for a DataFrame.
+
+    Raises ``TypeError`` for others.
+    """
     from pyspark.sql import DataFrame
 
     if isinstance(table, str | os.PathLike):
         return Source(opened(table), folder_of(table))
+    if isinstance(table, Dataset):
+        return Source.of_table(table)
     if not isinstance(table, DataFrame):
         raise TypeError(f"a table is a path or a DataFrame, not {type(table).__name__}")
     return None
 
 
-def _schema(frame: DataFrame | PathLike) -> pa.Schema:
-    assert not isinstance(frame, str | os.PathLike)
+def _schema(frame: DataFrame | Dataset | PathLike) -> pa.Schema:
+    assert not isinstance(frame, str | os.PathLike | Dataset)
     return arrow_schema(frame.schema)
 
 
 def _frame_of_scan(
     spark: SparkSession,
     scan: Scan,
-    tables: Mapping[str, DataFrame | PathLike],
+    tables: Mapping[str, DataFrame | Dataset | PathLike],
     sources: Mapping[str, Source | None],
 ) -> DataFrame:
     """Returns the DataFrame that replaces one mention of a table."""
@@ -118,11 +124,11 @@ def _frame_of_scan(
 
 
 def _whole_table(
-    spark: SparkSession, table: DataFrame | PathLike, source: Source | None
+    spark: SparkSession, table: DataFrame | Dataset | PathLike, source: Source | None
 ) -> DataFrame:
     if source is not None:
         return frame_of(spark, source, query_of(source.data, None, None))
-    assert not isinstance(table, str | os.PathLike)
+    assert not isinstance(table, str | os.PathLike | Dataset)
     return table.select("*")  # a new DataFrame for each mention, so that Spark can distinguish them
 
 
