@@ -281,11 +281,18 @@ def test_a_time_is_that_of_the_version_then(versions):
         for given in (when, when.isoformat()):
             assert ia.delta(versions, version=given).count_rows() == expected.count()
         assert expected.version() <= version
+    tomorrow = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
+    for given in (f"{tomorrow:%Y-%m-%d}", f"{tomorrow:%Y-%m-%d %H:%M:%S}"):
+        assert ia.delta(versions, version=given).count_rows() == DeltaTable(versions).count()
 
 
 def test_a_version_that_is_absent_is_an_error(versions, tmp_path):
     with pytest.raises(ia.PathError, match="no Delta table at version 9 can be opened"):
         ia.delta(versions, version=9)
+    with pytest.raises(ia.PathError, match="no Delta table at version -1 can be opened"):
+        ia.delta(versions, version=-1)
+    with pytest.raises(ValueError, match="not 'yesterday'"):
+        ia.delta(versions, version="yesterday")
     with pytest.raises(ia.PathError, match="no Delta table can be opened"):
         ia.delta(tmp_path)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -44,6 +44,8 @@ READER_FEATURES = frozenset(
 """The features of the protocol that say how rows are read, and that are supported here."""
 _VARIANT = re.compile(r'"(type|elementType|valueType)":\s*"variant"')
 """A column of type variant in a schema. Writers name its feature in tables without one as well."""
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
+"""The escape sequences by which deltalake colors its messages, which have several lines."""
 _DELETION_VECTORS, _COLUMN_MAPPING = "deletionVectors", "columnMapping"
 _FIRST_MAPPING_VERSION = 2
 """The protocol's version for readers that maps columns. Later versions name the feature."""
@@ -83,10 +85,10 @@ def delta(
         The folder of the table. A ``DeltaTable`` is read at its own version.
     version : int, str or datetime, optional
         A version, or the time of one: a ``datetime``, or a string such as
-        ``"2024-05-01T00:00:00Z"``. By default the last version.
+        ``"2024-05-01T00:00:00Z"``, in UTC unless it has a zone. By default the last version.
     storage_options : mapping from str to str, optional
-        Options of deltalake for object stores. The files are then read through deltalake as well,
-        unless ``filesystem`` is given.
+        Options of deltalake for object stores, by default those of a ``DeltaTable``. The files are
+        then read through deltalake as well, unless ``filesystem`` is given.
     filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
         Where the files are. By default local disks, or what the URI of the table says.
     sidecar : path, optional
@@ -116,6 +118,8 @@ def delta(
     100
     """
     check_reader(reader)
+    if storage_options is None:  # a DeltaTable shows its options nowhere else
+        storage_options = getattr(table, "_storage_options", None)
     opened = _opened(table, version, storage_options)
     _check_features(opened)
     storage, root = _place(opened, storage_options, filesystem)
@@ -158,16 +162,29 @@ def _opened(
         return table
     uri = table.table_uri if isinstance(table, DeltaTable) else os.fspath(table)
     options = None if storage_options is None else dict(storage_options)
-    number = int(version) if isinstance(version, str) and version.isdecimal() else version
+    number_or_time = _parsed_version(version) if isinstance(version, str) else version
     try:
-        if number is None or isinstance(number, int):
-            return DeltaTable(uri, version=number, storage_options=options)
+        if number_or_time is None or isinstance(number_or_time, int):
+            return DeltaTable(uri, version=number_or_time, storage_options=options)
         opened = DeltaTable(uri, storage_options=options)
-        opened.load_as_version(number)
+        opened.load_as_version(number_or_time)
         return opened
-    except (DeltaError, OSError, ValueError) as error:
+    except (DeltaError, OSError, OverflowError, ValueError) as error:
         at = "" if version is None else f" at version {version}"
-        raise PathError(f"{uri}: no Delta table{at} can be opened: {error}") from error
+        reason = " ".join(_COLORS.sub("", str(error)).split())
+        raise PathError(f"{uri}: no Delta table{at} can be opened: {reason}") from error
+
+
+def _parsed_version(text: str) -> int | datetime:
+    """Returns a number, or a time, which is in UTC by default. Raises ``ValueError`` for others."""
+    if text.isdecimal():
+        return int(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as error:
+        known = "a number or a time such as 2024-05-01T00:00:00Z"
+        raise ValueError(f"version is {known}, not {text!r}") from error
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def _check_features(table: DeltaTable) -> None:
