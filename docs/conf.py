@@ -1,5 +1,8 @@
 """Settings of Sphinx for ``make docs``."""
 
+from html import escape
+from pathlib import Path
+
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
@@ -48,6 +51,17 @@ def unlink_types(app: Sphinx, document: nodes.document) -> None:
             link.replace_self(link.children)
 
 
+def inline_drawings(app: Sphinx, document: nodes.document) -> None:
+    """Puts SVG pictures into the page, where they follow the reader's choice of light or dark."""
+    for image in list(document.findall(nodes.image)):
+        path = Path(app.srcdir, image["uri"].lstrip("/"))
+        if path.suffix == ".svg" and app.builder.format == "html":
+            drawing = path.read_text().replace("aria-label=", "data-title=", 1)
+            html = drawing.replace("<svg ", f'<svg aria-label="{escape(image["alt"])}" ', 1)
+            image.parent.replace_self(nodes.raw("", html, format="html"))
+
+
 def setup(app: Sphinx) -> None:
     """Registers what this file adds to Sphinx."""
     app.connect("doctree-read", unlink_types)
+    app.connect("doctree-read", inline_drawings)
