@@ -95,6 +95,7 @@ def test_the_catalog_equals_that_of_one_machine(spark, lake, monkeypatch):
     report = ias.build_catalog(spark, lake)
     assert (report.files, report.read, report.skipped) == (FILES, FILES, 0)
     assert contents(lake) == want
+    monkeypatch.setattr(build, "MAX_DRIVER_KEYS", 300)  # each task reads the keys of some files
     monkeypatch.setattr(build, "PART_ENTRIES", 500)  # sorted by range, in several tasks
     ias.build_catalog(spark, lake)
     segment = read_pointer(pafs.LocalFileSystem(), str(lake)).segments[0]
@@ -150,7 +151,9 @@ def test_refresh_adds_new_files(spark, lake, opened):
     assert ias.build_catalog(spark, lake, refresh=True).read == 0
 
 
-def test_a_damaged_index_is_left_to_planning_its_file(spark, lake):
+@pytest.mark.parametrize("max_keys", [0, build.MAX_DRIVER_KEYS])
+def test_a_damaged_index_is_left_to_planning_its_file(spark, lake, monkeypatch, max_keys):
+    monkeypatch.setattr(build, "MAX_DRIVER_KEYS", max_keys)
     path = lake / "day=2024-01-02" / "005.parquet"
     entry = next(e for e in ia.ParquetFile(path).indexes if e.kind == "lookup")
     content = bytearray(path.read_bytes())

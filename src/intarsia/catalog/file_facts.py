@@ -34,6 +34,8 @@ _MAX_BOUND_BYTES = 64
 """Longer bounds of strings are shortened, so that the table of bounds stays small."""
 _MAX_TAIL_BYTES = 16 * 1024 * 1024
 """Longer ends are not stored; a query reads them from the files."""
+NO_KEYS = np.empty(0, np.uint64)
+"""The keys of an index whose keys are not read."""
 _SCHEMA_FIELD, _COLUMN_ORDERS_FIELD = 2, 7
 """Thrift field numbers in ``FileMetaData``."""
 
@@ -170,7 +172,7 @@ def keys_of(
         if not isinstance(section, InvertedSection):
             continue
         try:
-            entries = section.entries() if with_keys else np.empty(0, np.uint64)
+            entries = section.entries() if with_keys else NO_KEYS
         except (FormatError, PathError):
             continue
         seen_specs.add(spec)
@@ -179,10 +181,10 @@ def keys_of(
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Everything that a catalog stores of one file."""
+    """Everything that a catalog stores of one file; ``tail`` is None once it is stored."""
 
     entry: FileEntry
-    tail: bytes
+    tail: bytes | None
     bounds: list[LeafBounds]
     keys: list[tuple[KeySpec, int, UInt64Array]]
 

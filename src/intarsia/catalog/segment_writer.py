@@ -211,9 +211,9 @@ class SegmentWriter:
                 entries = old.part(part.table, covered.num_granules).all()
                 self._push(index, _moved(entries, covered.stops, starts))
 
-    def finish(self) -> Segment:
-        """Writes the remaining tables and returns the segment."""
-        return self.tables.finish(lambda index: list(self._keys(index)))
+    def finish(self, tails: Sequence[TailPart] | None = None) -> Segment:
+        """Writes the remaining tables and returns the segment. ``tails`` are stored already."""
+        return self.tables.finish(lambda index: list(self._keys(index)), tails)
 
     def _keys(self, index: Index) -> Iterator[KeyPart]:
         runs = self._runs.get((index.spec, index.schema_hash))

@@ -2,8 +2,9 @@
 
 ::
 
-    tasks    files …  ─▶ ends of files, a table each ─▶ identities, bounds ─▶ driver: numbers them
-    tasks    indexes … ─▶ (index, key, granule) ─▶ range sort ─▶ tables of keys
+    tasks    files …  ─▶ ends of files, a table each ─▶ identities, bounds, keys ─▶ driver
+    driver   numbers the files, sorts few keys itself
+    tasks    many keys: indexes … ─▶ (index, key, granule) ─▶ range sort ─▶ tables of keys
     driver   small tables, then the pointer
 
 Each attempt of a task gives its tables new random names. If a task runs twice, the pointer names
@@ -16,7 +17,7 @@ import contextlib
 import itertools
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ from intarsia.catalog.build import (
     read_known_files,
 )
 from intarsia.catalog.catalog import Identity
-from intarsia.catalog.file_facts import FileEntry, KeySpec, LeafBounds, keys_of
+from intarsia.catalog.file_facts import NO_KEYS, Facts, FileEntry, KeySpec, keys_of
 from intarsia.catalog.location import Target
 from intarsia.catalog.manifest import KeyPart, Segment, Table, TailPart
 from intarsia.catalog.segment_writer import PART_ENTRIES, SegmentTables, SegmentWriter
@@ -54,6 +55,9 @@ if TYPE_CHECKING:
 
 _MAX_TASK_FILES = 256
 """Maximum files that one task opens."""
+MAX_DRIVER_KEYS = 16 * 1024 * 1024
+"""Maximum keys of new files that the driver sorts, 8 bytes each. Spark's sort of few keys takes
+longer, and needs a second pass over all files."""
 _KEYS = pa.schema([("index", pa.int32()), ("key", pa.int64()), ("granule", pa.int64())])
 _BATCH_ENTRIES = 1 << 16
 """Entries of the record batches that tasks pass to Spark."""
@@ -64,12 +68,13 @@ Batches = Iterator[pa.RecordBatch]
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
-    """The facts that a task reads of one file; ``granules`` are those of its indexes."""
+class _TaskFacts:
+    """The facts that a task reads of its files, without the ends of files, which are in a table."""
 
-    entry: FileEntry
-    bounds: list[LeafBounds]
-    granules: list[tuple[KeySpec, int]]
+    tails: Table | None
+    files: list[Facts]
+    has_keys: bool
+    """False if the keys are too many for the driver; ``files`` then lack some of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +97,9 @@ def build_catalog(
 ) -> CatalogReport:
     """Builds the catalog of a data set by Spark's tasks, like ``intarsia.build_catalog``.
 
-    This is for data sets of very many files. The driver holds facts about whole files and the
-    bounds of their columns; footers and keys stay with the executors. Old segments to be merged are
-    merged by the driver, on its disk.
+    This is for data sets of very many files. The driver holds facts about whole files, the bounds
+    of their columns and up to 16,777,216 keys of new files, 8 bytes each. More keys, and footers,
+    stay with the executors. Old segments to be merged are merged by the driver, on its disk.
 
     Parameters
     ----------
@@ -161,18 +166,40 @@ def _new_segment(
         {path: known.files[path] for path in paths}
         for paths in divided(spark, known.new, _MAX_TASK_FILES)
     ]
-    facts = results_of(spark, tasks, partial(_facts_of_task, target, generation))
+    max_keys = MAX_DRIVER_KEYS // max(len(tasks), 1)
+    facts = results_of(spark, tasks, partial(_facts_of_task, target, generation, max_keys))
+    num_files = sum(len(part.files) for part in facts)
+    starts = itertools.accumulate((len(part.files) for part in facts), initial=0)
+    tails = [
+        TailPart(start, part.tails)
+        for start, part in zip(starts, facts, strict=False)
+        if part.tails is not None
+    ]
+    files = [file for part in facts for file in part.files]
+    if not all(part.has_keys for part in facts):
+        return num_files, _segment_of_many_keys(spark, target, generation, files, tails)
+    with quiet(), Workspace() as work:
+        writer = SegmentWriter(target.put_table, generation, work)
+        for file in files:
+            writer.add(file)
+        return num_files, writer.finish(tails)
+
+
+def _segment_of_many_keys(
+    spark: SparkSession,
+    target: Target,
+    generation: str,
+    files: Sequence[Facts],
+    tails: Sequence[TailPart],
+) -> Segment:
+    """Returns a segment whose keys are read again by tasks, sorted by Spark and written by tasks.
+
+    This is repeated without the keys of files whose keys turn out to be damaged.
+    """
     damaged: set[str] = set()
-    while True:  # repeated without the keys of files whose keys turn out to be damaged
+    while True:
         tables = SegmentTables(target.put_table, generation)
-        tails: list[TailPart] = []
-        files_with_keys: list[_FileKeys] = []
-        for table, files in facts:
-            if table is not None:
-                tails.append(TailPart(len(files_with_keys), table))
-            files_with_keys += [
-                _add_facts(tables, file, file.entry.path in damaged) for file in files
-            ]
+        files_with_keys = [_add_facts(tables, file, file.entry.path in damaged) for file in files]
         with _gathered(spark, target, files_with_keys) as key_entries:
             damaged_numbers = [row["key"] for row in key_entries.where("index < 0").collect()]
             damaged |= {files_with_keys[number].entry.path for number in damaged_numbers}
@@ -180,16 +207,14 @@ def _new_segment(
                 key_parts = _keys(key_entries, target, generation)
                 break
     numbers = {id(index): position for position, index in enumerate(tables.indexes.values())}
-    return len(files_with_keys), tables.finish(
-        lambda index: key_parts.get(numbers[id(index)], []), tails
-    )
+    return tables.finish(lambda index: key_parts.get(numbers[id(index)], []), tails)
 
 
-def _add_facts(tables: SegmentTables, file: _File, is_damaged: bool) -> _FileKeys:
+def _add_facts(tables: SegmentTables, file: Facts, is_damaged: bool) -> _FileKeys:
     """Adds a file's facts to ``tables``, and returns which of its keys are to be read."""
     number = tables.add(file.entry, file.bounds)
     starts = {}
-    for spec, granules in () if is_damaged else file.granules:
+    for spec, granules, _ in () if is_damaged else file.keys:
         index = tables.index(spec, file.entry.schema_hash)
         index_number = list(tables.indexes).index((spec, file.entry.schema_hash))
         starts[spec] = index_number, index.cover(number, granules), granules
@@ -197,18 +222,37 @@ def _add_facts(tables: SegmentTables, file: _File, is_damaged: bool) -> _FileKey
 
 
 def _facts_of_task(
-    target: Target, generation: str, files: dict[str, Identity]
-) -> tuple[Table | None, list[_File]]:
+    target: Target, generation: str, max_keys: int, files: dict[str, Identity]
+) -> _TaskFacts:
     with quiet():
-        facts = [
-            f for f in read_facts(target, list(files), files, with_keys=False) if f is not None
-        ]
+        facts, has_keys = _read(target, files, max_keys)
     if not facts:
-        return None, []
+        return _TaskFacts(None, [], has_keys)
     rows = pa.table([pa.array([f.tail for f in facts], pa.binary())], schema=TAILS)
     built = build_table(new_name(generation, "tails"), TAILS, [rows], TAIL_ROWS)
     target.put_table(built)
-    return built.table, [_File(f.entry, f.bounds, [k[:2] for k in f.keys]) for f in facts]
+    return _TaskFacts(built.table, [replace(f, tail=None) for f in facts], has_keys)
+
+
+def _read(target: Target, files: dict[str, Identity], max_keys: int) -> tuple[list[Facts], bool]:
+    """Returns the facts of files, and whether all have their keys; then these are few."""
+    facts: list[Facts] = []
+    remaining, num_keys = list(files), 0
+    for number, one in enumerate(read_facts(target, remaining, files)):
+        if one is None:
+            continue
+        facts.append(one)
+        num_keys += sum(len(entries) for *_, entries in one.keys)
+        if num_keys > max_keys:
+            remaining = remaining[number + 1 :]
+            facts = [_without_keys(file) for file in facts]
+            facts += filter(None, read_facts(target, remaining, files, with_keys=False))
+            return facts, False
+    return facts, True
+
+
+def _without_keys(file: Facts) -> Facts:
+    return replace(file, keys=[(spec, granules, NO_KEYS) for spec, granules, _ in file.keys])
 
 
 # --- keys ---------------------------------------------------------------------------------------
