@@ -2,15 +2,13 @@
 
 import json
 import random
-import signal
-import subprocess
-import sys
 import time
 
 import duckdb
 import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
+from forked import running
 
 import intarsia as ia
 
@@ -44,17 +42,9 @@ def append(day, lake):
 
 def kill_maintain(lake, seconds):
     """Begins ``maintain`` in a process, which is killed after some time."""
-    code = (
-        "import sys, intarsia as ia; ia.maintain; print('ready', flush=True); "
-        "ia.maintain(sys.argv[1])"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, str(lake)], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout.readline() == "ready\n"
-    time.sleep(seconds)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    with running("ia.maintain(path)", lake) as process:
+        time.sleep(seconds)
+        process.kill()
 
 
 def test_maintain_keeps_full_coverage_of_a_month_of_appends_by_four_writers(tmp_path):

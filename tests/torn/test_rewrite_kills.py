@@ -8,9 +8,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import signal
-import subprocess
-import sys
 import time
 
 import pyarrow as pa
@@ -18,6 +15,7 @@ import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
+from forked import running
 
 import intarsia as ia
 from intarsia.indexing.policy import Policy, write_policy
@@ -32,17 +30,6 @@ CHANGES = {
     "maintain": "ia.maintain(path)",
 }
 POLICY = Policy(("id:lookup",), layout={"target_file_size": 10_000_000, "rows_per_page": 512})
-SCRIPT = """
-import sys
-import intarsia as ia
-for name in ia.__all__:
-    getattr(ia, name)
-path = sys.argv[1]
-print("ready", flush=True)
-sys.stdin.readline()
-{change}
-print("done", flush=True)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -73,21 +60,6 @@ def copied(lake, path, change):
         pq.write_table(long, path / "day=2" / "long.parquet")
 
 
-def started(change, path):
-    command = [sys.executable, "-c", SCRIPT.format(change=CHANGES[change]), str(path)]
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        bufsize=1,
-        start_new_session=True,
-    )
-    assert process.stdout.readline() == "ready\n"
-    process.stdin.write("\n")
-    return process
-
-
 def remains(path):
     """Returns what only a process that works there, or one that was killed, has in the folder."""
     prefixes, suffixes = ("_temporary-", "_commit-", "_lock-", "._"), "-tmp"
@@ -101,17 +73,17 @@ def test_no_row_is_lost_or_doubled_when_it_is_killed(lake, tmp_path, change):
     """The same call, made again, finishes or undoes what was under way."""
     copied(lake, tmp_path / "whole", change)
     expected = rows(pads.dataset(tmp_path / "whole", partitioning="hive"))
-    with started(change, tmp_path / "whole") as process:
+    with running(CHANGES[change], tmp_path / "whole") as process:
         began = time.monotonic()
-        assert process.stdout.readline() == "done\n"
+        process.wait()
         seconds = time.monotonic() - began
     assert remains(tmp_path / "whole") == []
     for number in range(KILLS):
         path = tmp_path / str(number)
         copied(lake, path, change)
-        with started(change, path) as process:
+        with running(CHANGES[change], path) as process:
             time.sleep(random.random() * seconds)
-            os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
         assert rows(ia.dataset(path)).equals(expected)
         if number % 2:
             ia.recover_dataset(path)
@@ -131,15 +103,15 @@ def test_readers_see_the_same_rows_while_it_works(lake, tmp_path, change):
     path, answers = tmp_path / "lake", 0
     shutil.copytree(lake, path)
     opened = ia.dataset(path)
-    with started(change, path) as process:
-        while process.poll() is None:
+    with running(CHANGES[change], path) as process:
+        while process.is_running():
             try:
                 table = rows(ia.dataset(path))
             except ia.PathError:  # a merged file was removed after it was listed
                 continue
             assert table.equals(expected)
             answers += 1
-        assert process.returncode == 0
+        process.wait()
     assert answers
     assert rows(ia.dataset(path)).equals(expected)
     if change == "file by file":
