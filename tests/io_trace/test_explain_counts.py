@@ -185,6 +185,14 @@ def test_small_files_are_read_together(tmp_path):
     assert "small files, decoded together without their indexes" in str(planned)
 
 
+def test_files_that_keys_exclude_have_the_steps_before(tmp_path):
+    indexed_files(tmp_path)
+    explained = ia.dataset(tmp_path).explain(filter="s = 's00031 '", analyze=True)
+    steps = [(step.source, step.rows) for step in explained.files[0].plan.steps]
+    assert steps == [("row-group statistics", 40_000), ("index s:lookup", 0)]
+    assert [str(group) for group in explained.groups] == ["6 files: excluded by index s:lookup"]
+
+
 def test_an_unfiltered_scan_is_the_engines(tmp_path):
     one_file(tmp_path)
     explained = ia.dataset(tmp_path).explain(["id"], analyze=True)

@@ -155,8 +155,8 @@ class ReadCostEstimator:
         for member in self._members:
             planned = plan_rows(member.file, request.pruning, member.constants, request.schema)
             roots = roots_to_read(member.file, request, member.constants)
-            rows, constants = planned.rows, member.constants
-            plan = plan_reads(member.file, roots, rows, (), constants, 0, count_pages=False)
+            constants = member.constants
+            plan = plan_reads(member.file, roots, planned, constants, 0, count_pages=False)
             size += plan.figures.bytes.selected
         return size
 
@@ -202,7 +202,7 @@ class ReadCostEstimator:
                 if not planned.rows and planned.steps[-1][0].startswith(BLOOM_FILTERS):
                     by_bloom = True
                 roots = roots_to_read(view.file, request, constants)
-                plan = plan_reads(view.file, roots, planned.rows, (), constants, 0)
+                plan = plan_reads(view.file, roots, planned, constants, 0)
                 selected[writer] += plan.figures.bytes.selected
                 pages = (c.bytes.total / max(c.pages.total, 1) for c in plan.columns)
                 share = matching_bytes[writer] / total_bytes if total_bytes else 0.0

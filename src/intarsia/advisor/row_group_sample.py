@@ -32,6 +32,7 @@ from intarsia.parquet.footer_cache import FOOTER_KEY
 from intarsia.parquet.metadata import FileMetaData
 from intarsia.parquet.page_header import num_values
 from intarsia.parquet.thrift import amended, decode, encode
+from intarsia.plan.plan import ScanPlan
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.request import Request, without_rows
 from intarsia.scan.scan import Part as ScanPart
@@ -99,7 +100,7 @@ def with_short_pages(file: OpenedFile, requests: Sequence[Request], num_rows: in
     rows = RowRanges.of((0, min(num_rows, file.num_rows)))
     # A scan remembers pages, which estimates would count.
     anew = OpenedFile(file.source, file.name, view=file.view.names)
-    tables = scan([ScanPart(partial(as_current_version, anew), {}, rows, rows)], request)
+    tables = scan([ScanPart(partial(as_current_version, anew), {}, rows, ScanPlan(rows))], request)
     table = pa.concat_tables([without_rows(request.output), *tables])
 
     def written(**settings: Any) -> OpenedFile:

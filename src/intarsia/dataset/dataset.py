@@ -62,8 +62,8 @@ from intarsia.expr.filterable_types import filterable_schema, restorer_of, taken
 from intarsia.expr.tree import shown as shown_expression
 from intarsia.file.open_file import retry_while_replaced
 from intarsia.plan.explanation import Explanation
-from intarsia.plan.file_account import ENGINE, EngineReads, QueryRun
-from intarsia.plan.plan import Plan
+from intarsia.plan.file_account import EngineReads, QueryRun
+from intarsia.plan.plan import ENGINE, Plan
 from intarsia.redaction import shown_redacted
 from intarsia.scan.count import count_rows
 from intarsia.scan.request import FilterLike, Request, expression_of

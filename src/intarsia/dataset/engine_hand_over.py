@@ -20,7 +20,7 @@ import os
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -45,8 +45,7 @@ from intarsia.file.portable_columns import has_old_bounds, plain_type, why_not_p
 from intarsia.io.storage import FileReplaced
 from intarsia.parquet.schema import Leaf, Root
 from intarsia.plan.cost_model import COSTS
-from intarsia.plan.file_account import EngineScan
-from intarsia.plan.planner import Candidates
+from intarsia.plan.plan import ENGINE, ScanPlan
 from intarsia.plan.stored_columns import check_folder
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.pruning.predicate_tree import predicates_of
@@ -123,12 +122,7 @@ def hand_over(
     ``units`` are those in which the engine keeps timestamps.
     """
     try:
-        handed = _checked(source, columns, filter_, limit, expects_nan, units)
-        if source.cache.is_profiled:
-            scan = EngineScan(frozenset(handed.files), handed.rows, handed.reason)
-            source.cache.engine_scans.append(scan)
-            source.cache.requests.append(request_of(source.schema, list(columns), filter_))
-        return handed
+        return _checked(source, columns, filter_, limit, expects_nan, units)
     except (RefusedError, FileReplaced) as error:
         return str(error)
 
@@ -163,11 +157,17 @@ def _checked(
     _check_columns(files, in_files, units)
     if reader == "auto" and limit is not None and filter_ is None:
         _check_first_pages(files[0].file, limit)
-    rows, reason = _rows_to_read(files, request, may_refuse=reader == "auto")
+    plans, reason = _plans_of_part(files, request, may_refuse=reader == "auto")
     paths = tuple(path for path, *_ in files)
-    planned = {path: file for path, file, *_ in files if path in rows}
+    planned = {path: file for path, file, *_ in files if path in plans}
     with_nan = () if expects_nan else _with_hidden_nan(files, in_files)
     reason = reason if reader == "auto" else 'the option reader="engine" was given'
+    if source.cache.is_profiled:
+        source.cache.requests.append(request)
+    for path, file, *_ in files if source.cache.is_profiled else ():
+        plan = plans.get(path) or ScanPlan(file.rows)
+        file.profile.planned(replace(plan, reader=ENGINE, reason=reason))
+    rows = {path: plan.rows for path, plan in plans.items()}
     return HandOver(paths, schema, rows, planned, folder_keys, with_nan, reason)
 
 
@@ -353,10 +353,10 @@ def _gives_nan_no_bounds(file: OpenedFile) -> bool:
 # --- cost ---------------------------------------------------------------------------------------
 
 
-def _rows_to_read(
+def _plans_of_part(
     files: Sequence[_OpenFile], request: Request, *, may_refuse: bool
-) -> tuple[dict[str, RowRanges], str]:
-    """Returns the rows that indexes leave, by file, and why an engine reads the files.
+) -> tuple[dict[str, ScanPlan], str]:
+    """Returns the plans of files of which indexes leave a part, and why an engine reads the files.
 
     Files are left out if their row ranges would not save an engine whole row groups. Raises
     ``RefusedError`` if our reader is faster because it needs far fewer bytes, and it
@@ -365,7 +365,7 @@ def _rows_to_read(
     if not _may_narrow(files, request):
         return {}, "no index can leave out pages"
     ours = theirs = 0
-    left: list[Candidates] = []
+    left: list[ScanPlan] = []
     for _, file, constants, part in files:
         planned = part.plan(file, request)
         rows = planned.rows
@@ -390,7 +390,8 @@ def _rows_to_read(
         groups = groups_of(file, rows)
         if len(groups) <= COSTS.group_share * len(groups_of(file, by_footer)):
             usage.count(request.filter, request.all_columns, file, planned.steps)
-            narrowed[path] = rows if len(rows) <= COSTS.row_ranges else rows_of(file, groups)
+            rows = rows if len(rows) <= COSTS.row_ranges else rows_of(file, groups)
+            narrowed[path] = replace(planned, rows=rows)
     return narrowed if len(narrowed) <= COSTS.files_of_ranges else {}, _share(ours, theirs)
 
 

@@ -1,7 +1,7 @@
 """Explanations of queries over many files: the plan of each file, and what was read of it.
 
-A query is planned, or run, on a cache whose files have profiles. Its planner records the steps of
-each plan there, and its readers what they read. An explanation prints these records.
+A query is planned, or run, on a cache whose files have profiles. These keep the ``ScanPlan``
+of each file, which a reader executes, and what it reads. An explanation prints both.
 """
 
 from __future__ import annotations
@@ -25,11 +25,7 @@ from intarsia.io.storage import FileReplaced, gap_bytes
 from intarsia.plan.explanation import Explanation
 from intarsia.plan.file_account import (
     CATALOG,
-    ENGINE,
     FOLDERS,
-    PAGES,
-    ROW_GROUPS,
-    SKIPPED,
     TABLE,
     Activity,
     EngineReads,
@@ -38,9 +34,19 @@ from intarsia.plan.file_account import (
     QueryRun,
     Stage,
 )
-from intarsia.plan.plan import Amount, Figures, FilePlan, Step, Steps, amount
+from intarsia.plan.plan import (
+    ENGINE,
+    PAGES,
+    ROW_GROUPS,
+    SKIPPED,
+    Amount,
+    Figures,
+    FilePlan,
+    ScanPlan,
+    Step,
+    amount,
+)
 from intarsia.plan.planner import plan_rows
-from intarsia.plan.pruner import ROW_GROUP_STATISTICS
 from intarsia.pruning.partition_pruning import folder_might_match
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.files.file_cache import FileCache, ProfiledFile
@@ -142,7 +148,7 @@ def explanation_of(
         accounts.append(account if read is None else replace(account, read=read))
     cache.health.tell()
     other_reads = [(0, 0)]
-    if run is not None and cache.engine_scans:
+    if run is not None and cache.engine_files:
         engine_reads = engine_reads or _planned_reads(accounts)
         other_reads = [(engine_reads.requests, engine_reads.bytes)]
         run = replace(run, num_rows=run.num_rows + engine_reads.rows)
@@ -191,7 +197,7 @@ def _account_of(
     *,
     is_mapped: bool,
 ) -> FileAccount:
-    """Returns the account of a file by its profile, without its reads.
+    """Returns the account of a file by the plan in its profile, without its reads.
 
     ``opened`` is None if the query opened no such file. ``run`` is the query's run, if it was run.
     A file that was replaced since it was planned is planned again; after a run, it counts as read
@@ -202,73 +208,55 @@ def _account_of(
         if run is None or run.reader != ENGINE:
             return _unopened(cache, file, request)
         opened = cache.get(file.path)
-        account = _by_pages(opened, file, request, _all_rows(opened), gap, is_mapped=is_mapped)
+        plan = ScanPlan(opened.rows)
+        account = _by_pages(opened, file, request, plan, gap, is_mapped=is_mapped)
         return replace(account, reader=ENGINE, read=_whole_read(opened, account.plan.figures))
-    scan, profile = cache.engine_scan_of(file.path), cache.profiled[file.path][-1].profile
-    if run is None and scan is None and not profile.steps:
-        profile.planned(plan_rows(opened, request.pruning, file.constants, request.schema).steps)
-    steps = profile.steps or _all_rows(opened)
-    rows = steps[-1][1]
-    groups: Sequence[int] = range(len(opened.row_group_starts) - 1)
-    roots = roots_to_read(opened, request, file.constants)
-    reader, reason = PAGES, ""
-    if scan is not None:
-        reader, reason = ENGINE, scan.reason
-        if file.path not in scan.rows:
-            steps = _all_rows(opened)
-        rows = scan.rows.get(file.path, steps[-1][1])
-        groups = groups_of(opened, rows)
-    elif profile.is_together:
-        reader = ROW_GROUPS
-        if run is not None:  # columns of the output are read only where rows match
-            leaves = {leaf for _, leaf in profile.chunks}
-            roots = [root for root in roots if not leaves.isdisjoint(root.leaves)]
-    elif not rows:
-        reader, groups = SKIPPED, range(0)
-    else:
+    profile = cache.profiled[file.path][-1].profile
+    plan = profile.plan or plan_rows(
+        opened, request.pruning, file.constants, request.schema, by_footer=run is not None
+    )
+    reader = plan.reader if plan.rows or plan.reader != PAGES else SKIPPED
+    roots, groups = roots_to_read(opened, request, file.constants), groups_of(opened, plan.rows)
+    if reader == PAGES:
         try:
-            account = _by_pages(opened, file, request, steps, gap, is_mapped=is_mapped)
+            return _by_pages(opened, file, request, plan, gap, is_mapped=is_mapped)
         except FileReplaced:
             if run is None:
                 raise
             reader = ROW_GROUPS
-    if reader != PAGES:
-        plan = plan_reads(
-            opened,
-            roots,
-            rows,
-            steps,
-            file.constants,
-            gap,
-            count_pages=False,
-            whole_groups=groups,
-        )
-        remarks = tuple(opened.ignored)
-        account = FileAccount(plan, remarks=remarks, reader=reader, reason=reason)
-    return account
+    elif reader == ROW_GROUPS and run is not None:  # the output is read only where rows match
+        leaves = {leaf for _, leaf in profile.chunks}
+        roots = [root for root in roots if not leaves.isdisjoint(root.leaves)]
+    if reader == ROW_GROUPS:
+        groups = list(range(len(opened.row_group_starts) - 1))
+    planned = plan_reads(
+        opened, roots, plan, file.constants, gap, count_pages=False, whole_groups=groups
+    )
+    return FileAccount(planned, remarks=tuple(opened.ignored), reader=reader, reason=plan.reason)
 
 
 def _by_pages(
-    opened: OpenedFile, file: File, request: Request, steps: Steps, gap: int, *, is_mapped: bool
+    opened: OpenedFile,
+    file: File,
+    request: Request,
+    planned: ScanPlan,
+    gap: int,
+    *,
+    is_mapped: bool,
 ) -> FileAccount:
-    """Returns the account of a file of which pages are read, at the rows that ``steps`` left."""
-    rows, roots = steps[-1][1], roots_to_read(opened, request, file.constants)
-    plan = plan_reads(opened, roots, rows, steps, file.constants, gap)
+    """Returns the account of a file of which pages are read, as ``planned``."""
+    roots = roots_to_read(opened, request, file.constants)
+    plan = plan_reads(opened, roots, planned, file.constants, gap)
     has_several = request.filter is not None and request.filter.conjuncts
     order = tuple(
         Stage(shown(stage.condition.expression), stage.columns)
-        for stage in (stages(opened, request, rows) if has_several else ())
+        for stage in (stages(opened, request, planned.rows) if has_several else ())
     )
     file_map = None
     if is_mapped:
         leaves = list(dict.fromkeys(read.leaf for read in plan.reads))
         file_map = map_of(opened, leaves, with_indexes=request.filter is not None)
     return FileAccount(plan, order, tuple(remarks_on(opened, request, plan)), map=file_map)
-
-
-def _all_rows(file: OpenedFile) -> Steps:
-    """Returns the steps of a plan of all rows."""
-    return ((ROW_GROUP_STATISTICS, file.rows),)
 
 
 def _unopened(cache: FileCache, file: File, request: Request) -> FileAccount:

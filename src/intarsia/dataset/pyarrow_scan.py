@@ -244,8 +244,8 @@ def match_in_most_files(source: ScanSource, request: Request) -> bool:
     if not cache.is_local or source.options.reader == "pages":
         return False
     sample = files[:: len(files) // COSTS.pyarrow_first_files]
-    known = [candidate.part.matching for candidate in prune_files(cache, sample, request)]
-    return all(matching is not None for matching in known) and 2 * len(known) > len(sample)
+    known = [candidate.part.matches for candidate in prune_files(cache, sample, request)]
+    return all(matches is not None for matches in known) and 2 * len(known) > len(sample)
 
 
 def footers_leave_most(source: ScanSource, request: Request) -> bool:

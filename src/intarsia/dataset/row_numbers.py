@@ -12,12 +12,13 @@ import pyarrow as pa
 
 from intarsia.file.open_file import OpenedFile, as_current_version
 from intarsia.plan.file_group import file_groups
+from intarsia.plan.plan import ROW_GROUPS, ScanPlan
 from intarsia.row_ranges import Int64Array, RowRanges
 from intarsia.scan.files.file_cache import FileCache
 from intarsia.scan.files.file_pruning import File, run_file_tasks
 from intarsia.scan.files.small_file_reader import Read, readers
 from intarsia.scan.request import Request
-from intarsia.scan.scan import Matching, Part
+from intarsia.scan.scan import Part
 
 _SMALL_BYTES, _SMALL_ROWS = 128 * 1024, 8192
 """Files up to this many bytes and rows are decoded in batches: one by one takes longer."""
@@ -89,9 +90,9 @@ class _FileRows(NamedTuple):
         return is_short and not file.request_bytes
 
     def part(self, read: Read | None = None) -> Part:
-        matching = None if read is None else Matching(self.rows, read)
+        plan = None if read is None else ScanPlan(self.rows, reader=ROW_GROUPS)
         get = partial(as_current_version, self.opened)
-        return Part(get, self.file.constants, self.rows, matching=matching)
+        return Part(get, self.file.constants, self.rows, plan, read)
 
 
 def _rows_by_file(cache: FileCache, files: Sequence[File], rows: RowRanges) -> Iterator[_FileRows]:

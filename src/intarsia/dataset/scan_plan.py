@@ -15,8 +15,7 @@ from intarsia.dataset.request_builder import Columns, scan_request
 from intarsia.dataset.scan_source import ScanSource
 from intarsia.file.open_file import OpenedFile, read_one_version
 from intarsia.io.storage import gap_bytes
-from intarsia.plan.plan import FilePlan, Plan
-from intarsia.plan.planner import Candidates
+from intarsia.plan.plan import ROW_GROUPS, FilePlan, Plan, ScanPlan
 from intarsia.scan.files.file_pruning import (
     CandidateFile,
     File,
@@ -39,11 +38,11 @@ def planned_request(source: ScanSource, columns: Columns, filter_: FilterLike) -
 def each_planned(
     source: ScanSource,
     request: Request,
-    act: Callable[[File, OpenedFile, Candidates], T],
+    act: Callable[[File, OpenedFile, ScanPlan], T],
     *,
     only_left: bool = False,
 ) -> Iterator[T]:
-    """Yields ``act(file, opened, candidates)`` for each file that is opened, in order.
+    """Yields ``act(file, opened, plan)`` for each file that is opened, in order.
 
     With ``only_left``, small files are filtered as by a scan, and files that are excluded together
     with others are left out. Plans a file again if it is replaced meanwhile. Threads plan files on
@@ -71,7 +70,8 @@ def plan_candidates(source: ScanSource, request: Request, *, by_file: bool = Fal
 
     def planned(candidate: CandidateFile) -> None:
         def plan(opened: OpenedFile) -> None:
-            if by_file or not source.cache.profiled[candidate.file.path][-1].profile.is_together:
+            known = opened.profile.plan
+            if by_file or known is None or known.reader != ROW_GROUPS:
                 candidate.part.plan(opened, request)
 
         read_one_version(candidate.part.get, plan)
@@ -84,7 +84,7 @@ def plan_candidates(source: ScanSource, request: Request, *, by_file: bool = Fal
 def count_candidates(source: ScanSource, filter_: FilterLike) -> int:
     """Returns how many rows may match, by footers and indexes."""
     request = planned_request(source, [], filter_)
-    return sum(each_planned(source, request, lambda _file, _opened, left: left.rows.num_rows))
+    return sum(each_planned(source, request, lambda _file, _opened, plan: plan.rows.num_rows))
 
 
 def plan_files(source: ScanSource, request: Request, *, only_left: bool = False) -> Plan:
@@ -95,13 +95,12 @@ def plan_files(source: ScanSource, request: Request, *, only_left: bool = False)
     """
     cache, gap, opened_files = source.cache, gap_bytes(source.filesystem), set[str]()
 
-    def planned(file: File, opened: OpenedFile, candidates: Candidates) -> FilePlan | None:
+    def planned(file: File, opened: OpenedFile, plan: ScanPlan) -> FilePlan | None:
         opened_files.add(file.path)
-        rows, steps, constants = candidates.rows, candidates.steps, file.constants
-        if only_left and not rows:
+        if only_left and not plan.rows:
             return None
-        roots = roots_to_read(opened, request, constants) if rows else ()
-        return plan_reads(opened, roots, rows, steps, constants, gap, count_pages=not only_left)
+        roots = roots_to_read(opened, request, file.constants) if plan.rows else ()
+        return plan_reads(opened, roots, plan, file.constants, gap, count_pages=not only_left)
 
     plans = each_planned(
         source, replace(request, columns=()) if only_left else request, planned, only_left=only_left

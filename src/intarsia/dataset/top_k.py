@@ -29,6 +29,7 @@ from intarsia.dataset.scan_plan import count_candidates
 from intarsia.file.open_file import OpenedFile, as_current_version
 from intarsia.parquet.statistics import Bounds
 from intarsia.parquet.value_order import Key, ValueOrder
+from intarsia.plan.plan import ScanPlan
 from intarsia.row_ranges import Int64Array, RowRanges
 from intarsia.scan.files.file_pruning import run_file_tasks
 from intarsia.scan.scan import Part, scan
@@ -226,7 +227,7 @@ class _Places:
         starts = np.array([place.start for place in places])
         rows = RowRanges(starts, np.array([place.stop for place in places]))
         get = partial(as_current_version, self._files[number])  # the rows are of this version
-        return Part(get, file.constants, rows, rows)
+        return Part(get, file.constants, rows, ScanPlan(rows))
 
     def may_hold_before(self, value: pa.Scalar) -> bool:
         """True if a row that was not taken may come before a row with ``value``."""

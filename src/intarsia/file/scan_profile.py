@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from intarsia.expr.tree import Node, shown, to_expression
 from intarsia.io.source import ByteRange, Source
 from intarsia.plan.file_account import Activity, Filtered
-from intarsia.plan.plan import Amount, Steps
+from intarsia.plan.plan import ENGINE, Amount, ScanPlan
 from intarsia.process_state import ForkLock
 
 _UNTIMED = nullcontext()
@@ -35,17 +35,16 @@ class NoProfile:
 
     is_recording = False
     """True if it is worth computing what only a profile records."""
+    plan: ScanPlan | None = None
+    """The plan that an engine executed, else the last one. None if none is recorded."""
 
     def during(self, activity: Activity) -> AbstractContextManager[None]:
         """Returns a context whose time counts for ``activity``, except that of inner contexts."""
         del activity
         return _UNTIMED
 
-    def planned(self, steps: Steps, *, is_together: bool = False) -> None:
-        """Records the steps of the file's plan, in place of an earlier plan.
-
-        ``is_together`` is true if the file is decoded together with other small files.
-        """
+    def planned(self, plan: ScanPlan) -> None:
+        """Records the file's plan, in place of an earlier one of our readers."""
 
     def matched(self, num_rows: int) -> None:
         """Records that the scan gave ``num_rows`` more rows."""
@@ -68,17 +67,13 @@ NO_PROFILE = NoProfile()
 
 
 class Profile(NoProfile):
-    """The steps, pages, rows and seconds of one file. Seconds are those of all threads."""
+    """The plan, pages, rows and seconds of one file. Seconds are those of all threads."""
 
     is_recording = True
 
     def __init__(self) -> None:
         self._seconds = _NO_SECONDS.copy()
         self._filtered: dict[str, Amount] = {}
-        self.steps: Steps = ()
-        """The steps of the last plan. Empty if the file was not planned."""
-        self.is_together = False
-        """True if the file is decoded together with other small files."""
         self.num_matches = 0
         """Rows that the scan gave."""
         self.chunks: dict[tuple[int, int], set[int] | None] = {}
@@ -92,8 +87,9 @@ class Profile(NoProfile):
         with _lock:
             self._seconds[activity] += seconds
 
-    def planned(self, steps: Steps, *, is_together: bool = False) -> None:
-        self.steps, self.is_together = steps, is_together
+    def planned(self, plan: ScanPlan) -> None:
+        if self.plan is None or self.plan.reader != ENGINE:
+            self.plan = plan
 
     def matched(self, num_rows: int) -> None:
         self.num_matches += num_rows

@@ -10,18 +10,8 @@ from typing import Any
 
 from intarsia.parquet.value_display import plural
 from intarsia.plan.explain_text import report
-from intarsia.plan.file_account import (
-    ENGINE,
-    PAGES,
-    ROW_GROUPS,
-    SKIPPED,
-    UNOPENED,
-    Activity,
-    FileAccount,
-    FileRead,
-    QueryRun,
-)
-from intarsia.plan.plan import Amount, Figures, Plan
+from intarsia.plan.file_account import UNOPENED, Activity, FileAccount, FileRead, QueryRun
+from intarsia.plan.plan import ENGINE, PAGES, ROW_GROUPS, SKIPPED, Amount, Figures, Plan
 from intarsia.redaction import shown_redacted
 
 

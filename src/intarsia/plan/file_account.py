@@ -7,14 +7,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from intarsia.plan.file_regions import FileMap
-from intarsia.plan.plan import Amount, Figures, FilePlan
+from intarsia.plan.plan import PAGES, Amount, Figures, FilePlan
 from intarsia.redaction import shown_redacted
-from intarsia.row_ranges import RowRanges
 
-PAGES, ROW_GROUPS, ENGINE, SKIPPED = "pages", "row groups", "engine", "none"
-"""How a file is read: its pages that can match, whole row groups of several small files together,
-by the engine's own reader, or not at all.
-"""
 FOLDERS, TABLE, CATALOG = "folders", "table", "catalog"
 """Names of the steps that exclude files before they are opened."""
 UNOPENED = (FOLDERS, TABLE, CATALOG)
@@ -34,18 +29,6 @@ class Activity(Enum):
     OTHER = "other"
 
     __hash__ = object.__hash__  # members are compared by identity; that of Enum is slow
-
-
-@dataclass(frozen=True, slots=True)
-class EngineScan:
-    """Files that the reader of an engine read, and why.
-
-    ``rows`` maps files of which only some rows were read to these rows.
-    """
-
-    files: frozenset[str]
-    rows: Mapping[str, RowRanges]
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from intarsia.file.open_file import OpenedFile
 from intarsia.parquet.metadata import ColumnMetaData
 from intarsia.parquet.schema import Leaf
 from intarsia.parquet.statistics import Bounds
+from intarsia.plan.plan import ScanPlan
 from intarsia.plan.stored_columns import leaf_of, values_agree
 from intarsia.process_state import cached_property
 from intarsia.pruning.partition_pruning import Constants
@@ -210,6 +211,14 @@ class FileGroup:
         group = FileGroup([self.files[number]], [self.constants[number]], self.schema)
         group._leaves, group._agreeing = self._leaves, self._agreeing
         return group
+
+    def plan_in_file(self, number: int, plan: ScanPlan) -> ScanPlan:
+        """Returns the part of this group's ``plan`` that is about one file, which continues it."""
+        steps = tuple([(source, self.rows_in_file(number, rows)) for source, rows in plan.steps])
+        by_predicate = {
+            test: self.rows_in_file(number, rows) for test, rows in plan.by_predicate.items()
+        }
+        return ScanPlan(steps[-1][1], steps, by_predicate=by_predicate)
 
     def rows_in_file(self, number: int, rows: RowRanges) -> RowRanges:
         """Returns those of ``rows`` that are in one file, counted from the file's first row."""

@@ -1,17 +1,19 @@
-"""A plan as data: the candidate rows of each file, and the positions of their bytes.
+"""Plans as data: who reads which rows of the files, and the positions of their bytes.
 
-Plans are frozen and picklable. Spark sends them to its tasks.
+A ``ScanPlan`` is made for each group of files while a scan runs. A ``Plan`` has all files of a
+query, with byte ranges. It is picklable, and Spark sends it to its tasks.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 
 import pyarrow as pa
 
 from intarsia.plan.page_ranges import ChunkSelection
+from intarsia.pruning.predicates import Predicate
 from intarsia.redaction import shown_redacted
 from intarsia.row_ranges import RowRanges
 
@@ -78,6 +80,32 @@ class Step:
 
 Steps = tuple[tuple[str, RowRanges], ...]
 """Each source of information that pruning used, with the candidate rows that it left."""
+
+PAGES, ROW_GROUPS, ENGINE, SKIPPED = "pages", "row groups", "engine", "none"
+"""How a file is read: its pages that can match, whole row groups of several small files together,
+by the engine's own reader, or not at all.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPlan:
+    """The plan of a group of files: the rows left by each step of pruning, their reader, and why.
+
+    Readers execute it, and ``explain`` prints it. A scan makes one for each group that it reaches,
+    so it starts before the last files are planned. The plan of a file continues that of its group.
+
+    ``rows`` might match; with the reader ``ROW_GROUPS`` they match. ``are_likely`` is true if each
+    page of theirs probably holds a matching row. That is so if an index of values or a range of one
+    column selected them. ``by_predicate`` has the rows that might pass single predicates; all rows
+    might pass the others.
+    """
+
+    rows: RowRanges
+    steps: Steps = ()
+    reader: str = PAGES
+    reason: str = ""
+    are_likely: bool = False
+    by_predicate: Mapping[Predicate, RowRanges] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

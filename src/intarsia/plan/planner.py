@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -28,7 +27,7 @@ from intarsia.plan.cost_model import COSTS
 from intarsia.plan.file_group import FileGroup
 from intarsia.plan.file_keys import file_keys, required_predicates
 from intarsia.plan.index_selection import by_promise, cost_of, is_little, may_pay, most_for
-from intarsia.plan.plan import Steps
+from intarsia.plan.plan import ScanPlan
 from intarsia.plan.pruner import (
     ROW_GROUP_STATISTICS,
     Narrowed,
@@ -49,46 +48,19 @@ from intarsia.scan.small_row_groups import reads_whole_chunks
 _RANGE_OPERATORS = (Op.LT, Op.LE, Op.GT, Op.GE)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """The candidate rows of a group of files, and the steps that led to them.
-
-    ``are_likely`` is true if each of their pages probably holds a matching row. That is so if an
-    index of values or a range of one column selected them. ``by_predicate`` has the rows that might
-    pass single predicates; all rows might pass the others.
-    """
-
-    rows: RowRanges
-    steps: Steps
-    are_likely: bool = False
-    by_predicate: Mapping[Predicate, RowRanges] = field(default_factory=dict)
-
-    def in_file(self, group: FileGroup, number: int) -> Candidates:
-        """Returns the candidates in one file of ``group``, with which its plan continues."""
-        rows = group.rows_in_file(number, self.rows)
-        by_predicate = {
-            test: group.rows_in_file(number, own) for test, own in self.by_predicate.items()
-        }
-        return Candidates(rows, (), by_predicate=by_predicate)
-
-    def steps_in_file(self, group: FileGroup, number: int) -> Steps:
-        """Returns the steps with the rows that they left in one file of ``group``."""
-        return tuple((source, group.rows_in_file(number, rows)) for source, rows in self.steps)
-
-
 def plan_group(
     group: FileGroup,
     pruning: Pruning,
     *,
     within: RowRanges | None = None,
     by_footer: bool = False,
-    after: Candidates | None = None,
+    after: ScanPlan | None = None,
     leaves: Sequence[int] = (),
-) -> Candidates:
-    """Returns the candidate rows of ``group``.
+) -> ScanPlan:
+    """Returns the plan of ``group`` by our reader of pages.
 
-    Only rows ``within`` are considered. ``by_footer`` uses footers alone. ``after`` are the
-    candidates by footer, if they are known. ``leaves`` are the leaves to read; on remote storage
+    Only rows ``within`` are considered. ``by_footer`` uses footers alone. ``after`` is the
+    plan by footer, if it is known. ``leaves`` are the leaves to read; on remote storage
     the offset indexes of a single file are fetched at the same time. Raises ``FormatError`` if the
     footer of a single file contradicts its partition values.
     """
@@ -104,8 +76,8 @@ def plan_rows(
     *,
     within: RowRanges | None = None,
     by_footer: bool = False,
-) -> Candidates:
-    """Returns the candidate rows of ``file``, whose columns have the types of ``schema``.
+) -> ScanPlan:
+    """Returns the plan of ``file``, whose columns have the types of ``schema``.
 
     The other parameters are those of ``plan_group``.
     """
@@ -115,7 +87,7 @@ def plan_rows(
 
 class _Planner:
     def __init__(
-        self, group: FileGroup, pruning: Pruning, within: RowRanges | None, after: Candidates | None
+        self, group: FileGroup, pruning: Pruning, within: RowRanges | None, after: ScanPlan | None
     ) -> None:
         self._group, self._pruning, self._after = group, pruning, after
         self._predicates = predicates_of(pruning)
@@ -126,7 +98,7 @@ class _Planner:
         self._learned_from = ""
         """Name of an index whose result is not applied yet."""
 
-    def run(self, leaves_to_read: Sequence[int], by_footer: bool) -> Candidates:
+    def run(self, leaves_to_read: Sequence[int], by_footer: bool) -> ScanPlan:
         group = self._group
         are_likely = False
         self._by_footer()
@@ -136,7 +108,12 @@ class _Planner:
             else:
                 required = required_predicates(self._pruning)
                 self._apply(file_keys(group, required, self._rows))
-        return Candidates(self._rows, tuple(self._steps), are_likely, self._rows_by_test)
+        return ScanPlan(
+            self._rows,
+            tuple(self._steps),
+            are_likely=are_likely,
+            by_predicate=self._rows_by_test,
+        )
 
     def _by_footer(self) -> None:
         group, after = self._group, self._after
@@ -152,7 +129,7 @@ class _Planner:
             self._steps.append((ROW_GROUP_STATISTICS, self._rows))
 
     def _by_indexes(self, leaves_to_read: Sequence[int]) -> bool:
-        """Narrows the rows of one file by its indexes. Returns ``Candidates.are_likely``."""
+        """Narrows the rows of one file by its indexes. Returns ``ScanPlan.are_likely``."""
         group, file, tests = self._group, self._group.file, self._predicates
         leaves = group.leaves(tests)
         unneeded = {test for test, leaf in leaves.items() if self._is_idle(test, leaf)}

@@ -9,6 +9,7 @@ from functools import partial
 import intarsia.usage_counts.usage as usage
 from intarsia.file.open_file import OpenedFile, as_current_version, read_one_version
 from intarsia.memory import has_limit
+from intarsia.plan.plan import ScanPlan
 from intarsia.plan.planner import plan_group
 from intarsia.pruning.partition_pruning import folder_might_match
 from intarsia.row_ranges import RowRanges
@@ -46,10 +47,10 @@ def _all_rows_match(part: Part, request: Request) -> bool:
 
 
 def _count(part: Part, request: Request, use_threads: bool, scan_statistics: ScanStatistics) -> int:
-    if part.matching is not None:
+    if part.matches is not None:
         if part.get().is_current():
-            return part.matching.rows.num_rows
-        part = replace(part, matching=None)
+            return part.matches.num_rows
+        part = replace(part, planned=None, read=None)
     count_in_file = partial(_counted, part, request, use_threads, scan_statistics)
     return read_one_version(part.get, count_in_file)
 
@@ -74,7 +75,7 @@ def _counted(
         distrusted = file.page_indexes.distrusted
         proven, unsure = _proven(file, part, request)
         rest_of_part = replace(
-            part, get=partial(as_current_version, file), rows=unsure, planned=unsure
+            part, get=partial(as_current_version, file), rows=unsure, planned=ScanPlan(unsure)
         )
         num_matching = count_matching(rest_of_part)
         if file.page_indexes.distrusted == distrusted:  # else the proven rows may be wrong too
@@ -95,7 +96,7 @@ def _proven(file: OpenedFile, part: Part, request: Request) -> tuple[int, RowRan
     if not fail.rows:
         return proven, fail.rows
     possible = plan_group(group, request.pruning, within=fail.rows, after=match)
-    file.profile.planned(possible.steps)
+    file.profile.planned(possible)
     usage.count(request.filter, request.all_columns, file, possible.steps)
     unsure = plan_group(group, escapes, within=possible.rows, after=fail).rows
     return proven + possible.rows.num_rows - unsure.num_rows, unsure

@@ -14,8 +14,8 @@ from intarsia.plan.plan import (
     Figures,
     FilePlan,
     PlannedRead,
+    ScanPlan,
     Step,
-    Steps,
     amount,
 )
 from intarsia.pruning.partition_pruning import Constants
@@ -26,21 +26,21 @@ from intarsia.scan.page_selection import groups_of, select
 def plan_reads(
     file: OpenedFile,
     roots: Sequence[Root],
-    rows: RowRanges,
-    steps: Steps,
+    plan: ScanPlan,
     constants: Constants,
     gap: int,
     *,
     count_pages: bool = True,
     whole_groups: Sequence[int] | None = None,
 ) -> FilePlan:
-    """Returns the plan of one file to read ``roots`` at the candidate ``rows``.
+    """Returns the reads of one file by its ``plan``, for the columns of ``roots``.
 
     Ranges up to ``gap`` bytes apart share a request. ``count_pages`` loads the offset indexes of
     all chunks to count their pages. A file without candidate rows has no pages and no ``binding``.
     If ``whole_groups`` are given, all rows of these row groups are read, and no others; the plan
     then has no ``binding`` and no ``reads``.
     """
+    rows = plan.rows
     groups = groups_of(file, rows) if whole_groups is None else whole_groups
     leaves = [leaf for root in roots for leaf in root.leaves] if groups else []
     chunks = [file.outlines(g, leaves) for g in range(len(file.row_group_starts) - 1) if leaves]
@@ -74,7 +74,7 @@ def plan_reads(
         bytes=Amount(sum([length for _, length in ranges]), file.file_footer.source_size),
         requests=amount(len(coalesce(ranges, gap))),
     )
-    named_steps = tuple([_step(file, source, left) for source, left in steps])
+    named_steps = tuple([_step(file, source, left) for source, left in plan.steps])
     binding = file.binding if rows and whole_groups is None else ""
     return FilePlan(
         file.name, binding, rows, dict(constants), tuple(reads), named_steps, figures, columns

@@ -26,7 +26,8 @@ from intarsia.io.storage import FileReplaced
 from intarsia.memory import has_limit
 from intarsia.plan.file_account import Activity
 from intarsia.plan.file_group import FileGroup
-from intarsia.plan.planner import Candidates, plan_group
+from intarsia.plan.plan import ROW_GROUPS, ScanPlan
+from intarsia.plan.planner import plan_group
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.integrity.page_guard import PageIndexMistrust
@@ -38,44 +39,39 @@ from intarsia.scan.units import decoded_rows_bytes, units_of, usual_bytes
 from intarsia.threads import in_order, one_thread
 
 
-class Matching(NamedTuple):
-    """The matching rows of a file, if they are known before the scan.
-
-    ``read`` returns them as a table. It can be called once, returns None on failure, and may be
-    absent.
-    """
-
-    rows: RowRanges
-    read: Callable[[], pa.Table | None] | None
-
-
 @dataclass(frozen=True, slots=True)
 class Part:
     """One file's part of a scan.
 
     ``get`` returns a handle of the file's current version; it is called again after the file is
-    replaced. ``rows`` restricts the scan. ``planned`` are candidate rows from an earlier
-    ``plan_rows``; they are planned again if pages contradict the index. ``matching`` belongs to the
-    version that the first call of ``get`` returns. ``by_footer`` returns the group of an opened
-    file and its candidates by footer, or None if they are unknown.
+    replaced. ``rows`` restricts the scan. ``planned`` is a plan of the version that the first call
+    of ``get`` returns; the file is planned again if pages contradict an index. ``read`` reads its
+    rows together with those of other files. It can be called once, and returns None on failure.
+    ``by_footer`` returns the group of an opened file and its plan by footer, or None if unknown.
     """
 
     get: Callable[[], VersionedFile]
     constants: Constants
     rows: RowRanges | None = None
-    planned: RowRanges | None = None
-    matching: Matching | None = None
-    by_footer: Callable[[OpenedFile], tuple[FileGroup, Candidates] | None] | None = None
+    planned: ScanPlan | None = None
+    read: Callable[[], pa.Table | None] | None = None
+    by_footer: Callable[[OpenedFile], tuple[FileGroup, ScanPlan] | None] | None = None
 
-    def plan(self, file: OpenedFile, request: Request, leaves: Sequence[int] = ()) -> Candidates:
-        """Returns the candidate rows of ``file``, which its profile records, as ``plan_rows``."""
+    @property
+    def matches(self) -> RowRanges | None:
+        """The matching rows, if they are known before the scan."""
+        plan = self.planned
+        return plan.rows if plan is not None and plan.reader == ROW_GROUPS else None
+
+    def plan(self, file: OpenedFile, request: Request, leaves: Sequence[int] = ()) -> ScanPlan:
+        """Returns the plan of ``file``, which its profile records, as ``plan_rows``."""
         group, after = self.known(file, request)
-        candidates = plan_group(group, request.pruning, after=after, leaves=leaves)
-        file.profile.planned(candidates.steps)
-        return candidates
+        plan = plan_group(group, request.pruning, after=after, leaves=leaves)
+        file.profile.planned(plan)
+        return plan
 
-    def known(self, file: OpenedFile, request: Request) -> tuple[FileGroup, Candidates | None]:
-        """Returns the group of ``file``, and its candidates by footer, or None if unknown."""
+    def known(self, file: OpenedFile, request: Request) -> tuple[FileGroup, ScanPlan | None]:
+        """Returns the group of ``file``, and its plan by footer, or None if unknown."""
         known = None if self.by_footer is None else self.by_footer(file)
         return known or (FileGroup([file], [self.constants], request.schema), None)
 
@@ -85,7 +81,7 @@ def scan_file(
     request: Request,
     constants: Constants,
     rows: RowRanges | None = None,
-    planned: RowRanges | None = None,
+    planned: ScanPlan | None = None,
 ) -> Generator[pa.Table]:
     """Yields the matching rows of one opened file. Parameters are the fields of ``Part``."""
     return scan([Part(lambda: as_current_version(file), constants, rows, planned)], request)
@@ -160,7 +156,7 @@ def files_ahead(is_far: bool) -> int:
 def has_known_matches(task: partial[Any]) -> bool:
     """True if the matching rows of the task's part are known already."""
     part: Part = task.args[0]
-    return part.matching is not None
+    return part.matches is not None
 
 
 class _UnitResult(NamedTuple):
@@ -196,13 +192,15 @@ class _Attempt:
         self._tries = 1
         self._pin: object = None
         """Keeps the file handle open from the first to the last of several units."""
-        if part.matching is not None:
-            self._rows, self._read = self._within(part.matching.rows), part.matching.read
+        if part.planned is None:
+            self._plan()
+            return
+        self._rows, self._read = self._within(part.planned.rows), part.read
+        if part.matches is not None:
             self._reader = UnitReader(
                 self._file, request.without_filter, part.constants, scan_statistics
             )
-        elif part.planned is not None:
-            self._rows = self._within(part.planned)
+        else:
             filter_roots = roots_of(self._file, request.filter_columns, request.schema)
             leaves = [i for root in filter_roots for i in root.leaves]
             try:
@@ -211,8 +209,6 @@ class _Attempt:
             except FileReplaced:
                 self._renew()
                 self._plan()
-        else:
-            self._plan()
 
     @property
     def is_in_batch(self) -> bool:

@@ -26,7 +26,7 @@ def profiled_scans(
     DuckDB counts the bytes of each scan, and the requests of a query. The requests count for the
     tables whose files it read.
     """
-    profiled = [table for table in tables if table.scan_source.cache.engine_scans]
+    profiled = [table for table in tables if table.scan_source.cache.engine_files]
     if not profiled:
         yield
         return
@@ -38,7 +38,7 @@ def profiled_scans(
         connection.execute("RESET enable_profiling")
     scans = list(_scans(profile))
     for table in profiled:
-        files = {path for scan in table.scan_source.cache.engine_scans for path in scan.files}
+        files = table.scan_source.cache.engine_files
         own = [one for one in scans if files.intersection(one.files)]
         requests = profile["io"]["total_read_operations"] if own else 0
         num_bytes, num_rows = sum(one.num_bytes for one in own), sum(one.num_rows for one in own)

@@ -32,7 +32,8 @@ from intarsia.io.file_handle import Version, version_of
 from intarsia.io.storage import FileSource
 from intarsia.memory import share
 from intarsia.parquet.footer_cache import FooterLayout
-from intarsia.plan.file_account import Activity, EngineScan
+from intarsia.plan.file_account import Activity
+from intarsia.plan.plan import ENGINE
 from intarsia.process_state import ForkLock, SharedState
 from intarsia.scan.parquet_file import open_source
 from intarsia.scan.request import Request
@@ -66,7 +67,7 @@ class FileCache(SharedState):
     The files that were opened last, ``max_open_local_files()`` of them, keep their handles and
     tails. The others are opened again if more than their footers is needed. ``gap`` is that of
     ``FileSource``. If ``is_profiled``, ``profiled`` has all files that were opened, by path,
-    ``engine_scans`` all scans of engines, and ``requests`` those of all scans.
+    and ``requests`` those of all scans.
     """
 
     def __init__(
@@ -83,7 +84,6 @@ class FileCache(SharedState):
         self.table = table
         """The table that the files are part of, at one version, if they are."""
         self.profiled: dict[str, list[ProfiledFile]] = {}
-        self.engine_scans: list[EngineScan] = []
         self.requests: list[Request] = []
         self.is_profiled = is_profiled
         self._filesystem, self._gap = filesystem, gap
@@ -144,9 +144,11 @@ class FileCache(SharedState):
             cache.catalog = cache.catalog.anew()
         return cache
 
-    def engine_scan_of(self, path: str) -> EngineScan | None:
-        """Returns the first recorded scan by which an engine reads a file."""
-        return next((scan for scan in self.engine_scans if path in scan.files), None)
+    @property
+    def engine_files(self) -> set[str]:
+        """Paths of the profiled files that an engine reads."""
+        plans = {path: opened[-1].profile.plan for path, opened in self.profiled.items()}
+        return {path for path, plan in plans.items() if plan and plan.reader == ENGINE}
 
     @property
     def options(self) -> ReadOptions:

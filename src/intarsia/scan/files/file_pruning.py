@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -20,16 +21,16 @@ import intarsia.usage_counts.usage as usage
 from intarsia.errors import IntarsiaError
 from intarsia.file.open_file import READ_ERRORS, OpenedFile, VersionedFile
 from intarsia.plan.cost_model import COSTS
-from intarsia.plan.file_group import BoolArray, FileGroup, file_groups
-from intarsia.plan.planner import Candidates, plan_group
+from intarsia.plan.file_group import FileGroup, file_groups
+from intarsia.plan.plan import ROW_GROUPS, ScanPlan
+from intarsia.plan.planner import plan_group
 from intarsia.pruning.partition_pruning import Constants, folder_might_match
 from intarsia.pruning.predicate_tree import Never, Pruning, predicates_of
-from intarsia.row_ranges import RowRanges
 from intarsia.scan.files.file_cache import FileCache
 from intarsia.scan.files.small_file_filter import matching_rows, small_files_of
-from intarsia.scan.files.small_file_reader import readers
+from intarsia.scan.files.small_file_reader import Read, readers
 from intarsia.scan.request import Request
-from intarsia.scan.scan import Matching, Part
+from intarsia.scan.scan import Part
 from intarsia.threads import run_io_tasks
 
 T = TypeVar("T")
@@ -46,11 +47,12 @@ class File(NamedTuple):
 
 
 class _Verdict(NamedTuple):
-    """True if a file might match, its matching rows if known, and its candidates by footer."""
+    """True if a file might match, and what is known of its plan: see ``Part``."""
 
     might_match: bool = True
-    matching: Matching | None = None
-    by_footer: Callable[[OpenedFile], tuple[FileGroup, Candidates] | None] | None = None
+    planned: ScanPlan | None = None
+    read: Read | None = None
+    by_footer: Callable[[OpenedFile], tuple[FileGroup, ScanPlan] | None] | None = None
 
 
 class CandidateFile(NamedTuple):
@@ -154,8 +156,8 @@ def _candidates(
         again = partial(cache.lease, file.path)
         verdict = _Verdict() if lease is None else next(verdicts)
         if lease is not None and (verdict.might_match or keeps_excluded):
-            get, matching, known = _first(lease, again), verdict.matching, verdict.by_footer
-            part = Part(get, file.constants, matching=matching, by_footer=known)
+            _, planned, read, known = verdict
+            part = Part(_first(lease, again), file.constants, None, planned, read, known)
             yield CandidateFile(file, part)
         elif lease is None or not (cache.is_local or lease.is_current()):
             yield CandidateFile(file, Part(again, file.constants))
@@ -191,64 +193,46 @@ def _verdicts(group: FileGroup, request: Request, by_footer: bool) -> list[_Verd
     Footers are used first, then the values of small files. Files in which all rows match are
     decoded only if columns are requested, because their rows are then read together.
     """
-    candidates = plan_group(group, request.pruning, by_footer=True)
-    might_match = group.files_of(candidates.rows)
-    matching: dict[int, Matching] = {}
-    is_recording = group.file.profile.is_recording
-    if is_recording:
-        _record_excluded(group, candidates, np.full(len(group.files), True))
-    decodes = not by_footer or is_recording
-    is_local = not group.file.request_bytes
-    if request.filter and is_local and decodes and might_match.sum() >= COSTS.least_files:
-        escaping = plan_group(group, request.filter.escapes, within=candidates.rows, by_footer=True)
-        unsure = group.files_of(escaping.rows)
+    plan = plan_group(group, request.pruning, by_footer=True)
+    might_match = group.files_of(plan.rows)
+    known, reads, recorded = dict[int, ScanPlan](), dict[int, Read](), dict[int, ScanPlan]()
+    is_recording, is_local = group.file.profile.is_recording, not group.file.request_bytes
+    decodes = is_local and (is_recording or not by_footer)
+    if request.filter and decodes and might_match.sum() >= COSTS.least_files:
+        escapes = plan_group(group, request.filter.escapes, within=plan.rows, by_footer=True)
+        unsure = group.files_of(escapes.rows)
         decoded = np.flatnonzero(might_match if request.columns else unsure).tolist()
-        matching = {} if by_footer else _matching(group, decoded, request)
         if by_footer:
-            for number in small_files_of(group, decoded, request.filter)[0]:
-                steps = candidates.steps_in_file(group, number)
-                group.files[number].profile.planned(steps, is_together=True)
-        for number, (rows, _) in matching.items():
-            might_match[number] = rows.starts.size > 0
-            if is_recording:
-                steps = ((SMALL_FILE_FILTER, rows),)
-                group.files[number].profile.planned(steps, is_together=True)
-        unsure[list(matching)] = False
+            small = small_files_of(group, decoded, request.filter)[0]
+            recorded = {i: replace(group.plan_in_file(i, plan), reader=ROW_GROUPS) for i in small}
+        else:
+            matches = matching_rows(group, decoded, request.filter)
+            reads = readers(group, matches, request)
+            for number, rows in matches.items():
+                known[number] = ScanPlan(rows, ((SMALL_FILE_FILTER, rows),), ROW_GROUPS)
+                might_match[number] = rows.starts.size > 0
+        unsure[[*known]] = False
         if not by_footer and unsure.sum() >= COSTS.least_files:
             large = group.rows_of_files(unsure)
-            left = plan_group(group, request.pruning, within=large, after=candidates)
+            left = plan_group(group, request.pruning, within=large, after=plan)
             usage.count(request.filter, request.all_columns, group.file, left.steps)
-            if is_recording:
-                _record_excluded(group, left, unsure)
             might_match[unsure] = group.files_of(left.rows)[unsure]
+            if is_recording:
+                numbers = np.flatnonzero(unsure).tolist()
+                recorded = {number: group.plan_in_file(number, left) for number in numbers}
+    for number, file in enumerate(group.files) if is_recording else ():
+        own = known.get(number) or recorded.get(number) or group.plan_in_file(number, plan)
+        file.profile.planned(own)
     return [
-        _Verdict(is_left, matching.get(number), partial(_in_file, candidates, group, number))
-        for number, is_left in enumerate(might_match.tolist())
+        _Verdict(is_left, known.get(i), reads.get(i), partial(_in_file, plan, group, i))
+        for i, is_left in enumerate(might_match.tolist())
     ]
 
 
-def _record_excluded(group: FileGroup, candidates: Candidates, examined: BoolArray) -> None:
-    """Records in the profile of each of the ``examined`` files the step that excluded the file."""
-    left = examined
-    for source, rows in candidates.steps:
-        is_excluded = left & ~group.files_of(rows)
-        for number in np.flatnonzero(is_excluded).tolist():
-            group.files[number].profile.planned(((source, RowRanges.none()),))
-        left = left & ~is_excluded
-
-
-def _matching(group: FileGroup, numbers: Sequence[int], request: Request) -> dict[int, Matching]:
-    """Returns the matching rows of those files of a group, given by number, that are small."""
-    assert request.filter is not None
-    rows = matching_rows(group, numbers, request.filter)
-    reading = readers(group, rows, request)
-    return {number: Matching(own, reading.get(number)) for number, own in rows.items()}
-
-
 def _in_file(
-    candidates: Candidates, group: FileGroup, number: int, file: OpenedFile
-) -> tuple[FileGroup, Candidates] | None:
-    """Returns one file of a group and its candidates; None if ``file`` is another version of it."""
+    plan: ScanPlan, group: FileGroup, number: int, file: OpenedFile
+) -> tuple[FileGroup, ScanPlan] | None:
+    """Returns one file of a group and its plan; None if ``file`` is another version of it."""
     if group.files[number] is not file:
         return None
-    return group.only(number), candidates.in_file(group, number)
+    return group.only(number), group.plan_in_file(number, plan)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from intarsia.dataset.record_batches import copied
 from intarsia.errors import IntarsiaError
-from intarsia.plan.plan import FilePlan, Plan
+from intarsia.plan.plan import FilePlan, Plan, ScanPlan
 from intarsia.scan.request import Filter, Request
 from intarsia.scan.scan import Part, scan
 from intarsia.spark.read.dataset_files import Source
@@ -65,4 +65,5 @@ def _part(source: Source, query: Query, file: FilePlan) -> Part:
     check_whole(first_handle.file, query.output)
     is_same = first_handle.file.binding == file.binding
     handles = itertools.chain([first_handle], iter(next_handle, None))
-    return Part(partial(next, handles), file.constants, None, file.rows if is_same else None)
+    plan = ScanPlan(file.rows) if is_same else None
+    return Part(partial(next, handles), file.constants, planned=plan)

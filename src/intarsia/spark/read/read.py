@@ -36,6 +36,7 @@ from intarsia.file.sidecar_discovery import places_of
 from intarsia.index.directory import binding_of
 from intarsia.io.storage import PathLike
 from intarsia.parquet.metadata import Type
+from intarsia.plan.plan import ScanPlan
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.parquet_file import open_file
 from intarsia.scan.request import Filter, Request
@@ -364,6 +365,6 @@ def execute(piece: Piece, query: Query) -> Iterator[pa.RecordBatch]:
     filters = None if query.where is None else Filter.of(query.where, query.schema)
     request = Request(query.schema, query.columns, filters)
     rows = RowRanges.of(piece.within)
-    for table in scan_file(file, request, piece.constants, rows, planned=piece.rows):
+    for table in scan_file(file, request, piece.constants, rows, planned=ScanPlan(piece.rows)):
         # Nanoseconds are cut to Spark's microseconds; every other value fits its output type.
         yield from as_output(table, query.output).to_batches()
