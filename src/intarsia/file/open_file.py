@@ -37,7 +37,7 @@ from intarsia.parquet.footer import TAIL_BYTES, read_footer
 from intarsia.parquet.footer_cache import FooterLayout
 from intarsia.parquet.metadata import ColumnMetaData, FileMetaData
 from intarsia.parquet.page_index import ColumnIndex
-from intarsia.parquet.schema import Root, Schema
+from intarsia.parquet.schema import Schema
 from intarsia.parquet.statistics import Bounds
 from intarsia.parquet.value_order import ValueOrder
 from intarsia.process_state import cached_property
@@ -100,6 +100,7 @@ class OpenedFile:
         except FormatError as error:
             raise error.at(Where(name)) from error
         self.num_rows_in = self.file_footer.num_rows_in
+        self.arrow_type = self.file_footer.arrow_type
         self.column_chunk, self.chunk, self.chunks = (
             chunks.column_chunk,
             chunks.chunk,
@@ -203,10 +204,6 @@ class OpenedFile:
     def schema_arrow(self) -> pa.Schema:
         """The schema as pyarrow reads it. Raises ``FormatError`` if pyarrow cannot read it."""
         return self.file_footer.schema_arrow
-
-    def arrow_type(self, root: Root) -> pa.DataType:
-        """Returns the type of a root with all of its leaves, as pyarrow reads it."""
-        return self.file_footer.arrow_type(root)
 
     def order(self, leaf: int) -> ValueOrder:
         """Returns how a column's values compare."""

@@ -96,7 +96,7 @@ def scan(
     is_far: bool = False,
     scan_statistics: ScanStatistics | None = None,
 ) -> Generator[pa.Table]:
-    """Yields the matching rows of all ``parts``, in order, as tables of the requested columns.
+    """Returns the matching rows of all ``parts``, in order, as tables of the requested columns.
 
     Stops after ``limit`` rows; the first units are small then. ``use_threads`` uses as many cores
     as pyarrow; each unit in progress takes some 50 MB. ``is_far`` means remote storage: then as
@@ -106,7 +106,7 @@ def scan(
     tables = _scan(
         parts, request, limit is not None, use_threads, is_far, scan_statistics or ScanStatistics()
     )
-    yield from tables if limit is None else limited(tables, limit)
+    return tables if limit is None else limited(tables, limit)
 
 
 def limited(tables: Iterable[pa.Table], limit: int) -> Generator[pa.Table]:
