@@ -1,4 +1,4 @@
-"""Measures the processor time of planning many files whose footers are cached.
+"""Measures the processor time of planning many files whose footers are cached, and calls.
 
 The data is a folder of 1,000 files (``--files``) of 500 rows each. A catalog has 100,000 files
 (``--catalog``), which are links to these files.
@@ -6,18 +6,25 @@ The data is a folder of 1,000 files (``--files``) of 500 rows each. A catalog ha
 ``python benchmarks/planning.py`` prints a line for each query, with the median processor time in
 milliseconds of all threads. *Footers* compares the statistics of all files. *Files left* makes the
 candidate rows of each file that footers leave. *Catalog* leaves files out before any is opened.
+
+A second table counts what a repeated ``to_table`` calls in the caller's thread: calls of Intarsia's
+functions, those from one module to another, different functions, and modules.
 """
 
 import argparse
 import os
 import statistics
+import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import intarsia as ia
@@ -25,6 +32,7 @@ from intarsia.dataset.scan_plan import planned_request
 from intarsia.scan.files.file_pruning import prune_files, prune_unopened
 
 ROWS = 500
+SOURCE = str(Path(ia.__file__).parent)
 
 
 def write(folder: Path, files: int) -> None:
@@ -73,6 +81,47 @@ def measure(data: ia.Dataset, step: str, rounds: int) -> None:
                 )
 
 
+def count_calls(name: str, data: ia.Dataset, filter_: pc.Expression) -> None:
+    """Prints a line about the calls of a repeated query of ``data``."""
+    calls, between_modules = Counter[tuple[str, str]](), 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal between_modules
+        module, caller = frame.f_code.co_filename, frame.f_back
+        if event == "call" and module.startswith(SOURCE):
+            calls[module, frame.f_code.co_qualname] += 1
+            from_module = caller.f_code.co_filename if caller else ""
+            between_modules += from_module.startswith(SOURCE) and from_module != module
+
+    for _ in range(2):
+        data.to_table(filter=filter_)
+    sys.setprofile(count)
+    try:
+        data.to_table(filter=filter_)
+    finally:
+        sys.setprofile(None)
+    modules = {module for module, _ in calls}
+    print(
+        f"| {name} | `{filter_}` | {calls.total():,} | {between_modules:,} | {len(calls):,} "
+        f"| {len(modules):,} |"
+    )
+
+
+def count_all_calls(folder: Path) -> None:
+    """Prints the second table, of an indexed file and of 40 small files below ``folder``."""
+    indexed, small = folder / "indexed", folder / "small"
+    indexed.mkdir()
+    small.mkdir()
+    table = pa.table({"id": np.random.default_rng(0).permutation(200_000)})
+    ia.write_table(table, indexed / "a.parquet", indexes=[ia.Lookup("id")])
+    write(small, 40)
+    print("\n| files | filter | calls | between modules | functions | modules |")
+    print("|---|---|---:|---:|---:|---:|")
+    count_calls("1, indexed", ia.dataset(indexed), pc.field("id") == 777)
+    for column in ("id", "k"):
+        count_calls("40", ia.dataset(small), pc.field(column) == 7)
+
+
 def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -93,6 +142,7 @@ def main() -> None:
                 os.link(paths[number % len(paths)], links / f"{number:06}.parquet")
             ia.build_catalog(links)
             measure(ia.dataset(links), "catalog", options.rounds)
+        count_all_calls(Path(name))
 
 
 if __name__ == "__main__":
