@@ -469,7 +469,8 @@ class Dataset(ScannedDataset):
     def count_requested(self, request: Request, *, use_threads: bool = True) -> int:
         """Returns how many rows pass the filter of a request for no column."""
         source = self.scan_source
-        if use_threads and request.filter is not None and self._may_filter_by_pyarrow:
+        is_forced = source.options.reader == "pages"
+        if use_threads and request.filter and not is_forced and self._may_use_pyarrow:
             count = count_matching(self, source, request)
             if count is not None:
                 return count

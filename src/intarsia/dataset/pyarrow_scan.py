@@ -1,4 +1,4 @@
-"""Filtered scans by pyarrow's own reader, for files in which no index can skip much.
+"""Counts by pyarrow's own reader, for files in which no index can skip much.
 
 pyarrow decodes many files, and large chunks, with less processor time than our reader, and in
 threads that do not wait for the interpreter. It reads the row groups that footers leave, without a
@@ -16,7 +16,7 @@ filter, because its statistics leave NaN out. The filter is then evaluated on al
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -62,9 +62,9 @@ class WholeScan(NamedTuple):
 
 
 def whole_scan(source: ScanSource, request: Request) -> WholeScan | None:
-    """Plans a scan by pyarrow's own reader, by footers alone.
+    """Plans a count by pyarrow's own reader, by footers alone.
 
-    Rows that match for certain are left out if no column is asked for. Returns None if our reader
+    Rows that match for certain are left out. Returns None if our reader
     may be faster, or if pyarrow may fail at rows that do not match. Returns None as well for small
     files that are not open yet, and if a footer cannot be read. pyarrow cannot follow time and
     memory limits, so with these it returns None too.
@@ -87,11 +87,9 @@ def whole_scan(source: ScanSource, request: Request) -> WholeScan | None:
             if not _may_be_decoded(group.file, group.constants[0], request):
                 return None
             possible = plan_group(group, request.pruning, by_footer=True).rows
-            unsure = possible
-            if not request.columns:
-                escapes = request.filter.escapes
-                unsure = plan_group(group, escapes, within=possible, by_footer=True).rows
-                proven += possible.num_rows - unsure.num_rows
+            escapes = request.filter.escapes
+            unsure = plan_group(group, escapes, within=possible, by_footer=True).rows
+            proven += possible.num_rows - unsure.num_rows
             for i, groups in group.row_groups_by_file(unsure).items():
                 file, at = group.files[i], members[i]
                 is_whole = len(groups) == len(file.metadata.row_groups)
@@ -110,12 +108,7 @@ def whole_scan(source: ScanSource, request: Request) -> WholeScan | None:
 def _is_plain(request: Request) -> bool:
     """True if the filter only compares columns that are not nested, and no part of one is read."""
     condition = request.filter
-    if (
-        condition is None
-        or condition.condition.comparison is None
-        or request.pruned
-        or condition.pruned
-    ):
+    if condition is None or condition.condition.comparison is None or condition.pruned:
         return False
     if sum(1 for _ in itertools.islice(calls_in(condition.node), _MAX_CALLS)) == _MAX_CALLS:
         return False
@@ -129,10 +122,10 @@ def _may_be_decoded(file: OpenedFile, constants: Constants, request: Request) ->
     False if the filter compares strings or bytes: our reader compares each in a dictionary once.
     """
     stored = file.schema_arrow
-    for name in request.all_columns:
+    for name in request.filter_columns:
         places = [] if name in constants else stored.get_all_field_indices(name)
         kind = request.schema.field(name).type
-        if places and name in request.filter_columns and not pa.types.is_primitive(kind):
+        if places and not pa.types.is_primitive(kind):
             return False
         if len(places) > 1 or not all(fits(stored.field(at).type, kind) for at in places):
             return False
@@ -168,48 +161,13 @@ def count_matching(
     """
     if not footers_leave_most(source, request):
         return None
-    planned = _planned(source, request)
-    if planned is None:
-        return None
-    return count_by_pyarrow(data, _fragments_by_file(data, source), planned, request)
-
-
-def reads_stored_columns(source: ScanSource, request: Request) -> bool:
-    """True if columns are asked for, and all of them are columns of the data set."""
-    return bool(request.columns) and set(request.columns) <= set(source.schema.names)
-
-
-def table_of_matching(
-    data: pads.FileSystemDataset,
-    source: ScanSource,
-    request: Request,
-    may_scan: Callable[[], bool],
-) -> pa.Table | None:
-    """Returns the matching rows, by pyarrow's own scan. None if our reader is to read them.
-
-    ``data`` is pyarrow's view of the source's files; the columns are those of the data set.
-    ``may_scan`` returns whether pyarrow may scan them. It looks at each file, so it is called last.
-    """
-    if not match_in_most_files(source, request) or not may_scan():
-        return None
-    planned = _planned(source, request)
-    if planned is None:
-        return None
-    return table_by_pyarrow(data, _fragments_by_file(data, source), planned, request)
-
-
-def _planned(source: ScanSource, request: Request) -> WholeScan | None:
     planned = whole_scan(source, request)
     source.cache.health.tell()
-    return planned
-
-
-def _fragments_by_file(
-    data: pads.FileSystemDataset, source: ScanSource
-) -> dict[int, pads.ParquetFileFragment]:
-    """Returns pyarrow's fragments, by the ``id`` of their ``File``."""
+    if planned is None:
+        return None
     by_file = zip(source.files, data._get_fragments(None), strict=True)
-    return {id(file): fragment for file, fragment in by_file}
+    fragments = {id(file): fragment for file, fragment in by_file}
+    return count_by_pyarrow(data, fragments, planned, request)
 
 
 def count_by_pyarrow(
@@ -236,18 +194,6 @@ def count_by_pyarrow(
     return planned.proven + int(pc.sum(matches_by_row).as_py() or 0)
 
 
-def match_in_most_files(source: ScanSource, request: Request) -> bool:
-    """True if there are many files, and most files of a sample are small and have matching rows."""
-    cache, files = source.cache, source.files
-    if len(files) < COSTS.pyarrow_files or cache.num_kept < len(files) or cache.catalog is not None:
-        return False
-    if not cache.is_local or source.options.reader == "pages":
-        return False
-    sample = files[:: len(files) // COSTS.pyarrow_first_files]
-    known = [candidate.part.matches for candidate in prune_files(cache, sample, request)]
-    return all(matches is not None for matches in known) and 2 * len(known) > len(sample)
-
-
 def footers_leave_most(source: ScanSource, request: Request) -> bool:
     """True if there are few files, or if footers leave most files of a sample."""
     files = source.files
@@ -255,58 +201,6 @@ def footers_leave_most(source: ScanSource, request: Request) -> bool:
         return True
     sample = files[:: len(files) // COSTS.pyarrow_first_files]
     return 2 * len([*prune_files(source.cache, sample, request, by_footer=True)]) > len(sample)
-
-
-def table_by_pyarrow(
-    data: pads.FileSystemDataset,
-    fragments: Mapping[int, pads.ParquetFileFragment],
-    planned: WholeScan,
-    request: Request,
-) -> pa.Table | None:
-    """Returns the matching rows, in order. Returns None if columns are nested, or if pyarrow fails.
-
-    All rows of some files at a time are in memory, so that their number can be compared with the
-    footers.
-    """
-    if not planned.parts or not all(map(_is_flat, request.output.types)):
-        return None
-    assert request.filter is not None
-    mark = _MATCHES
-    while mark in request.columns:
-        mark += "_"
-    columns = {name: pc.field(name) for name in request.columns}
-    columns[mark] = request.filter.condition.expression
-    tables = []
-    try:
-        for parts in _batches_of_parts(planned.parts):
-            rows = _dataset_of(data, fragments, parts).to_table(columns)
-            if rows.num_rows != sum(part.num_rows for part in parts):
-                return None  # pyarrow stops at pages without values
-            tables.append(rows.drop_columns(mark).filter(rows.column(mark)))
-    except FAILURES:  # our reader reports the file and the error
-        return None
-    return pa.concat_tables(tables)
-
-
-def _batches_of_parts(parts: Sequence[RowGroups]) -> Iterator[list[RowGroups]]:
-    """Yields ``parts`` in order, in lists of at most ``pyarrow_batch_rows``, or of one part."""
-    some, num_rows = list[RowGroups](), 0
-    for part in parts:
-        if some and num_rows + part.num_rows > COSTS.pyarrow_batch_rows:
-            yield some
-            some, num_rows = [], 0
-        some.append(part)
-        num_rows += part.num_rows
-    if some:
-        yield some
-
-
-def _is_flat(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_primitive(kind)
-        or pa.types.is_decimal(kind)
-        or kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
-    )
 
 
 def _dataset_of(

@@ -15,10 +15,6 @@ from intarsia.dataset.page_scan import needs_page_reader, parts_from, scan_pages
 from intarsia.dataset.pyarrow_choice import pyarrow_may_scan
 from intarsia.dataset.pyarrow_columns import scan_scanner_columns
 from intarsia.dataset.pyarrow_options import check_counts, check_scan_options, verifies_checksums
-from intarsia.dataset.pyarrow_scan import (
-    reads_stored_columns,
-    table_of_matching,
-)
 from intarsia.dataset.record_batches import BATCH_ROWS, batches_of
 from intarsia.dataset.request_builder import (
     Columns,
@@ -54,10 +50,6 @@ class ScannedDataset(FileDataset):
         """True if pyarrow may scan by itself. Raises as ``pyarrow_may_scan`` does."""
         get_fragments = partial(self._get_fragments, None)
         return pyarrow_may_scan(self.scan_source, self._footers, get_fragments)
-
-    @property
-    def _may_filter_by_pyarrow(self) -> bool:
-        return self.scan_source.options.reader != "pages" and self._may_use_pyarrow
 
     def _scanner_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the options of a scan. pyarrow calls this for each of its own scans.
@@ -104,11 +96,7 @@ class ScannedDataset(FileDataset):
             return None
         request, project = scan_request(self.schema, columns, condition)
         use_threads = options.get("use_threads", True)
-        is_whole = not in_batches and all(one is None for one in (limit, parts, rows))
-        checked = self._with_checksums(options)
-        if is_whole and use_threads and not isinstance(columns, dict):
-            return checked.scan_whole(request, project)
-        source = checked.scan_source
+        source = self._with_checksums(options).scan_source
         if rows is not None:
             parts = parts_together(source.cache, source.files, rows, request)
         tables = scan_pages(
@@ -119,14 +107,9 @@ class ScannedDataset(FileDataset):
     def scan_whole(
         self, request: Request, project: Callable[[pa.Table], pa.Table]
     ) -> tuple[pa.Schema, Iterable[pa.Table]]:
-        """Returns the schema and all rows of a request, read by page or filtered by pyarrow."""
-        source = self.scan_source
+        """Returns the schema and all rows of a request."""
         schema = project(without_rows(request.output)).schema
-        if request.filter is not None and reads_stored_columns(source, request):
-            table = table_of_matching(self, source, request, lambda: self._may_filter_by_pyarrow)
-            if table is not None:
-                return schema, [project(table)]
-        return schema, scan_pages(source, request, project)
+        return schema, scan_pages(self.scan_source, request, project)
 
     def _pyarrow_scanner(self, columns: Columns, options: Mapping[str, Any]) -> pads.Scanner:
         """Returns pyarrow's own scanner, without a filter."""

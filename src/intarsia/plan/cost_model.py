@@ -69,9 +69,8 @@ class CostModel:
     files_of_ranges: int = 16  # above, the engine reads all rows: each file takes a SELECT.
     indexed_chunk_bytes: int = 16 * _KIB  # up to here, reading a chunk takes less than its index.
     pyarrow_sample_files: int = 2  # files planned to estimate all; planning one takes 0.5 ms.
-    pyarrow_files: int = 32  # least small files for a scan by pyarrow.
-    pyarrow_first_files: int = 8  # small files that are tried first.
-    pyarrow_batch_rows: int = _MIB  # rows that are in memory before they are filtered.
+    pyarrow_files: int = 32  # from here, a count by pyarrow is tried on a sample of the files.
+    pyarrow_first_files: int = 8  # least files of that sample.
     opened_file_bytes: int = _MIB  # below, opening takes most of the time: no footer is read twice.
 
 
