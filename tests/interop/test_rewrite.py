@@ -242,6 +242,24 @@ def test_partition_by_makes_folders_anew(tmp_path, has_output):
     assert same(new.select(plain.column_names).sort_by(order), plain.sort_by(order))
 
 
+def test_indexes_on_columns_that_become_folders_end(tmp_path):
+    """DuckDB writes bloom filters of all columns with few values."""
+    statuses = pa.array([n % 3 for n in range(3000)], pa.int32())
+    rows = pa.table({"id": range(3000), "status": statuses, "user": ["a", "b", "c"] * 1000})
+    (tmp_path / "lake").mkdir()
+    duckdb.sql(f"COPY (FROM rows) TO '{tmp_path}/lake/a.parquet' (FORMAT parquet)")
+    (report,) = ia.add_indexes(tmp_path / "lake", ["lookup(lower(user))", "id:minmax"])
+    assert "status:bloom" in {index.name for index in report.standard}
+    ia.rewrite(tmp_path / "lake", partition_by=["status", "user"], output=tmp_path / "new")
+    new = ia.dataset(tmp_path / "new")
+    assert new.to_table(rows.column_names).sort_by("id").equals(rows)
+    for report in ia.list_indexes(tmp_path / "new"):
+        names = {index.name for index in (*report.indexes, *report.standard)}
+        assert names == {"id:minmax", "page_index"}
+    with pytest.raises(ia.IndexSpecError, match="status:bloom"):
+        ia.rewrite(tmp_path / "lake", partition_by=["status"], indexes=["status:bloom"])
+
+
 def test_partition_by_nothing_makes_one_folder(tmp_path):
     lake = lake_of(tmp_path / "lake")
     ia.rewrite(lake, partition_by=[], sort_by=["id"])

@@ -48,6 +48,7 @@ from intarsia.index.kinds.distinct_idx1 import KEY
 from intarsia.index.parquet_indexes import Bloom
 from intarsia.index.registry import IndexSpec, make, spec_name
 from intarsia.indexing.add import parquet_index_reports
+from intarsia.indexing.missing_indexes import choose
 from intarsia.io.file_handle import Version, version_of
 from intarsia.io.storage import FileSource
 from intarsia.parquet.footer import check_editable
@@ -56,6 +57,7 @@ from intarsia.parquet.metadata import CompressionCodec, Type
 from intarsia.scan.parquet_file import open_source
 from intarsia.sql.where_clause import parse_where
 from intarsia.threads import run_io_tasks
+from intarsia.writer.empty_file import empty_file
 from intarsia.writer.type_annotations import Annotations, agreed, annotations_of, placed
 
 _CODECS = {
@@ -374,16 +376,17 @@ def _common_format(
         options["use_deprecated_int96_timestamps"] = True
     if any(file.has_integer_decimals for file in files):
         options["store_decimal_as_integer"] = True
-    if indexes is None:
-        indexes_of_files: dict[str, IndexSpec] = {}
-        for file in files:
-            indexes_of_files = file.indexes | indexes_of_files
-        indexes = [indexes_of_files[name] for name in sorted(indexes_of_files)]
     common_annotations = agreed([(file.schema, file.annotations) for file in files], schema, where)
     read_schema = with_missing(schema, keys or ())
     schema = pa.schema(
         [field for field in read_schema if field.name not in partition_by], schema.metadata
     )
+    if indexes is None:
+        by_name = {name: one for file in reversed(files) for name, one in file.indexes.items()}
+        indexes = list(by_name.values())
+        if partition_by:  # these columns become folders, and indexes on them end
+            new_file = empty_file(schema, where, {})
+            indexes = list(choose(new_file, indexes, anew=True, in_sidecar=False).due)
     placed_annotations = placed(common_annotations, schema, options)
     if placed_annotations.ordered is not None:
         options["write_statistics"] = list(placed_annotations.ordered)
