@@ -41,8 +41,20 @@ MAX_EXPRESSION_DEPTH = 6_000
 
 MIN_MEMORY_LIMIT = 64 * MIB
 """Smallest memory limit of a call in bytes: a page of each column and its copies must fit."""
-_BYTES_BY_UNIT = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_BYTES_BY_UNIT |= {f"{letter}IB": 1024**n for n, letter in enumerate("KMGT", 1)}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT])(I)?)?B?\s*", re.IGNORECASE)
+
+
+def size_of_text(text: str, kilo: int) -> int | None:
+    """Returns a size in bytes, from text such as ``128 MB`` or ``1GiB``. None if it is none.
+
+    KiB, MiB and so on are powers of 1,024. K, KB, M, MB and so on are powers of ``kilo``.
+    """
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        return None
+    number, letter, is_binary = match.groups("")
+    power = " KMGT".index(letter.upper() or " ")
+    return int(float(number) * (1024 if is_binary else kilo) ** power)
 
 
 def number_of_bytes(limit: object) -> int | None:
@@ -53,11 +65,10 @@ def number_of_bytes(limit: object) -> int | None:
     """
     if limit is None:
         return None
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(\w*)\s*", str(limit))
-    unit = None if match is None else _BYTES_BY_UNIT.get(match[2].upper())
     if isinstance(limit, bool) or not isinstance(limit, int | str):
         raise TypeError(f"a memory limit is a number of bytes or a string, not {limit!r}")
-    if match is None or unit is None or (size := int(float(match[1]) * unit)) < MIN_MEMORY_LIMIT:
+    size = size_of_text(str(limit), 1000)
+    if size is None or size < MIN_MEMORY_LIMIT:
         raise ValueError(
             f"a memory limit is at least 64MiB, for example '256MB' or '1GiB', not {limit!r}"
         )

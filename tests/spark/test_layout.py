@@ -161,7 +161,16 @@ def test_one_large_row_is_a_file_however_small_the_target(spark, tmp_path):
 
 @pytest.mark.parametrize(
     ("size", "expected"),
-    [(1000, 1000), ("128 MB", 2**27), ("1g", 2**30), ("1.5KiB", 1536), ("7", 7), (None, None)],
+    [
+        (1000, 1000),
+        ("128 MB", 2**27),
+        ("1g", 2**30),
+        ("1.5KiB", 1536),
+        (" 2 gib ", 2**31),
+        ("3 B", 3),
+        ("7", 7),
+        (None, None),
+    ],
 )
 def test_sizes_are_parsed(size, expected):
     assert bytes_of(size) == expected

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import re
 import secrets
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from intarsia.errors import PathError
 from intarsia.index.registry import IndexSpec
 from intarsia.io.glob import is_glob
 from intarsia.io.storage import PathLike
+from intarsia.limits import size_of_text
 from intarsia.memory import share
 from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS
 from intarsia.writer.parquet_writer import open_writer
@@ -34,8 +34,6 @@ SAMPLE_ROWS = 64 * 1024
 """Rows written to a scratch file first, to learn how many bytes of a file a row takes."""
 _SLACK_DIVISOR = 4
 """A task's last rows go into the file before if they are at most a quarter of the target."""
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?b?)\s*", re.IGNORECASE)
-_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,11 +223,9 @@ def bytes_of(size: int | str | None, name: str = "target_file_size") -> int | No
     """
     if size is None:
         return None
-    match = _SIZE.fullmatch(str(size))
-    unit = match.group(2).lower().rstrip("b").rstrip("i") if match else ""
-    if not match or isinstance(size, bool) or unit not in _UNITS:
+    count = size_of_text(str(size), 1024)
+    if count is None or isinstance(size, bool):
         raise ValueError(f"{name} is bytes, or text such as '128 MB', not {size!r}")
-    count = int(float(match.group(1)) * _UNITS[unit])
     if count < 1:
         raise ValueError(f"{name} must be at least 1 byte, not {size!r}")
     return count
