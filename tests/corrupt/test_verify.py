@@ -17,6 +17,7 @@ import pytest
 import xxhash
 
 import intarsia as ia
+import intarsia.pruning.term as term_module
 from intarsia.errors import Where
 from intarsia.file.open_file import OpenedFile
 from intarsia.index.directory import Directory, binding_of, encode_directory
@@ -1519,6 +1520,21 @@ def test_an_index_of_an_unknown_kind_is_reported_as_unchecked(verified, flat):
         message = f"index text:{kind}: not checked: its kind is not known here"
         place = Where(None, None, "text", offset=len(flat))
         assert verified(with_kind(**changes)) == [(WARNING, place, message)]
+
+
+def test_an_index_by_other_tables_of_case_is_reported_as_unchecked(
+    verified, flat, tmp_path, monkeypatch
+):
+    path = tmp_path / "lower.parquet"
+    path.write_bytes(flat)
+    ia.add_indexes(path, ["lookup(lower(text))"])
+    data = path.read_bytes()
+    assert verified(data) == []
+    monkeypatch.setattr(term_module, "_case_tables", lambda: "of Unicode 99")
+    ((severity, where, message),) = verified(data)
+    assert (severity, where.column) == (WARNING, 'lower("text")')
+    assert message.startswith('index lower("text"):lookup: not checked: ')
+    assert "its functions meant" in message
 
 
 def test_a_directory_copied_into_another_file_is_found(verified, indexed):

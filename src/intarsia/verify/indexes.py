@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from intarsia.errors import FormatError, IndexSpecError, PathError, UnsupportedError, Where
 from intarsia.file.embedded_indexes import IndexFile
-from intarsia.file.index_subjects import subject_of
+from intarsia.file.index_subjects import can_have, subject_of
 from intarsia.file.open_file import OpenedFile
 from intarsia.index.directory import IndexEntry, StaleError, read_directory
 from intarsia.index.kinds.distinct_idx1 import KEY, DistinctIDX1, IDX1Section
@@ -69,7 +69,13 @@ def _check_section(
     file: OpenedFile, entry: IndexEntry, index_file: IndexFile, where: Where
 ) -> Iterator[Finding]:
     kind = make(entry.kind, entry.on, entry.params)
-    of = subject_of(file.columns, kind, entry.meaning)
+    try:
+        of = subject_of(file.columns, kind, entry.meaning)
+    except IndexSpecError as problem:
+        if not (entry.meaning and can_have(file.columns, entry)):
+            raise
+        yield warning(where, f"index {entry.name}: not checked: {problem}")
+        return
     section = open_section(
         kind,
         index_file.window(entry),
