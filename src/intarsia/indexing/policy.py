@@ -19,7 +19,7 @@ from intarsia.index.parquet_indexes import PageIndex, Standard
 from intarsia.index.registry import IndexSpec, parse, parse_indexes, spec_name, spec_text
 from intarsia.io.retry import infos_of
 from intarsia.io.small_file import read_small_file, write_small_file
-from intarsia.io.storage import POLICY_NAME, SIDECAR_FOLDER, as_list, resolve
+from intarsia.io.storage import POLICY_NAME, SIDECAR_FOLDER, as_list, folders_above, resolve
 from intarsia.limits import MAX_POLICY_BYTES
 from intarsia.redaction import shown_redacted
 from intarsia.tables.data_files import Data, table_of
@@ -199,13 +199,12 @@ def policy_above(filesystem: pafs.FileSystem, folder: str) -> Policy | None:
     The data set's folder is ``folder`` or, above ``key=value`` folders, one that holds them. A
     damaged policy is ignored with a warning: a write must not fail because of it.
     """
-    while True:
+    for place in folders_above(folder):
         try:
-            policy = read_policy(filesystem, folder)
+            policy = read_policy(filesystem, place)
         except (IntarsiaError, OSError) as error:
-            warn(f"the policy of {folder} is ignored: {error}")
+            warn(f"the policy of {place} is ignored: {error}")
             return None
-        parent, _, name = folder.rstrip("/").rpartition("/")
-        if policy is not None or "=" not in name or not parent:
+        if policy is not None:
             return policy
-        folder = parent
+    return None

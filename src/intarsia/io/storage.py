@@ -11,7 +11,7 @@ import os
 import resource
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -343,6 +343,14 @@ def _check_name(text: str) -> None:
         is_name = False
     if not is_name:
         raise PathError(f"{text!a}: this is not a valid path")
+
+
+def folders_above(folder: str) -> Iterator[str]:
+    """Yields ``folder`` and, above ``key=value`` folders, those that hold them."""
+    yield folder
+    parent, _, name = folder.rstrip("/").rpartition("/")
+    if "=" in name and parent:
+        yield from folders_above(parent)
 
 
 def as_list(paths: PathLike | Sequence[PathLike]) -> list[PathLike]:

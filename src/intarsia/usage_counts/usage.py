@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from intarsia.errors import public
 from intarsia.index.parquet_indexes import Bloom, PageIndex
 from intarsia.index.registry import spec_name
-from intarsia.io.storage import POLICY_NAME, SIDECAR_FOLDER, PathLike
+from intarsia.io.storage import POLICY_NAME, SIDECAR_FOLDER, PathLike, folders_above
 from intarsia.plan.pruner import BLOOM_FILTERS, INDEX, PAGE_INDEX
 from intarsia.process_state import ForkLock, SharedState
 from intarsia.row_ranges import RowRanges
@@ -188,9 +188,8 @@ def _name_of(source: str) -> str:
 @functools.lru_cache(maxsize=4096)
 def _root_of(folder: str) -> str:
     """Returns the folder above ``key=value`` folders."""
-    while "=" in folder.rpartition("/")[2]:
-        folder = folder.rpartition("/")[0]
-    return folder
+    *_, root = folders_above(folder)
+    return root
 
 
 def _dataset_of(folder: str) -> str:
