@@ -284,6 +284,8 @@ def test_maintain_needs_a_policy(say, lake):
     with pytest.raises(ia.PathError, match="no policy"):
         ia.maintain(lake)
     assert "--keep" in say("maintain", lake).err
+    missing = say("maintain", lake / "missing")
+    assert (missing.code, "there is no such folder" in missing.err) == (5, True)
 
 
 def test_a_policy_of_sidecars_changes_no_file(lake):

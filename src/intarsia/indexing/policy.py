@@ -17,6 +17,7 @@ import pyarrow.fs as pafs
 from intarsia.errors import FormatError, IndexSpecError, IntarsiaError, PathError, Where, warn
 from intarsia.index.parquet_indexes import PageIndex, Standard
 from intarsia.index.registry import IndexSpec, parse, parse_indexes, spec_name, spec_text
+from intarsia.io.glob import is_glob
 from intarsia.io.retry import infos_of
 from intarsia.io.small_file import read_small_file, write_small_file
 from intarsia.io.storage import POLICY_NAME, SIDECAR_FOLDER, as_list, folders_above, resolve
@@ -172,7 +173,10 @@ def policy_folder(path: Data, filesystem: Any) -> tuple[pafs.FileSystem, str]:
         return path.filesystem, table.root
     given = as_list(path)
     storage, root = resolve(given[0], filesystem)
-    if len(given) > 1 or infos_of(storage, root).type != pafs.FileType.Directory:
+    kind = infos_of(storage, root).type
+    if kind == pafs.FileType.NotFound and not is_glob(root):
+        raise PathError(f"{root}: there is no such folder")
+    if len(given) > 1 or kind != pafs.FileType.Directory:
         raise PathError(f"{root}: a policy is of one folder, and this is not one")
     return storage, root.rstrip("/")
 
