@@ -104,8 +104,8 @@ def check(data, expected, condition):
         if "was removed since" not in "".join(getattr(error, "__notes__", ())):
             raise
         return False
-    wanted = ia.sql(f"SELECT * FROM t WHERE {condition or 'TRUE'} ORDER BY id", t=expected)
-    assert actual.sort_by("id").to_pydict() == pa.table(wanted).to_pydict()
+    expected_rows = ia.sql(f"SELECT * FROM t WHERE {condition or 'TRUE'} ORDER BY id", t=expected)
+    assert actual.sort_by("id").to_pydict() == pa.table(expected_rows).to_pydict()
     return True
 
 

@@ -381,10 +381,13 @@ def _replacing_remote(
 
 
 def upload(source: Source, path: str, filesystem: pafs.FileSystem) -> None:
-    """Writes all bytes of ``source`` to a file on any storage, retrying. Raises ``OSError``."""
+    """Writes all bytes of ``source`` to a file on any storage, retrying. Raises ``OSError``.
+
+    The stream has a buffer, since only then pyarrow passes ``bytes``, which deltalake demands.
+    """
 
     def request() -> None:
-        out = filesystem.open_output_stream(path)
+        out = filesystem.open_output_stream(path, buffer_size=_WRITE_BYTES)
         try:
             copy_into(source, out)
         except BaseException:
