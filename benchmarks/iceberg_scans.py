@@ -4,7 +4,8 @@ Keys are random, so that no bounds leave out a file. Each file has a `Lookup` of
 
 ``python benchmarks/iceberg_scans.py`` prints for each case the median processor and wall time in
 milliseconds of both, and their ratio. Runs alternate, and answers are compared before the clock
-starts. ``--rows`` is the number of rows of a file, ``--files`` the number of files.
+starts. ``--rows`` is the number of rows of a file, ``--files`` that of files, ``--runs`` that of
+runs.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from pyiceberg.table import Table
 
 import intarsia as ia
 
-RUNS = 5
 KEY = pc.field("key") == "k0000077"
 
 
@@ -42,18 +42,23 @@ def write_table(folder: Path, files: int, rows: int) -> Table:
         numbers = random.integers(0, files * rows, rows)
         columns = [
             np.arange(file * rows, (file + 1) * rows),
-            [f"k{number:07}" for number in numbers],
-            [f"svc{number % 20}" for number in numbers],
+            texts("k", pc.utf8_lpad(pa.array(numbers).cast(pa.string()), 7, "0")),
+            texts("svc", pa.array(numbers % 20).cast(pa.string())),
             random.random(rows),
         ]
         table.append(pa.table(columns, schema=schema))
     return table
 
 
-def compare(name: str, theirs: Callable[[], Any], ours: Callable[[], Any]) -> None:
+def texts(prefix: str, numbers: pa.Array) -> pa.Array:
+    """Returns strings that begin with ``prefix``."""
+    return pc.binary_join_element_wise(prefix, numbers, "")
+
+
+def compare(name: str, theirs: Callable[[], Any], ours: Callable[[], Any], runs: int) -> None:
     """Prints the medians of both, and by how much ours is quicker."""
     assert theirs() == ours(), name
-    pairs = [(measure(theirs), measure(ours)) for _ in range(RUNS)]
+    pairs = [(measure(theirs), measure(ours)) for _ in range(runs)]
     processor, wall = (
         [[run[at] for run in side] for side in zip(*pairs, strict=True)] for at in (0, 1)
     )
@@ -68,6 +73,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, default=50)
     parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         table = write_table(Path(folder), options.files, options.rows)
@@ -77,22 +83,26 @@ def main() -> None:
             "open",
             lambda: len(list(table.scan().plan_files())),
             lambda: len(ia.iceberg(table).files),
+            options.runs,
         )
         compare(
             "open, point query",
             lambda: table.scan(row_filter="key = 'k0000077'").to_arrow().num_rows,
             lambda: ia.iceberg(table).to_table(filter=KEY).num_rows,
+            options.runs,
         )
         opened = ia.iceberg(table)
         compare(
             "point query",
             lambda: table.scan(row_filter="key = 'k0000077'").to_arrow().num_rows,
             lambda: opened.to_table(filter=KEY).num_rows,
+            options.runs,
         )
         compare(
             "full scan",
             lambda: table.scan().to_arrow().num_rows,
             lambda: ia.iceberg(table).to_table().num_rows,
+            options.runs,
         )
 
 
