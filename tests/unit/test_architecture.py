@@ -10,7 +10,7 @@ import intarsia
 SOURCE = Path(intarsia.__file__).parent
 LAYERS = (
     "control_characters kind_names redaction version",
-    "errors",
+    "errors notebook",
     "limits",
     "deadline process_state pyarrow_internals",
     "memory",

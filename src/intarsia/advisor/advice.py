@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from intarsia.notebook import notebook_html
 from intarsia.redaction import shown_redacted
 from intarsia.writer.defaults import INDEXED_PAGE_ROWS
 
@@ -146,6 +147,20 @@ class Advice:
 
     def __repr__(self) -> str:
         return str(self)
+
+    def _repr_html_(self) -> str:
+        title = f"Indexes that pay: {', '.join(self.indexes) or 'none'}"
+        proposals = list(map(self._row, self.proposals))
+        filters = []
+        for one in self.filters:
+            now, then = (f"{part / max(one.total, 1):.1%}" for part in (one.now, one.then))
+            filters.append((one.filter, now, then, one.reason))
+        return notebook_html(
+            title,
+            (("index", "bytes", "share of files", "serves filters"), proposals),
+            (("filter", "reads now", "then", "why"), filters),
+            text=str(self),
+        )
 
     def __str__(self) -> str:
         lines = [

@@ -29,6 +29,7 @@ from intarsia.file.read_options import ReadOptions
 from intarsia.file.sidecar_discovery import Sidecars, places_of
 from intarsia.index.directory import without_pointer
 from intarsia.io.storage import PathLike
+from intarsia.notebook import notebook_html
 from intarsia.redaction import shown_redacted
 from intarsia.scan.files.file_cache import FileCache
 
@@ -79,6 +80,10 @@ class FileDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is n
         files, table = self.scan_source.files, self.scan_source.cache.table
         shown = f"{len(files):,} files, the first {files[0].path}" if files else "none"
         return f"<intarsia.Dataset of {shown}{f', of {table.name}' if table else ''}>"
+
+    def _repr_html_(self) -> str:
+        columns = [(field.name, field.type) for field in self.schema]
+        return notebook_html(repr(self), (("column", "type"), columns))
 
     @classmethod
     def wrap(cls, base: pads.FileSystemDataset, schema: pa.Schema | None = None) -> Self:

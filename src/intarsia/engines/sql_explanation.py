@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from intarsia.notebook import notebook_html
 from intarsia.plan.explanation import Explanation
 from intarsia.redaction import shown_redacted
 
@@ -42,6 +43,11 @@ class QueryExplanation:
 
     def __repr__(self) -> str:
         return str(self)
+
+    def _repr_html_(self) -> str:
+        tables = [(name, one.reader, one.verdict) for name, one in self.tables.items()]
+        heads = ("table", "reader", "verdict")
+        return notebook_html(f"Query: {self.verdict}", (heads, tables), text=str(self))
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the explanation as a dictionary for ``json.dumps``."""

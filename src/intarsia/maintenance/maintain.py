@@ -31,6 +31,7 @@ from intarsia.indexing.policy import Policy, policy_folder, read_policy
 from intarsia.io.atomic_replace import remove_leftovers_of
 from intarsia.io.retry import infos_of
 from intarsia.io.storage import PathLike
+from intarsia.notebook import notebook_html
 from intarsia.parquet.value_display import plural
 from intarsia.redaction import shown_redacted
 from intarsia.rewrite.rewrite import rewrite
@@ -111,6 +112,10 @@ class MaintenanceReport:
 
     def __repr__(self) -> str:
         return str(self)
+
+    def _repr_html_(self) -> str:
+        title, *lines = str(self).splitlines()
+        return notebook_html(title, (("", ""), [line.strip().split(": ", 1) for line in lines]))
 
     def __str__(self) -> str:
         verb = "would change" if self.is_dry_run else "changed"

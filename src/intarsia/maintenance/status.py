@@ -35,6 +35,7 @@ from intarsia.indexing.build import indexed_expression
 from intarsia.indexing.policy import Policy, read_policy
 from intarsia.io.retry import infos_of
 from intarsia.io.storage import FileSource, PathLike, as_list
+from intarsia.notebook import notebook_html
 from intarsia.parquet.value_display import plural
 from intarsia.redaction import shown_redacted
 from intarsia.scan.parquet_file import open_source
@@ -171,6 +172,23 @@ class Status:
 
     def __repr__(self) -> str:
         return str(self)
+
+    def _repr_html_(self) -> str:
+        title = f"{self.path}: {plural(self.files, 'file')}, {plural(self.rows, 'row')}"
+        facts = [
+            ("bytes", self.bytes),
+            ("layout", self._layout()),
+            ("policy", self._policy()),
+            ("catalog", self._catalog()),
+            ("commits", self._commits()),
+            *(("problem", problem) for problem in self.problems),
+        ]
+        indexes = [
+            (one.name, f"{int(one.share * 1000) / 10:.1f}%", one.files, one.index_bytes, one.stale)
+            for one in self.indexes
+        ]
+        heads = ("index", "covered", "files", "bytes", "stale")
+        return notebook_html(title, (("", ""), facts), (heads, indexes), text=str(self))
 
     def __str__(self) -> str:
         share = self.index_bytes / max(self.bytes, 1)

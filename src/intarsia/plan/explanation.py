@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from intarsia.notebook import notebook_html
 from intarsia.parquet.value_display import plural
 from intarsia.plan.explain_text import report
 from intarsia.plan.file_account import UNOPENED, Activity, FileAccount, FileRead, QueryRun
@@ -173,6 +174,18 @@ class Explanation:
             paragraphs["reader"] = f"{self.reader}: {self.reason}"
         groups = [(group.reader, str(group)) for group in self.groups]
         return report(paragraphs, groups, heads, self.seconds, self.activities, self.files)
+
+    def _repr_html_(self) -> str:
+        amounts = []
+        for field in fields(Figures):
+            planned, read = getattr(self.planned, field.name), getattr(self.read, field.name, None)
+            was_read = () if read is None else (read.selected,)
+            name = field.name.replace("_", " ")
+            amounts.append((name, planned.total, planned.selected, *was_read))
+        heads = ("", "of", "planned", "read")[: len(amounts[0])]
+        readers = [(group.reader, group) for group in self.groups]
+        tables = (heads, amounts), (("reader", "of"), readers)
+        return notebook_html(f"Query: {self.verdict}", *tables, text=str(self))
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the explanation as a dictionary for ``json.dumps``.

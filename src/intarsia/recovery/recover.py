@@ -25,6 +25,7 @@ from intarsia.io.atomic_replace import (
 from intarsia.io.local_path import local_path
 from intarsia.io.source import WindowSource
 from intarsia.io.storage import FileSource, PathLike, resolve
+from intarsia.notebook import notebook_html
 from intarsia.parquet.footer import read_footer
 from intarsia.recovery.footer_check import LostGroup
 from intarsia.recovery.salvage import Salvage, Template, salvage
@@ -99,6 +100,13 @@ class Recovery:
         lines += [f"  lost: {group}" for group in self.lost]
         lines += [f"  note: {note}" for note in self.notes]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        facts = [
+            (name.replace("_", " "), len(value) if name == "lost" else value)
+            for name, value in self.to_dict().items()
+        ]
+        return notebook_html(f"Recovered {self.rows:,} rows", (("", ""), facts))
 
     def to_dict(self) -> dict[str, Any]:
         """Returns all fields, as values that JSON can represent."""

@@ -50,6 +50,7 @@ from intarsia.indexing.policy import Policy, change_policy, policy_above, policy
 from intarsia.io.atomic_replace import remove_leftovers_of
 from intarsia.io.external_sort import Workspace
 from intarsia.io.storage import PathLike
+from intarsia.notebook import notebook_html
 from intarsia.process_state import ForkLock
 from intarsia.rewrite.file_rows import Part, part_batches
 from intarsia.rewrite.folder_commit import check_current, check_rows, replace_folder, sidecars_of
@@ -103,6 +104,11 @@ class RewriteReport:
     bytes_before: int
     bytes_after: int
     seconds: float
+
+    def _repr_html_(self) -> str:
+        facts = [(name.replace("_", " "), value) for name, value in self.to_dict().items()]
+        title = f"Rewrote {self.files_before:,} files in {self.seconds:.1f} s"
+        return notebook_html(title, (("", ""), facts))
 
     def to_dict(self) -> dict[str, Any]:
         """Returns all attributes as values that JSON can represent."""

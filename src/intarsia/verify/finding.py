@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import IntEnum
 
 from intarsia.errors import FormatError, UnsupportedError, Where
+from intarsia.notebook import notebook_html
 from intarsia.redaction import shown_redacted
 
 
@@ -55,6 +56,12 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.severity.name.lower()}: {self.where}: {self.message}"
+
+    def _repr_html_(self) -> str:
+        parts = [(field.name, getattr(self.where, field.name)) for field in fields(self.where)]
+        places = [(name.replace("_", " "), value) for name, value in parts if value is not None]
+        title = f"{self.severity.name.capitalize()}: {self.message}"
+        return notebook_html(title, (("where", ""), places))
 
 
 def error(where: Where, message: str) -> Finding:
