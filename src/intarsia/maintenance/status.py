@@ -38,6 +38,7 @@ from intarsia.io.storage import FileSource, PathLike, as_list
 from intarsia.notebook import notebook_html
 from intarsia.parquet.value_display import plural
 from intarsia.redaction import shown_redacted
+from intarsia.report.lake_page import LakeFile
 from intarsia.scan.parquet_file import open_source
 from intarsia.tables.data_files import (
     Data,
@@ -137,6 +138,8 @@ class Status:
     usage : UsageReport or None
         The savings by indexes in the last 30 days. None if nothing was counted in the data set's
         folder; ``intarsia.usage.enable()`` begins.
+    lake_files : tuple of LakeFile
+        The files, as ``intarsia status --html`` draws them. ``to_dict`` leaves them out.
     """
 
     path: str
@@ -156,6 +159,7 @@ class Status:
     unfinished_commits: int
     problems: tuple[str, ...]
     usage: UsageReport | None = None
+    lake_files: tuple[LakeFile, ...] = ()
 
     def coverage(self, index: IndexSpec | str) -> IndexCoverage | None:
         """Returns the coverage of an index. None if no file has it and nothing asked for it."""
@@ -168,27 +172,35 @@ class Status:
     def to_dict(self) -> dict[str, Any]:
         """Returns all attributes as values that JSON can represent."""
         shares = [{**dataclasses.asdict(one), "share": one.share} for one in self.indexes]
-        return dataclasses.asdict(self) | {"indexes": shares}
+        document = dataclasses.asdict(dataclasses.replace(self, lake_files=()))
+        del document["lake_files"]
+        return document | {"indexes": shares}
 
     def __repr__(self) -> str:
         return str(self)
 
-    def _repr_html_(self) -> str:
-        title = f"{self.path}: {plural(self.files, 'file')}, {plural(self.rows, 'row')}"
-        facts = [
-            ("bytes", self.bytes),
+    @property
+    def facts(self) -> list[tuple[str, str]]:
+        """The state without the indexes, as names and strings."""
+        return [
+            (
+                "size",
+                f"{plural(self.files, 'file')}, {plural(self.rows, 'row')}, {self.bytes:,} bytes",
+            ),
             ("layout", self._layout()),
             ("policy", self._policy()),
             ("catalog", self._catalog()),
             ("commits", self._commits()),
-            *(("problem", problem) for problem in self.problems),
+            *(("problem", problem) for problem in self.problems[:_MAX_PROBLEMS]),
         ]
+
+    def _repr_html_(self) -> str:
         indexes = [
             (one.name, f"{int(one.share * 1000) / 10:.1f}%", one.files, one.index_bytes, one.stale)
             for one in self.indexes
         ]
         heads = ("index", "covered", "files", "bytes", "stale")
-        return notebook_html(title, (("", ""), facts), (heads, indexes), text=str(self))
+        return notebook_html(self.path, (("", ""), self.facts), (heads, indexes), text=str(self))
 
     def __str__(self) -> str:
         share = self.index_bytes / max(self.bytes, 1)
@@ -352,6 +364,7 @@ def status(
     names = [name.rpartition("/")[2] for name in seen]
     commits = [info.mtime for name, info in seen.items() if name.rpartition("/")[2] == SUCCESS]
     last = max((one for one in commits if one is not None), default=None)
+    coverage = tuple(_coverage(opened, [] if policy is None else policy.specs, requested))
     return Status(
         shown if table is None else table.name,
         len(opened),
@@ -363,14 +376,26 @@ def status(
         _num_small(opened),
         sum(size for file in opened for size, _ in file.indexes.values()),
         sum(file.is_stale for file in opened),
-        tuple(_coverage(opened, [] if policy is None else policy.specs, requested)),
+        coverage,
         policy,
         catalog,
         "" if last is None else _utc(last),
         sum(name.startswith(ENTRY_PREFIX) for name in names),
         tuple(problems),
         used,
+        tuple(_lake_files(opened, coverage, seen)),
     )
+
+
+def _lake_files(
+    files: Sequence[_File], coverage: Sequence[IndexCoverage], seen: Mapping[str, pafs.FileInfo]
+) -> Iterator[LakeFile]:
+    """Yields what the map draws: coverage by the policy's indexes, or if none, by all others."""
+    names = {one.name for one in coverage if one.is_wanted} or {one.name for one in coverage}
+    for file in files:
+        covered = len(names & file.indexes.keys()) / max(len(names), 1)
+        changed = seen[file.path].mtime if file.path in seen else None
+        yield LakeFile(file.path, file.size, file.rows, file.page_rows or 0, changed, covered)
 
 
 def _utc(when: datetime) -> str:

@@ -1,4 +1,4 @@
-"""Draws HTML pages: of what a query reads, and of a file.
+"""Draws HTML pages: of what a query reads, of a file, and of a lake.
 
 May import ``scan``, ``plan`` and below. Start with ``query_html`` in ``render``.
 
@@ -8,8 +8,9 @@ May import ``scan``, ``plan`` and below. Start with ``query_html`` in ``render``
 
     Path("page.html").write_text(query_html(ds.explain(filter="trace_id = '596dcc'", maps=20)))
 
-``query_page`` and ``file_page`` compute shares and strings, and the templates beside them lay these
-out. Only footers and page indexes are read. Nothing is written. Needs jinja2 (extra ``cli``).
+``query_page``, ``file_page`` and ``lake_page`` compute shares and strings, and the templates beside
+them lay these out. Only footers and page indexes are read. Nothing is written. Needs jinja2 (extra
+``cli``).
 """
 
 from intarsia.report.render import query_html

@@ -18,6 +18,7 @@ from intarsia.plan.explain_text import of
 from intarsia.plan.explanation import Explanation
 from intarsia.report.file_page import file_page
 from intarsia.report.format import percent
+from intarsia.report.lake_page import LakeFile, lake_page
 from intarsia.report.query_page import report_of
 from intarsia.version import __version__
 
@@ -62,6 +63,12 @@ def file_html(file: OpenedFile, leaves: Sequence[Leaf]) -> tuple[str, bool]:
     """Returns a file's page, and if it is whole. Raises ``MissingDependencyError``."""
     page = file_page(file, leaves)
     return _environment().get_template("file.html.j2").render(page=page), not page.problems
+
+
+def lake_html(name: str, facts: Sequence[tuple[str, str]], files: Sequence[LakeFile]) -> str:
+    """Returns the map of a lake. Raises ``MissingDependencyError``."""
+    page = lake_page(name, facts, files)
+    return _environment().get_template("lake.html.j2").render(page=page)
 
 
 @functools.cache

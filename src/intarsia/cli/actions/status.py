@@ -13,10 +13,11 @@ import intarsia.maintenance.status as maintenance
 import intarsia.usage_counts.usage_file as usage_counts
 from intarsia.cli.exit_codes import PARTIAL_SUCCESS, REQUIREMENT_UNMET
 from intarsia.cli.input.table_source import table_or_path
-from intarsia.cli.output import terminal
+from intarsia.cli.output import html_file, terminal
 from intarsia.cli.output.json_document import json_text
 from intarsia.cli.output.terminal import clean
 from intarsia.redaction import redacted_in
+from intarsia.report.render import lake_html
 from intarsia.tables.data_files import TableFormatOption
 
 _REQUIREMENT = re.compile(r"(.+?)\s*>=\s*(\d+(?:\.\d+)?)\s*%\s*", re.DOTALL)
@@ -28,8 +29,10 @@ def status(
     sidecar: str | None,
     table_format: TableFormatOption,
     as_json: bool,
+    html: str | None,
 ) -> None:
     """Shows the state of a data set. Exits with a code of its own if a requirement is not met."""
+    html_file.check_option(html, as_json)
     required = [_required(text) for text in requirements]
     state = maintenance.status(
         table_or_path(path),
@@ -43,7 +46,9 @@ def status(
         covered = 0.0 if coverage is None else 100 * coverage.share
         if covered < percent:
             unmet.append(f"{index} covers {covered:.4g} % of the rows, not {percent:g} %")
-    if as_json:
+    if html is not None:
+        html_file.save(html, lake_html(state.path, state.facts, state.lake_files))
+    elif as_json:
         click.echo(json_text(redacted_in(state.to_dict()) | {"unmet": unmet}, indent=2))
     else:
         terminal.lines(state)

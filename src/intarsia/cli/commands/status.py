@@ -7,6 +7,7 @@ import click
 from intarsia.cli.options import (
     PATH,
     Action,
+    html_option,
     report_json_option,
     resource_limit_options,
     sidecar_folder_option,
@@ -28,13 +29,15 @@ from intarsia.cli.options import (
 @table_format_option
 @timeout_option
 @click.option("--json", "as_json", is_flag=True, help="All of it as one JSON document.")
+@html_option
 def status() -> None:
     """Show which files of PATH have which indexes, how they are laid out, and what is stale.
 
     \b
     intarsia status lake --require "lookup(trace_id)>=100%"
 
-    Rows of files that cannot have the index do not count.
+    Rows of files that cannot have the index do not count. --html draws the files by folder and
+    age: which have the indexes of the policy, how long their pages are, and their sizes.
     """
 
 
