@@ -1,13 +1,17 @@
 """Settings of Sphinx for ``make docs``."""
 
+from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 
+import click
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
 
 import intarsia
+from intarsia.cli.command_line import cli
 
 project = "Intarsia"
 author = "the Intarsia developers"
@@ -44,6 +48,50 @@ napoleon_google_docstring = False
 napoleon_use_rtype = False
 
 
+class Commands(SphinxDirective):
+    """Lists all commands, each with a table of its arguments and options."""
+
+    def run(self) -> list[nodes.Node]:
+        """Returns the sections, parsed from Markdown."""
+        lines = [
+            line for name, command in _commands("intarsia", cli) for line in _help(name, command)
+        ]
+        return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
+
+
+def _commands(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    """Yields the commands below a group, with their full names."""
+    if isinstance(command, click.Group):
+        for word, below in sorted(command.commands.items()):
+            yield from _commands(f"{name} {word}", below)
+    else:
+        yield name, command
+
+
+def _help(name: str, command: click.Command) -> Iterator[str]:
+    """Yields the Markdown of a command."""
+    context = click.Context(command, info_name=name)
+    usage = " ".join(command.collect_usage_pieces(context))
+    summary = (command.help or "").split("\n\n")[0].replace("\n", " ")
+    yield from (f"## {name}", "", f"`{name} {usage}`", "", summary, "")
+    options = [one for one in command.params if isinstance(one, click.Option) and not one.hidden]
+    if options:
+        yield from ("| option | value | default | meaning |", "|---|---|---|---|")
+    for option in options:
+        names = ", ".join(f"`{one}`" for one in (*option.opts, *option.secondary_opts))
+        value = "" if option.is_flag else f"`{option.make_metavar(context)}`"
+        default = "" if option.is_flag else _default(option, context)
+        cells = names, value.replace("|", "\\|"), default, (option.help or "").replace("|", "\\|")
+        yield f"| {' | '.join(cells)} |"
+    yield ""
+
+
+def _default(option: click.Option, context: click.Context) -> str:
+    """Returns the default of an option as text; empty if there is none."""
+    extra = option.get_help_extra(context)
+    return f"`{extra['default']}`" if "default" in extra else ""
+
+
 def unlink_types(app: Sphinx, document: nodes.document) -> None:
     """Removes the links of parameter types: they are prose, and would lead to any like name."""
     for link in list(document.findall(addnodes.pending_xref)):
@@ -63,5 +111,6 @@ def inline_drawings(app: Sphinx, document: nodes.document) -> None:
 
 def setup(app: Sphinx) -> None:
     """Registers what this file adds to Sphinx."""
+    app.add_directive("intarsia-commands", Commands)
     app.connect("doctree-read", unlink_types)
     app.connect("doctree-read", inline_drawings)

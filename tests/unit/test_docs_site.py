@@ -8,7 +8,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
+import click
 import pytest
+
+from intarsia.cli.command_line import cli
 
 DOCS = Path(__file__).parents[2] / "docs"
 MODULES = (
@@ -29,18 +32,22 @@ UNDOCUMENTED = {
 
 
 class Page(HTMLParser):
-    """The links and the anchors of a page."""
+    """The links, the anchors and the text of a page."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.links: list[str] = []
         self.anchors: set[str] = set()
+        self.text = ""
         self.feed(path.read_text())
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = dict(attrs)
         self.links += [values[key] for key in ("href", "src") if values.get(key)]
         self.anchors |= {values["id"]} if values.get("id") else set()
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +82,27 @@ def test_every_page_is_in_the_contents(site):
     for path in DOCS.rglob("*.md"):
         name = path.relative_to(DOCS).with_suffix(".html").as_posix()
         assert name == "index.html" or name in page.links, name
+
+
+def test_each_command_and_option_is_documented(site):
+    text = Page(site / "reference" / "options.html").text
+    commands = list(commands_below("intarsia", cli))
+    assert len(commands) > 20
+    for name, command in commands:
+        section = text.partition(f"{name}¶")[2].partition("¶")[0]
+        assert section, name
+        for option in command.params:
+            if isinstance(option, click.Option) and not option.hidden:
+                assert option.help, f"{name} {option.name} has no help"
+                assert all(one in section for one in (*option.opts, *option.secondary_opts))
+
+
+def commands_below(name, command):
+    if isinstance(command, click.Group):
+        for word, below in command.commands.items():
+            yield from commands_below(f"{name} {word}", below)
+    else:
+        yield name, command
 
 
 @pytest.mark.parametrize("module", MODULES)

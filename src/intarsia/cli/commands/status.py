@@ -43,7 +43,13 @@ def status() -> None:
 
 @click.command(cls=Action)
 @click.argument("path", type=PATH)
-@click.option("--days", type=click.IntRange(1), default=30, show_default=True)
+@click.option(
+    "--days",
+    type=click.IntRange(1),
+    default=30,
+    show_default=True,
+    help="Count the queries of this many days, the last ones.",
+)
 @click.option("--folder", type=PATH, help="The folder that INTARSIA_USAGE or usage.enable named.")
 @report_json_option
 def usage() -> None:
