@@ -89,6 +89,22 @@ def spark(
 
 
 @pytest.fixture
+def jobs(spark: SparkSession) -> Callable[[], list[str]]:
+    """Returns the descriptions of the jobs that started since the test did, in their order."""
+
+    def all_jobs() -> list[tuple[int, str]]:
+        context = spark.sparkContext._jsc.sc()
+        context.listenerBus().waitUntilEmpty()
+        found = context.statusStore().jobsList(None)
+        listed = [found.apply(number) for number in range(found.size())]
+        described = [(job.jobId(), job.description()) for job in listed]
+        return sorted((n, text.get() if text.isDefined() else "") for n, text in described)
+
+    last = max((number for number, _ in all_jobs()), default=-1)
+    return lambda: [text for number, text in all_jobs() if number > last]
+
+
+@pytest.fixture
 def setting(spark: SparkSession) -> Iterator[Callable[[str, str], None]]:
     """Changes a setting of the session for one test."""
     before: dict[str, str] = {}

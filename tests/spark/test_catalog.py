@@ -103,6 +103,11 @@ def test_the_catalog_equals_that_of_one_machine(spark, lake, monkeypatch):
     assert contents(lake) == want
 
 
+def test_few_keys_take_one_job(spark, lake, jobs):
+    ias.build_catalog(spark, lake)
+    assert jobs() == [f"intarsia: catalog of {lake}, {FILES} of {FILES} files"]
+
+
 def test_a_read_plans_from_it(spark, lake, opened):
     where = f"key = '{key_of(17)}'"
     want = ias.read(spark, lake, where=where, catalog=False).collect()

@@ -201,3 +201,24 @@ def test_data_sets_of_plain_files_are_not_tables(spark, tmp_path):
             read(spark, ia.dataset(files))
         with pytest.raises(ValueError, match="merge_schema is not for a table"):
             read(spark, ia.delta(str(tmp_path)), merge_schema=True)
+
+
+@pytest.mark.parametrize(
+    ("make", "open_table"), [(delta, ia.delta), (iceberg, ia.iceberg)], ids=["delta", "iceberg"]
+)
+def test_maintain_indexes_files_of_tables_in_tasks(spark, tmp_path, jobs, make, open_table):
+    """Columns have other names in the table than in its files."""
+    table = make(tmp_path)
+    data = open_table(table)
+    ia.add_indexes(data, ["key:lookup"], keep=True)
+    dropped = data.files[0]
+    ia.drop_indexes(dropped, all=True)
+    expected = data.to_table().sort_by("id")
+    report = ias.maintain(spark, data)
+    assert [(file.path, file.indexes[0]) for file in report.changed] == [(dropped, "key:lookup")]
+    assert report.failed == ()
+    assert jobs() == ["intarsia: maintain, 2 files", "intarsia: maintain, 1 file"]
+    data = open_table(table)
+    assert ia.status(data).coverage("key:lookup").share == 1
+    assert data.to_table().sort_by("id").equals(expected)
+    assert ias.maintain(spark, data).changed == ()

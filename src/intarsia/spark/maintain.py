@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow.dataset as pads
@@ -12,7 +13,9 @@ import pyarrow.fs as pafs
 from intarsia.indexing.policy import Policy
 from intarsia.io.storage import PathLike
 from intarsia.maintenance.maintain import Executor, MaintenanceReport, maintain_by
+from intarsia.parquet.value_display import plural
 from intarsia.spark.catalog.build import build_catalog
+from intarsia.spark.job_status import Progress
 from intarsia.spark.optimize.optimize import optimize
 from intarsia.spark.session import require_pyspark
 from intarsia.spark.tasks import divided, results_of
@@ -33,6 +36,7 @@ def maintain(
     *,
     dry_run: bool = False,
     filesystem: Any = None,
+    progress: Progress | None = None,
     table_format: TableFormatOption = "auto",
 ) -> MaintenanceReport:
     """Brings the files of a folder in line with its policy, like ``intarsia.maintain``.
@@ -49,6 +53,9 @@ def maintain(
         As for ``intarsia.maintain``.
     filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
         Where ``path`` is; it must be picklable.
+    progress : callable, optional
+        Called as for ``add_indexes``: first for the files that tasks look at, then for those that
+        they change.
 
     Returns
     -------
@@ -70,7 +77,8 @@ def maintain(
 
     def on_all(work: Callable[[Sequence[T]], Iterable[R]], items: Sequence[T]) -> Iterable[R]:
         runs = divided(spark, items, _MAX_TASK_FILES)
-        return [one for part in results_of(spark, runs, partial(_all_of, work)) for one in part]
+        description = f"maintain, {plural(len(items), 'file')}"
+        return [*chain(*results_of(spark, runs, partial(_all_of, work), description, progress))]
 
     executor = Executor(on_all, partial(_merge, spark), partial(_refresh, spark))
     return maintain_by(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
+from intarsia.spark.job_status import Progress, counted, described
 from intarsia.spark.session import parallelism_of
 from intarsia.spark.task_error import raising_task_errors
 
@@ -41,17 +42,34 @@ def map_tasks(
     return spark.range(len(tasks), numPartitions=max(len(tasks), 1)).mapInArrow(run, schema)
 
 
-def results_of(spark: SparkSession, tasks: Sequence[T], work: Callable[[T], R]) -> list[R]:
-    """Returns the results of ``work``, in the order of ``tasks``. Raises the errors of tasks."""
+def results_of(
+    spark: SparkSession,
+    tasks: Sequence[Sequence[T]],
+    work: Callable[[Sequence[T]], R],
+    description: str,
+    progress: Progress | None = None,
+) -> list[R]:
+    """Returns the results of ``work``, in the order of ``tasks``. Raises the errors of tasks.
+
+    A task is a list of items, mostly files. ``description`` says in Spark's UI and in the log what
+    the job does to them. ``progress`` is called with the items that are done.
+    """
     if not tasks:
         return []
+    total = sum(map(len, tasks))
+    with (
+        raising_task_errors(),
+        described(spark, description),
+        counted(spark, description, total, progress) as count,
+    ):
 
-    def pickled(numbered: tuple[int, T]) -> Iterator[pa.RecordBatch]:
-        number, task = numbered
-        columns: dict[str, list[Any]] = {"task": [number], "result": [pickle.dumps(work(task))]}
-        yield pa.RecordBatch.from_pydict(columns)
+        def pickled(numbered: tuple[int, Sequence[T]]) -> Iterator[pa.RecordBatch]:
+            number, task = numbered
+            columns: dict[str, list[Any]] = {"task": [number], "result": [pickle.dumps(work(task))]}
+            if count is not None:
+                count(len(task))
+            yield pa.RecordBatch.from_pydict(columns)
 
-    with raising_task_errors():
         numbered = list(enumerate(tasks))
         rows = map_tasks(spark, numbered, pickled, "task long, result binary").collect()
     return [pickle.loads(row.result) for row in sorted(rows, key=lambda row: row.task)]

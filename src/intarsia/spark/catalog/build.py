@@ -43,8 +43,10 @@ from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.section.writer import STEP_SCHEMA, entry_table
 from intarsia.io.external_sort import Workspace
 from intarsia.io.storage import FileSource, PathLike
+from intarsia.parquet.value_display import plural
 from intarsia.row_ranges import UInt64Array
 from intarsia.scan.parquet_file import open_source
+from intarsia.spark.job_status import Progress, described
 from intarsia.spark.session import require_pyspark
 from intarsia.spark.task_error import raising_task_errors
 from intarsia.spark.tasks import divided, map_tasks, results_of
@@ -93,6 +95,7 @@ def build_catalog(
     *,
     refresh: bool = False,
     filesystem: Any = None,
+    progress: Progress | None = None,
     table_format: TableFormatOption = "auto",
 ) -> CatalogReport:
     """Builds the catalog of a data set by Spark's tasks, like ``intarsia.build_catalog``.
@@ -111,6 +114,8 @@ def build_catalog(
         As for ``intarsia.build_catalog``.
     filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
         Where ``path`` is; it must be picklable.
+    progress : callable, optional
+        Called as for ``add_indexes``.
     table_format : str, default "auto"
         The handling of Delta and Iceberg tables, as for ``intarsia.dataset``.
 
@@ -133,7 +138,14 @@ def build_catalog(
         ias.build_catalog(spark, "lake/logs")
     """
     require_pyspark()
-    rebuild = partial(build_catalog, spark, path, filesystem=filesystem, table_format=table_format)
+    rebuild = partial(
+        build_catalog,
+        spark,
+        path,
+        filesystem=filesystem,
+        progress=progress,
+        table_format=table_format,
+    )
     target = Target.of(path, filesystem)
     known = read_known_files(target, refresh=refresh, table_format=table_format)
     with new_generation(target) as generation:
@@ -144,7 +156,7 @@ def build_catalog(
             except (IntarsiaError, OSError):
                 return rebuild()
         with raising_task_errors():
-            num_files, segment = _new_segment(spark, target, known, generation)
+            num_files, segment = _new_segment(spark, target, known, generation, progress)
         segments = [*kept_segments, segment] if num_files or not kept_segments else kept_segments
         report = published(target, known, generation, segments, num_files)
     return rebuild() if report is None else report
@@ -159,15 +171,19 @@ def _merged_segment(target: Target, known: Known, generation: str) -> Segment:
 
 
 def _new_segment(
-    spark: SparkSession, target: Target, known: Known, generation: str
+    spark: SparkSession,
+    target: Target,
+    known: Known,
+    generation: str,
+    progress: Progress | None,
 ) -> tuple[int, Segment]:
     """Returns the number of new files, and a segment about them."""
-    tasks = [
-        {path: known.files[path] for path in paths}
-        for paths in divided(spark, known.new, _MAX_TASK_FILES)
-    ]
+    identities = [(path, known.files[path]) for path in known.new]
+    tasks = divided(spark, identities, _MAX_TASK_FILES)
     max_keys = MAX_DRIVER_KEYS // max(len(tasks), 1)
-    facts = results_of(spark, tasks, partial(_facts_of_task, target, generation, max_keys))
+    description = f"catalog of {target.root}, {len(identities):,} of {len(known.files):,} files"
+    read = partial(_facts_of_task, target, generation, max_keys)
+    facts = results_of(spark, tasks, read, description, progress)
     num_files = sum(len(part.files) for part in facts)
     starts = itertools.accumulate((len(part.files) for part in facts), initial=0)
     tails = [
@@ -200,7 +216,10 @@ def _segment_of_many_keys(
     while True:
         tables = SegmentTables(target.put_table, generation)
         files_with_keys = [_add_facts(tables, file, file.entry.path in damaged) for file in files]
-        with _gathered(spark, target, files_with_keys) as key_entries:
+        with (
+            described(spark, f"keys of {target.root}, {plural(len(files), 'file')}"),
+            _gathered(spark, target, files_with_keys) as key_entries,
+        ):
             damaged_numbers = [row["key"] for row in key_entries.where("index < 0").collect()]
             damaged |= {files_with_keys[number].entry.path for number in damaged_numbers}
             if not damaged_numbers:
@@ -222,10 +241,10 @@ def _add_facts(tables: SegmentTables, file: Facts, is_damaged: bool) -> _FileKey
 
 
 def _facts_of_task(
-    target: Target, generation: str, max_keys: int, files: dict[str, Identity]
+    target: Target, generation: str, max_keys: int, files: Sequence[tuple[str, Identity]]
 ) -> _TaskFacts:
     with quiet():
-        facts, has_keys = _read(target, files, max_keys)
+        facts, has_keys = _read(target, dict(files), max_keys)
     if not facts:
         return _TaskFacts(None, [], has_keys)
     rows = pa.table([pa.array([f.tail for f in facts], pa.binary())], schema=TAILS)

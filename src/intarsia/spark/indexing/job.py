@@ -29,13 +29,14 @@ from intarsia.commit.storage import Place
 from intarsia.dataset.commit_log import visible
 from intarsia.errors import IndexSpecError, PathError, quiet, warn
 from intarsia.file.sidecar_discovery import Sidecars
-from intarsia.index.registry import IndexSpec, parse_indexes
+from intarsia.index.registry import IndexSpec, parse_indexes, spec_name
 from intarsia.indexing.drop import asked_of
 from intarsia.indexing.partial_build import cut
 from intarsia.indexing.rewrite import check_changeable
 from intarsia.indexing.sidecar_writer import only_embedded
 from intarsia.io.file_handle import version_of
 from intarsia.io.storage import PathLike, is_uri
+from intarsia.parquet.value_display import plural
 from intarsia.scan.parquet_file import open_file
 from intarsia.spark.indexing.file_packing import file_sizes, spread
 from intarsia.spark.indexing.task import (
@@ -56,6 +57,7 @@ from intarsia.spark.indexing.task import (
     merge_section,
     size_of,
 )
+from intarsia.spark.job_status import Progress
 from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.tasks import results_of
 from intarsia.tables.data_files import TableFormatOption
@@ -83,6 +85,7 @@ def add_indexes(
     split_bytes: int | str | None = None,
     parallelism: int | None = None,
     filesystem: Any = None,
+    progress: Progress | None = None,
     table_format: TableFormatOption = "auto",
 ) -> DataFrame:
     """Adds indexes to every Parquet file under a path, like ``intarsia.add_indexes``.
@@ -117,6 +120,10 @@ def add_indexes(
         The number of tasks that run at a time, by default Spark's.
     filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
         Where ``path`` is; it must be picklable.
+    progress : callable, optional
+        Called with what the job does, the files or parts that are done, and their number. Each
+        call is made in a thread of its own, when tasks have ended. In Spark Connect there is one
+        call, at the end.
     table_format : str, default "auto"
         The handling of Delta and Iceberg tables, as for ``intarsia.dataset``.
 
@@ -174,7 +181,8 @@ def add_indexes(
         if size > max_bytes and (split := _split(file, action, max_bytes)) is not None
     ]
     with _job_folder(action, folder, splits) as (place, job):
-        merges, reports = _gathered(spark, splits, action, place, job)
+        names = ", ".join(map(spec_name, index_objects))
+        merges, reports = _gathered(spark, splits, action, place, job, progress)
         divided = {merge.split.path for merge in merges} | {report.path for report in reports}
         undivided = [file for file in files if file not in divided]
         size_of_file = dict(zip(files, sizes, strict=True))
@@ -195,7 +203,10 @@ def add_indexes(
             return index_file(item, action)
 
         tasks = spread(work_bytes, num_workers)
-        outcomes = _run(spark, [[work[position] for position in task] for task in tasks], work_on)
+        items = [[work[position] for position in task] for task in tasks]
+        outcomes = _run(
+            spark, items, work_on, f"add {names}, {plural(len(files), 'file')}", progress
+        )
         reports += _settled(outcomes, merges)
     return _report(spark, files, reports, "no file can have it")
 
@@ -209,6 +220,7 @@ def drop_indexes(
     sidecar: bool | PathLike = False,
     parallelism: int | None = None,
     filesystem: Any = None,
+    progress: Progress | None = None,
     table_format: TableFormatOption = "auto",
 ) -> DataFrame:
     """Drops indexes from every Parquet file under a path, like ``intarsia.drop_indexes``.
@@ -217,7 +229,7 @@ def drop_indexes(
     ----------
     spark : pyspark.sql.SparkSession
         The session.
-    path, sidecar, parallelism, filesystem, table_format
+    path, sidecar, parallelism, filesystem, progress, table_format
         As for ``add_indexes``.
     indexes : IndexSpec, str or sequence of these, optional
         The indexes to drop.
@@ -254,6 +266,8 @@ def drop_indexes(
         spark,
         [[files[number] for number in task] for task in tasks],
         lambda p: drop_from_file(p, action),
+        f"drop indexes, {plural(len(files), 'file')}",
+        progress,
     )
     return _report(spark, files, reports, "no file has it")
 
@@ -346,13 +360,25 @@ def _job_folder(
 
 
 def _gathered(
-    spark: SparkSession, splits: Sequence[Split], action: IndexAction, place: Place, job: str
+    spark: SparkSession,
+    splits: Sequence[Split],
+    action: IndexAction,
+    place: Place,
+    job: str,
+    progress: Progress | None,
 ) -> tuple[list[Merge], list[FileReport]]:
     """Gathers all parts; returns the files to merge, and reports of files with errors."""
     if not splits:
         return [], []
-    tasks = [(split, part) for split in splits for part in range(len(split.groups))]
-    results = iter(results_of(spark, tasks, lambda task: gather_from(*task, action, place, job)))
+    tasks = [[(split, part)] for split in splits for part in range(len(split.groups))]
+    description = (
+        f"read values of {plural(len(splits), 'large file')}, {plural(len(tasks), 'part')}"
+    )
+
+    def gather(parts: Sequence[tuple[Split, int]]) -> tuple[str, float, str | None]:
+        return gather_from(*parts[0], action, place, job)
+
+    results = iter(results_of(spark, tasks, gather, description, progress))
     merges, reports = [], []
     for split in splits:
         names, times, errors = zip(*itertools.islice(results, len(split.groups)), strict=True)
@@ -368,11 +394,18 @@ def _gathered(
 
 
 def _run(
-    spark: SparkSession, tasks: Sequence[Sequence[Any]], work_on: Callable[[Any], FileReport]
+    spark: SparkSession,
+    tasks: Sequence[Sequence[Any]],
+    work_on: Callable[[Any], FileReport],
+    description: str,
+    progress: Progress | None,
 ) -> list[FileReport]:
     """Runs tasks and returns their reports."""
-    results = results_of(spark, tasks, lambda items: [work_on(item) for item in items])
-    return [report for reports in results for report in reports]
+
+    def work_on_all(items: Sequence[Any]) -> list[FileReport]:
+        return [work_on(item) for item in items]
+
+    return [*itertools.chain(*results_of(spark, tasks, work_on_all, description, progress))]
 
 
 def _settled(outcomes: Sequence[FileReport], merges: Sequence[Merge]) -> list[FileReport]:

@@ -33,6 +33,7 @@ from intarsia.dataset.commit_log import visible
 from intarsia.errors import PathError, UnsupportedError, Where
 from intarsia.index.registry import IndexSpec, parse_indexes
 from intarsia.io.storage import PathLike
+from intarsia.parquet.value_display import plural
 from intarsia.rewrite.file_rows import Part
 from intarsia.rewrite.folder_commit import replace_folder
 from intarsia.rewrite.rewrite_plan import (
@@ -46,6 +47,7 @@ from intarsia.rewrite.rewrite_plan import (
     small_runs,
 )
 from intarsia.spark.column_names import map_in_arrow
+from intarsia.spark.job_status import described
 from intarsia.spark.optimize.rewrite_task import (
     carried_schema,
     merge_run,
@@ -346,7 +348,9 @@ def _merge_runs(
         for run in folder.runs:
             parts = [Part(folder.name, file, tuple(range(len(file.group_bytes)))) for file in run]
             runs.append((job, folder.file_format, parts))
-    return collect_written_files(map_tasks(spark, runs, merge_run, MANIFEST))
+    num_files = sum(len(parts) for *_, parts in runs)
+    with described(spark, f"merge {plural(num_files, 'file')} of {place.root} into {len(runs):,}"):
+        return collect_written_files(map_tasks(spark, runs, merge_run, MANIFEST))
 
 
 def _sort_rows(
@@ -364,6 +368,7 @@ def _sort_rows(
     read = partial(read_parts, place, file_format, carried)
     rows = map_tasks(spark, tasks, read, spark_schema(carried))
     job = _job(place, name, file_format, layout)
-    return collect_written_files(
-        map_in_arrow(in_layout_order(rows, layout, job), file_writer(job), MANIFEST)
-    )
+    with described(spark, f"sort {place.root} by {', '.join(layout.cluster_by)}"):
+        return collect_written_files(
+            map_in_arrow(in_layout_order(rows, layout, job), file_writer(job), MANIFEST)
+        )

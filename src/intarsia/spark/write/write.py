@@ -34,6 +34,7 @@ from intarsia.index.registry import IndexSpec
 from intarsia.io.storage import PathLike
 from intarsia.scan.request import without_rows
 from intarsia.spark.column_names import Act, map_in_arrow
+from intarsia.spark.job_status import described
 from intarsia.spark.session import require_pyspark
 from intarsia.spark.task_error import raising_task_errors
 from intarsia.spark.write.clustering import in_layout_order
@@ -188,7 +189,7 @@ def write(
         check_existing(job)
     settle(place)
     with job_folder(job):
-        with raising_task_errors():
+        with raising_task_errors(), described(df.sparkSession, f"write {place.root}"):
             tasks = map_in_arrow(in_layout_order(df, layout, job), file_writer(job), MANIFEST)
             files = collect_written_files(tasks) or empty_file(job)
         folders = replaced_folders(files, mode == "overwrite", is_dynamic)

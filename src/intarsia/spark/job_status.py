@@ -1,0 +1,90 @@
+"""The jobs of a call as users see them: in Spark's UI, in the log, and by a progress callback."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Progress = Callable[[str, int, int], None]
+"""Called with what the job does, the files that are done, and the files of the job."""
+TAG = "intarsia"
+"""The tag of all jobs. ``spark.interruptTag`` cancels the jobs that have it."""
+_DESCRIPTION = "spark.job.description"
+_POLL_SECONDS = 0.2
+_LOG = logging.getLogger("intarsia.spark")
+
+
+@contextlib.contextmanager
+def described(spark: SparkSession, description: str) -> Iterator[None]:
+    """Describes and tags the jobs that the block starts, and logs its start and its end."""
+    context = getattr(spark, "sparkContext", None)  # Spark Connect has none, and no descriptions
+    before = None if context is None else context.getLocalProperty(_DESCRIPTION)
+    is_tagged = TAG in spark.getTags()
+    start = time.perf_counter()
+    _LOG.info("%s: started", description)
+    try:
+        if context is not None:
+            context.setLocalProperty(_DESCRIPTION, f"intarsia: {description}")
+        spark.addTag(TAG)
+        yield
+    except BaseException as error:
+        _LOG.info("%s: failed after %.2f s: %s", description, time.perf_counter() - start, error)
+        raise
+    finally:
+        if not is_tagged:
+            spark.removeTag(TAG)
+        if context is not None:
+            context.setLocalProperty(_DESCRIPTION, before)
+    _LOG.info("%s: done in %.2f s", description, time.perf_counter() - start)
+
+
+@contextlib.contextmanager
+def counted(
+    spark: SparkSession, description: str, total: int, progress: Progress | None
+) -> Iterator[Callable[[int], object] | None]:
+    """Yields a function with which tasks add to the count that ``progress`` gets.
+
+    ``progress`` is called in a thread of its own while the block runs, and at its end. A task that
+    runs twice may count twice. Yields None if nobody counts: without ``progress``, and in Spark
+    Connect, which has no accumulators. ``progress`` is then called at the end only.
+    """
+    context = getattr(spark, "sparkContext", None)
+    if progress is None:
+        yield None
+        return
+    if context is None:
+        yield None
+    else:
+        count = context.accumulator(0)
+        stopped = threading.Event()
+        thread = threading.Thread(
+            target=_poll, args=(count, stopped, description, total, progress), daemon=True
+        )
+        thread.start()
+        try:
+            yield count.add
+        finally:
+            stopped.set()
+            thread.join()
+    progress(description, total, total)
+
+
+def _poll(
+    count: Any, stopped: threading.Event, description: str, total: int, progress: Progress
+) -> None:
+    """Calls ``progress`` whenever the count has changed, until ``stopped`` is set."""
+    last = -1
+    while True:
+        done = min(count.value, total)
+        if done not in (last, total):  # the end is reported once, when the job has ended
+            progress(description, done, total)
+            last = done
+        if stopped.wait(_POLL_SECONDS):
+            return
