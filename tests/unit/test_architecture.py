@@ -45,7 +45,8 @@ LAYERS = (
     "rewrite writer/dataset",
     "advisor engines maintenance recovery",
     "engines/duckdb engines/polars",
-    "spark/column_names spark/explain spark/job_status spark/session spark/task_error spark/types",
+    "spark/column_names spark/explain spark/job_status spark/session spark/session_settings "
+    "spark/task_error spark/types",
     "spark/tasks",
     "spark/read",
     "spark/write",

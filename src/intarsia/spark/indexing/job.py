@@ -59,6 +59,7 @@ from intarsia.spark.indexing.task import (
 )
 from intarsia.spark.job_status import Progress
 from intarsia.spark.session import parallelism_of, require_pyspark
+from intarsia.spark.session_settings import or_session_setting
 from intarsia.spark.tasks import results_of
 from intarsia.tables.data_files import TableFormatOption
 
@@ -117,7 +118,8 @@ def add_indexes(
         The size above which files are divided, in bytes or as text such as ``"1 GB"``. By default
         the share of one of ``parallelism`` tasks in all files, but at least 256 MiB.
     parallelism : int, optional
-        The number of tasks that run at a time, by default Spark's.
+        The number of tasks that run at a time, by default Spark's. The session's settings
+        ``spark.intarsia.split_bytes`` and ``.parallelism`` change both defaults.
     filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
         Where ``path`` is; it must be picklable.
     progress : callable, optional
@@ -164,7 +166,7 @@ def add_indexes(
         raise IndexSpecError("no index was asked for")
     if sidecar is not False:
         only_embedded(index_objects)
-    max_bytes = bytes_of(split_bytes, "split_bytes")
+    max_bytes = bytes_of(or_session_setting(spark, "split_bytes", split_bytes), "split_bytes")
     files, action = _files_and_action(
         path, filesystem, index_objects, sidecar, table_format, anew=replace
     )
@@ -294,6 +296,7 @@ def _files_and_action(
 
 
 def _parallelism(spark: SparkSession, requested: int | None) -> int:
+    requested = or_session_setting(spark, "parallelism", requested)
     if requested is not None:
         check_count("parallelism", requested)
     return requested or parallelism_of(spark)

@@ -7,6 +7,7 @@ twice.
 
 from __future__ import annotations
 
+import logging
 import pickle
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ from intarsia.dataset.commit_log import visible
 from intarsia.dataset.dataset import Dataset
 from intarsia.dataset.discovery import open_dataset
 from intarsia.dataset.explain import explain_scan
-from intarsia.dataset.partitioning import folder_of, hive_partitioning
+from intarsia.dataset.partitioning import folder_of, hive_partitioning, known_partitioning
 from intarsia.dataset.schema_unification import unified_schema
 from intarsia.decode.page_size_limit import check_page_size_limit
 from intarsia.errors import FormatError, Where
@@ -36,6 +37,7 @@ from intarsia.file.sidecar_discovery import places_of
 from intarsia.index.directory import binding_of
 from intarsia.io.storage import PathLike
 from intarsia.parquet.metadata import Type
+from intarsia.parquet.value_display import plural
 from intarsia.plan.plan import ScanPlan
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.parquet_file import open_file
@@ -46,10 +48,11 @@ from intarsia.spark.explain import ReadExplanation
 from intarsia.spark.read.dataset_files import Source
 from intarsia.spark.read.partition_packing import Piece, Task, pack
 from intarsia.spark.read.query import Query, query_of
-from intarsia.spark.read.reader_choice import choose
+from intarsia.spark.read.reader_choice import choose, left_to_read
 from intarsia.spark.read.user_schema import check_keys, parse_user_schema, with_user_types
 from intarsia.spark.read.variant_type import as_output, check_whole
 from intarsia.spark.session import parallelism_of, require_pyspark
+from intarsia.spark.session_settings import or_session_setting
 from intarsia.spark.task_error import silence_broken_pipes
 from intarsia.spark.types import spark_schema, with_leaves
 from intarsia.tables.data_files import TableFormatOption
@@ -58,6 +61,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+_LOG = logging.getLogger("intarsia.spark")
 _INT96_UNIT = "us"
 """Spark's unit. Nanoseconds, pyarrow's default, hold no years before 1677."""
 FILES = pads.ParquetFileFormat(coerce_int96_timestamp_unit=_INT96_UNIT)
@@ -75,8 +79,9 @@ def read(
     where: pc.Expression | str | None = None,
     schema: StructType | str | None = None,
     merge_schema: bool = False,
-    reader: str = "auto",
+    reader: str | None = None,
     filesystem: Any = None,
+    partitioning: Literal["hive"] | None = "hive",
     sidecar: PathLike | None = None,
     catalog: bool | Literal["auto"] = "auto",
     on_corrupt: OnCorrupt | None = None,
@@ -90,7 +95,11 @@ def read(
     left, Spark's own reader gets the files and the filter, as long as its rows are certain to be
     the same. Else tasks read the pages that can match. ``explain`` shows the choice and its reason.
 
-    A ``.where()`` on the result filters rows, but does not skip pages.
+    A ``.where()`` on the result filters rows, but does not skip pages. If tasks read, the plan of
+    the DataFrame and Spark's UI show how many files and bytes are left to read.
+
+    The session's settings ``spark.intarsia.reader``, ``.sidecar``, ``.on_corrupt`` and
+    ``.page_size_limit`` are the defaults of these arguments.
 
     Parameters
     ----------
@@ -111,10 +120,13 @@ def read(
     merge_schema : bool, default False
         Takes the columns of all files, matched by name as in ``intarsia.dataset``. The driver then
         opens every file.
-    reader : {"auto", "intarsia", "spark"}, default "auto"
-        ``"intarsia"`` makes tasks read by page, ``"spark"`` makes Spark's own reader read.
+    reader : {"auto", "intarsia", "spark"}, optional
+        ``"intarsia"`` makes tasks read by page, ``"spark"`` makes Spark's own reader read. By
+        default ``"auto"``.
     filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
         Where ``path`` is, by default the local disk or the storage that a URI names.
+    partitioning : {"hive", None}, default "hive"
+        None takes no columns from the names of folders.
     sidecar : str or path, optional
         The folder of the sidecars, as for ``intarsia.dataset``.
     catalog : bool or "auto", default "auto"
@@ -147,6 +159,9 @@ def read(
         errors = ias.read(spark, "lake/logs", columns=["ts", "message"], where="status = 500")
     """
     require_pyspark()
+    default = partial(or_session_setting, spark)
+    on_corrupt = default("on_corrupt", on_corrupt)
+    page_size_limit = default("page_size_limit", page_size_limit)
     check_on_corrupt(on_corrupt)
     check_page_size_limit(page_size_limit)
     user_schema = None if schema is None else parse_user_schema(schema)
@@ -156,9 +171,10 @@ def read(
         "stated": user_schema,
         "sidecar": sidecar,
         "merge_schema": merge_schema,
+        "partitioning": partitioning,
         "table_format": table_format,
     }
-    source = _source(path, opening)
+    source = _source(spark, path, opening)
     checked = source.data.with_options(on_corrupt=on_corrupt, page_size_limit=page_size_limit)
     source = replace(source, data=checked)
     return read_source(spark, source, columns, where, reader, user_schema)
@@ -169,7 +185,7 @@ def read_source(
     source: Source,
     columns: Sequence[str] | None,
     where: pc.Expression | str | None,
-    reader: str,
+    reader: str | None,
     user_schema: pa.Schema | None = None,
 ) -> DataFrame:
     """Returns the rows of an opened data set, with its options. Arguments are those of ``read``."""
@@ -177,7 +193,7 @@ def read_source(
     is_bare = columns is not None and not columns  # such rows get lost on the way to Spark
     query = query_of(data, data.schema.names[:1] if is_bare else columns, where, user_schema)
     query = replace(query, on_corrupt=options.on_corrupt, page_size_limit=options.page_size_limit)
-    frame = frame_of(spark, source, query, reader)
+    frame = frame_of(spark, source, query, or_session_setting(spark, "reader", reader) or "auto")
     return frame.select() if is_bare else frame
 
 
@@ -185,17 +201,24 @@ def frame_of(spark: SparkSession, source: Source, query: Query, reader: str = "a
     """Returns the rows of a query, read by the reader that ``choose`` selects."""
     choice = choose(spark, source, query, reader)
     if choice.native is not None:
+        num_files = f"{len(choice.native.files):,} of {len(source.files):,} files"
+        _LOG.info("read: %s, by Spark's own reader: %s", num_files, choice.reason)
         return choice.native.frame(spark)
+    plan = choice.planned(source, query)
+    left = left_to_read(plan, len(source.files))
     if choice.rows is not None:
+        _LOG.info("read: %s, by the driver: %s", left, choice.reason)
         return spark.createDataFrame(choice.rows, spark_schema(query.nullable_schema))
-    files = choice.planned(source, query).files
-    tasks = pack(files, parallelism_of(spark), source.opened, source.view)
+    tasks = pack(plan.files, parallelism_of(spark), source.opened, source.view)
+    _LOG.info("read: %s, by %s: %s", left, plural(len(tasks), "task"), choice.reason)
     if not tasks:
         return spark.createDataFrame(
             query.output.empty_table(), spark_schema(query.nullable_schema)
         )
     ids = spark.range(len(tasks), numPartitions=len(tasks))
-    return ids.mapInArrow(_runner(tasks, query), spark_schema(query.nullable_schema))
+    run = _runner(tasks, query)
+    run.__name__ = f"intarsia: {left}"  # shown in the plan of the DataFrame and in Spark's UI
+    return ids.mapInArrow(run, spark_schema(query.nullable_schema))
 
 
 def explain(
@@ -206,8 +229,9 @@ def explain(
     where: pc.Expression | str | None = None,
     schema: StructType | str | None = None,
     merge_schema: bool = False,
-    reader: str = "auto",
+    reader: str | None = None,
     filesystem: Any = None,
+    partitioning: Literal["hive"] | None = "hive",
     sidecar: PathLike | None = None,
     catalog: bool | Literal["auto"] = "auto",
     table_format: TableFormatOption = "auto",
@@ -218,7 +242,9 @@ def explain(
     ----------
     spark : pyspark.sql.SparkSession
         The session.
-    path, columns, where, schema, merge_schema, reader, filesystem, sidecar, catalog, table_format
+    path, columns, where, schema, merge_schema, reader, filesystem, partitioning, sidecar
+        As for ``read``.
+    catalog, table_format
         As for ``read``.
 
     Returns
@@ -239,6 +265,7 @@ def explain(
         print(ias.explain(spark, ia.delta("lake/events", version=7), where="key = 'k1'"))
     """
     require_pyspark()
+    reader = or_session_setting(spark, "reader", reader) or "auto"
     user_schema = None if schema is None else parse_user_schema(schema)
     opening = {
         "filesystem": filesystem,
@@ -246,9 +273,10 @@ def explain(
         "stated": user_schema,
         "sidecar": sidecar,
         "merge_schema": merge_schema,
+        "partitioning": partitioning,
         "table_format": table_format,
     }
-    source = _source(path, opening)
+    source = _source(spark, path, opening)
     query = query_of(source.data, columns, where, user_schema)
     choice = choose(spark, source, query, reader)
     explained = explain_scan(source.data.scan_source, query.columns, query.where, by_file=True)
@@ -266,15 +294,20 @@ def explain(
     )
 
 
-def _source(path: PathLike | Sequence[PathLike] | Dataset, options: Mapping[str, Any]) -> Source:
+def _source(
+    spark: SparkSession,
+    path: PathLike | Sequence[PathLike] | Dataset,
+    options: Mapping[str, Any],
+) -> Source:
     """Returns the table or the files at ``path``. ``options`` are those of ``opened``.
 
     Raises ``ValueError`` for options with a table, which was opened with its own.
     """
     if not isinstance(path, Dataset):
-        return Source(opened(path, **options), folder_of(path))
+        sidecar = or_session_setting(spark, "sidecar", options["sidecar"])
+        return Source(opened(path, **{**options, "sidecar": sidecar}), folder_of(path))
     for name, value in options.items():
-        if value not in (None, False, "auto"):
+        if value not in (None, False, "auto", "hive"):
             option = "schema" if name == "stated" else name
             raise ValueError(f"{option} is not for a table that was opened as a data set")
     return Source.of_table(path)
@@ -288,6 +321,7 @@ def opened(
     sidecar: PathLike | None = None,
     *,
     merge_schema: bool = False,
+    partitioning: Literal["hive"] | None = "hive",
     table_format: TableFormatOption = "auto",
 ) -> Dataset:
     """Returns the data set of the published files at ``path``, with its columns in Spark's types.
@@ -298,10 +332,15 @@ def opened(
     seen: dict[str, pafs.FileInfo] = {}
     storage, files = visible(path, filesystem, seen, table_format=table_format)
     base = folder_of(path)
-    partitioning = hive_partitioning(files, base, "spark", stated=stated)
+    if partitioning is None:
+        folders: Any = known_partitioning(None, files, base)
+    elif partitioning == "hive":
+        folders = hive_partitioning(files, base, "spark", stated=stated)
+    else:
+        raise ValueError(f"partitioning is 'hive' or None, not {partitioning!r}")
     if stated is not None:
-        check_keys(partitioning.schema)
-    data = open_dataset(storage, files, base, partitioning, form=FILES)
+        check_keys(folders.schema)
+    data = open_dataset(storage, files, base, folders, form=FILES)
     cache = data.scan_source.cache
     cache.places = places_of(storage, sidecar)
     plain = _as_in_spark(data.schema, partial(cache.as_opened, files[0]))
@@ -312,7 +351,7 @@ def opened(
         plain = with_user_types(plain, stated)
     if plain != data.schema:
         plain = plain.with_metadata(data.schema.metadata)
-        data = open_dataset(storage, files, base, partitioning, plain, FILES)
+        data = open_dataset(storage, files, base, folders, plain, FILES)
         data.scan_source = data.scan_source.with_cache(cache)
     root = root_of(storage, path, files)
     cache.catalog = catalog_of(storage, root, cache.options, seen, catalog)

@@ -29,7 +29,7 @@ def read_delta(
     columns: Sequence[str] | None = None,
     where: pc.Expression | str | None = None,
     version: int | str | datetime | None = None,
-    reader: str = "auto",
+    reader: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     filesystem: Any = None,
     sidecar: PathLike | None = None,
@@ -85,7 +85,7 @@ def read_iceberg(
     where: pc.Expression | str | None = None,
     snapshot_id: int | None = None,
     ref: str | None = None,
-    reader: str = "auto",
+    reader: str | None = None,
     sidecar: PathLike | None = None,
 ) -> DataFrame:
     """Returns the rows of an Iceberg table for which ``where`` is true, as a DataFrame.

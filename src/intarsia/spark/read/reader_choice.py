@@ -93,6 +93,13 @@ def _selected_bytes(plan: Plan) -> Amount:
     return sum((column.bytes for file in plan.files for column in file.columns), Amount())
 
 
+def left_to_read(plan: Plan, num_files: int) -> str:
+    """Returns the files that a plan leaves of ``num_files``, and the bytes of their columns."""
+    amount = _selected_bytes(plan)
+    files = f"{len(plan.files):,} of {num_files:,} files"
+    return f"{files}, {amount.selected:,} of {amount.total:,} bytes of their columns"
+
+
 def _share_to_read(plan: Plan) -> str:
     amount = _selected_bytes(plan)
     share = f"{amount.selected / amount.total:.0%}" if amount.total else "none"

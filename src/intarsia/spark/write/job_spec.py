@@ -16,6 +16,7 @@ from intarsia.expr.nested_types import nullable
 from intarsia.index.parquet_indexes import PageIndex
 from intarsia.index.registry import IndexSpec, parse_indexes, spec_name
 from intarsia.io.glob import HIDDEN
+from intarsia.spark.session_settings import or_session_setting
 from intarsia.spark.types import arrow_schema
 from intarsia.spark.write.space_filling_curve import check_curve
 from intarsia.writer.defaults import DEFAULT_ROW_GROUP_ROWS, default_page_rows
@@ -24,6 +25,7 @@ from intarsia.writer.policy_settings import settings_of
 from intarsia.writer.row_sorting import FOLDER, stated_order
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
 _CODECS = {
@@ -72,6 +74,12 @@ class Layout:
             rows_per_page=settings.options.get("max_rows_per_page"),
             row_group_rows=settings.row_group_rows or DEFAULT_ROW_GROUP_ROWS,
         )
+
+    def by_session(self, spark: SparkSession) -> Layout:
+        """Returns the layout with settings of the session for what is not set here."""
+        names = ("compression", "rows_per_page", "target_file_size")
+        values = {name: or_session_setting(spark, name, getattr(self, name)) for name in names}
+        return replace(self, **values)
 
 
 def job_of(

@@ -144,6 +144,9 @@ def write(
     A file ends when it reaches the target, estimated from the files before it. It may be up to a
     quarter larger if that takes all remaining rows.
 
+    The session's settings ``spark.intarsia.compression``, ``.rows_per_page`` and
+    ``.target_file_size`` hold where neither the argument nor the policy says otherwise.
+
     Examples
     --------
     ::
@@ -173,7 +176,7 @@ def write(
         compression,
     )
     place = Place.of(path, filesystem)
-    layout = layout.by_policy(place, df.schema)
+    layout = layout.by_policy(place, df.schema).by_session(df.sparkSession)
     time_zone = df.sparkSession.conf.get("spark.sql.session.timeZone") or "UTC"
     job = job_of(place, secrets.token_hex(8), df.schema, layout, time_zone)
     check_place(place)
