@@ -261,19 +261,15 @@ import test_timeout as slow
 import pyarrow as pa
 import intarsia as ia
 
-name, spool = sys.argv[2], sys.argv[3]
+spool, delay, names = sys.argv[2], float(sys.argv[3]), sys.argv[4:]
 tempfile.tempdir = spool
-fs = slow.SlowFileSystem()
-fs.makedirs("/d")
 path = os.path.join(spool, "one.parquet")
+contents, sent = [], []
 for number in range(slow.FILES):
     ia.write_table(pa.table({"k": range(500), "s": [f"v {i % 97}" for i in range(500)]}), path)
     with open(path, "rb") as made:
-        fs.pipe_file(f"/d/{number:03}.parquet", made.read())
+        contents.append(made.read())
 os.unlink(path)
-data, files = slow.opened(fs), set(fs.find("/"))
-slow.SlowFileSystem.delay = float(sys.argv[4])
-sent = []
 
 
 def interrupt():
@@ -282,35 +278,40 @@ def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
 
 
-threading.Thread(target=interrupt).start()
-try:
-    slow.CALLS[name](data, fs)
-except KeyboardInterrupt:
-    took = sent[0].seconds()
-    assert took < 1, took
-else:
-    raise AssertionError("it was not interrupted")
-slow.settle()
-slow.SlowFileSystem.delay = 0.0
-assert os.listdir(spool) == [], os.listdir(spool)
-assert set(fs.find("/")) == files
-assert slow.opened(fs).count_rows("s <> 'x'") == slow.FILES * 500
-assert data.to_table().num_rows == slow.FILES * 500
-print("fine")
+for name in names:
+    slow.SlowFileSystem.store, slow.SlowFileSystem.pseudo_dirs = {}, [""]
+    fs = slow.SlowFileSystem()
+    fs.makedirs("/d")
+    for number, content in enumerate(contents):
+        fs.pipe_file(f"/d/{number:03}.parquet", content)
+    data, files = slow.opened(fs), set(fs.find("/"))
+    slow.SlowFileSystem.delay = delay
+    threading.Thread(target=interrupt).start()
+    try:
+        slow.CALLS[name](data, fs)
+    except KeyboardInterrupt:
+        took = sent.pop().seconds()
+        assert took < 1, (name, took)
+    else:
+        raise AssertionError(f"{name} was not interrupted")
+    slow.settle()
+    slow.SlowFileSystem.delay = 0.0
+    assert os.listdir(spool) == [], (name, os.listdir(spool))
+    assert set(fs.find("/")) == files, name
+    assert slow.opened(fs).count_rows("s <> 'x'") == slow.FILES * 500, name
+    assert data.to_table().num_rows == slow.FILES * 500, name
+    print(name)
 """
 
 
 @pytest.mark.parametrize("delay", [0.15, 2.0], ids=["many slow requests", "one that hangs"])
-@pytest.mark.parametrize(
-    "name",
-    ["filtered", "to_table", "count_rows", "add_indexes", "verify", "build_catalog", "advise"],
-)
-def test_ctrl_c_ends_a_call_and_leaves_nothing(tmp_path, name, delay):
-    here = os.path.dirname(__file__)
-    code = textwrap.dedent(INTERRUPTED)
-    command = [sys.executable, "-W", "ignore", "-c", code, here, name, str(tmp_path), str(delay)]
+def test_ctrl_c_ends_a_call_and_leaves_nothing(tmp_path, delay):
+    here, code = os.path.dirname(__file__), textwrap.dedent(INTERRUPTED)
+    names = ["advise"]  # first: it reads little if footers are cached
+    names += ["filtered", "to_table", "count_rows", "add_indexes", "verify", "build_catalog"]
+    command = [sys.executable, "-W", "ignore", "-c", code, here, str(tmp_path), str(delay), *names]
     said = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    assert (said.stdout, said.stderr) == ("fine\n", "")
+    assert (said.stdout.splitlines(), said.stderr) == (names, "")
 
 
 @pytest.fixture(scope="module")
