@@ -33,8 +33,8 @@ fast: .venv/test
 	@$(BIN)/python -m pytest --numprocesses $(PROCESSES) tests/unit \
 		$(SLOW:%=--ignore=tests/unit/test_%.py)
 
-# Without Spark, on each Python from 3.11 to 3.14 that is on the PATH, and with the oldest packages;
-# TOX="-e 3.13 -- tests/unit" chooses.
+# The folders of tests in pyproject.toml's tool.tox, on each Python from 3.11 to 3.14 that is on the
+# PATH, and with the oldest packages; TOX="-e 3.13 -- tests/unit" chooses.
 versions: .venv/versions
 	@$(BIN)/tox $(TOX)
 
