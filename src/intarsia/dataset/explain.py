@@ -216,7 +216,8 @@ def _account_of(
         opened, request.pruning, file.constants, request.schema, by_footer=run is not None
     )
     reader = plan.reader if plan.rows or plan.reader != PAGES else SKIPPED
-    roots, groups = roots_to_read(opened, request, file.constants), groups_of(opened, plan.rows)
+    roots = roots_to_read(opened, request, file.constants) if reader != SKIPPED else ()
+    groups = groups_of(opened, plan.rows)
     if reader == PAGES:
         try:
             return _by_pages(opened, file, request, plan, gap, is_mapped=is_mapped)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -26,6 +26,7 @@ from intarsia.plan.plan import ROW_GROUPS, ScanPlan
 from intarsia.plan.planner import plan_group
 from intarsia.pruning.partition_pruning import Constants, folder_might_match
 from intarsia.pruning.predicate_tree import Never, Pruning, predicates_of
+from intarsia.row_ranges import RowRanges
 from intarsia.scan.files.file_cache import FileCache
 from intarsia.scan.files.small_file_filter import matching_rows, small_files_of
 from intarsia.scan.files.small_file_reader import Read, readers
@@ -220,13 +221,22 @@ def _verdicts(group: FileGroup, request: Request, by_footer: bool) -> list[_Verd
             if is_recording:
                 numbers = np.flatnonzero(unsure).tolist()
                 recorded = {number: group.plan_in_file(number, left) for number in numbers}
-    for number, file in enumerate(group.files) if is_recording else ():
-        own = known.get(number) or recorded.get(number) or group.plan_in_file(number, plan)
-        file.profile.planned(own)
+    if is_recording:
+        _record(group, plan, recorded | known)
     return [
         _Verdict(is_left, known.get(i), reads.get(i), partial(_in_file, plan, group, i))
         for i, is_left in enumerate(might_match.tolist())
     ]
+
+
+def _record(group: FileGroup, plan: ScanPlan, plans: Mapping[int, ScanPlan]) -> None:
+    """Records each file's plan in its profile: one of ``plans``, else that of the group."""
+    none = RowRanges.none()
+    excluded = ScanPlan(none, tuple([(source, none) for source, _ in plan.steps]))
+    are_left = group.files_of(plan.rows).tolist()
+    for number, (file, is_left) in enumerate(zip(group.files, are_left, strict=True)):
+        own = group.plan_in_file(number, plan) if is_left and number not in plans else excluded
+        file.profile.planned(plans.get(number, own))
 
 
 def _in_file(
