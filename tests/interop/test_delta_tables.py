@@ -383,6 +383,25 @@ def test_widened_types_are_cast(tmp_path):
     assert sorted(ids) == [*range(890, 900)]
 
 
+def test_timestamps_of_int96_may_be_of_any_year(tmp_path):
+    """Spark writes INT96 by default, and nanoseconds begin in 1677."""
+    path = str(tmp_path)
+    times = [datetime.datetime(year, 1, 2, 3, 4, 5, 678901) for year in (1600, 2024, 9999)]
+    column = pa.array(times, pa.timestamp("us", "UTC"))
+    deltalake.write_deltalake(path, pa.table({"id": [1, 2, 3], "ts": column}))
+    (file,) = ia.delta(path).files
+    pq.write_table(pq.read_table(file), file, use_deprecated_int96_timestamps=True)
+    data = ia.delta(path)
+    assert data.to_table()["ts"].combine_chunks() == column
+    for condition, ids in {
+        "ts < TIMESTAMPTZ '1700-01-01 00:00:00+00'": [1],
+        "ts > TIMESTAMPTZ '2100-01-01 00:00:00+00'": [3],
+    }.items():
+        assert data.to_table(["id"], condition)["id"].to_pylist() == ids
+        assert ia.sql(f"SELECT id FROM t WHERE {condition}", t=data)["id"].to_pylist() == ids
+    assert ia.sql("SELECT ts FROM t", t=data)["ts"].cast(column.type).combine_chunks() == column
+
+
 def test_a_table_that_was_moved_is_read_where_it_is(versions, tmp_path):
     shutil.move(versions, tmp_path / "moved")
     assert ia.delta(tmp_path / "moved").count_rows() == ROWS
