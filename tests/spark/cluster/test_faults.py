@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 
 import intarsia as ia
 import intarsia.spark as ias
+from intarsia.indexing.policy import Policy
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 ROWS, TASKS = 800_000, 4
@@ -122,7 +123,19 @@ def test_a_write_survives_killed_processes(victim, form, cluster, data, tmp_path
     eventually(lambda: len(cluster.executors()) == 2, "a new executor")
 
 
-def test_indexing_survives_the_death_of_an_executor(cluster, spark, tmp_path, eventually):
+def maintain(spark, folder):
+    """Adds an index by a policy."""
+    (folder / "_intarsia").mkdir()
+    (folder / "_intarsia" / "policy.json").write_bytes(Policy(("id:lookup",)).encode())
+    assert ias.maintain(spark, folder).failed == ()
+
+
+def add_indexes(spark, folder):
+    ias.add_indexes(spark, folder, ["id:lookup"])
+
+
+@pytest.mark.parametrize("index", [add_indexes, maintain])
+def test_indexing_survives_the_death_of_an_executor(index, cluster, spark, tmp_path, eventually):
     folder = tmp_path / "lake"
     ias.write(spark.range(0, 3_000_000, 1, 12), folder)
 
@@ -131,7 +144,7 @@ def test_indexing_survives_the_death_of_an_executor(cluster, spark, tmp_path, ev
         cluster.kill_executor()
 
     harmed = in_background(harm)
-    ias.add_indexes(spark, folder, ["id:lookup"])
+    index(spark, folder)
     harmed()
     assert all([i.name for i in file.indexes] == ["id:lookup"] for file in ia.list_indexes(folder))
     assert ids(folder) == list(range(3_000_000))
