@@ -52,6 +52,10 @@ class Opaque:
 
     expression: pc.Expression
 
+    def __eq__(self, other: object) -> bool:
+        # ``==`` of Expressions has no truth value. Since 3.13 it is used if they are identical too.
+        return isinstance(other, Opaque) and bool(self.expression.equals(other.expression))
+
 
 ANDS = ("and_kleene", "and")
 """Functions that are true for a row exactly if all their arguments are."""
