@@ -46,6 +46,7 @@ from intarsia.io.storage import FileReplaced
 from intarsia.parquet.schema import Leaf, Root
 from intarsia.plan.cost_model import COSTS
 from intarsia.plan.plan import ENGINE, ScanPlan
+from intarsia.plan.planner import plan_of_all
 from intarsia.plan.stored_columns import check_folder
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.pruning.predicate_tree import predicates_of
@@ -165,7 +166,7 @@ def _checked(
     if source.cache.is_profiled:
         source.cache.requests.append(request)
     for path, file, *_ in files if source.cache.is_profiled else ():
-        plan = plans.get(path) or ScanPlan(file.rows)
+        plan = plans.get(path) or plan_of_all(file)
         file.profile.planned(replace(plan, reader=ENGINE, reason=reason))
     rows = {path: plan.rows for path, plan in plans.items()}
     return HandOver(paths, schema, rows, planned, folder_keys, with_nan, reason)

@@ -46,7 +46,7 @@ from intarsia.plan.plan import (
     Step,
     amount,
 )
-from intarsia.plan.planner import plan_rows
+from intarsia.plan.planner import plan_of_all, plan_rows
 from intarsia.pruning.partition_pruning import folder_might_match
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.files.file_cache import FileCache, ProfiledFile
@@ -208,7 +208,7 @@ def _account_of(
         if run is None or run.reader != ENGINE:
             return _unopened(cache, file, request)
         opened = cache.get(file.path)
-        plan = ScanPlan(opened.rows)
+        plan = plan_of_all(opened)
         account = _by_pages(opened, file, request, plan, gap, is_mapped=is_mapped)
         return replace(account, reader=ENGINE, read=_whole_read(opened, account.plan.figures))
     profile = cache.profiled[file.path][-1].profile

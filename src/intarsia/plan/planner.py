@@ -85,6 +85,11 @@ def plan_rows(
     return plan_group(group, pruning, within=within, by_footer=by_footer, leaves=leaves)
 
 
+def plan_of_all(file: OpenedFile) -> ScanPlan:
+    """Returns the plan of a file of which no row is left out."""
+    return ScanPlan(file.rows, ((ROW_GROUP_STATISTICS, file.rows),))
+
+
 class _Planner:
     def __init__(
         self, group: FileGroup, pruning: Pruning, within: RowRanges | None, after: ScanPlan | None
