@@ -32,7 +32,11 @@ RUN = [
     "docs/how-to/write-files.md",
     "docs/reference/indexes.md",
 ]
-"""Documents with Python code to run. Blocks that import ``intarsia.spark`` are left out."""
+"""Documents with Python code to run.
+
+Blocks that import ``intarsia.spark`` are left out, as are blocks marked ``py``, which are for other
+programs.
+"""
 
 
 @pytest.fixture
