@@ -66,7 +66,7 @@ from intarsia.plan.file_account import EngineReads, QueryRun
 from intarsia.plan.plan import ENGINE, Plan
 from intarsia.redaction import shown_redacted
 from intarsia.scan.count import count_rows
-from intarsia.scan.request import FilterLike, expression_of
+from intarsia.scan.request import FilterLike, Request, expression_of
 
 if TYPE_CHECKING:
     import pandas
@@ -464,11 +464,14 @@ class Dataset(ScannedDataset):
                 return int(self._pyarrow_scanner([], options).count_rows())
         request = request_of(self.schema, [], condition)
         use_threads = options.get("use_threads", True)
-        data = self._with_checksums(options)
-        source = data.scan_source
+        return self._with_checksums(options).count_requested(request, use_threads=use_threads)
+
+    def count_requested(self, request: Request, *, use_threads: bool = True) -> int:
+        """Returns how many rows pass the filter of a request for no column."""
+        source = self.scan_source
         is_forced = source.options.reader == "pages"
-        if use_threads and request.filter and not is_forced and data._may_use_pyarrow:
-            count = count_matching(data, source, request)
+        if use_threads and request.filter and not is_forced and self._may_use_pyarrow:
+            count = count_matching(self, source, request)
             if count is not None:
                 return count
         parts = source.parts(request, use_threads=use_threads)

@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from intarsia.dataset.request_builder import Columns
-from intarsia.errors import public
+from intarsia.dataset.record_batches import as_table
+from intarsia.dataset.request_builder import (
+    Columns,
+    ScanRequest,
+    scan_request,
+    uses_scanner_columns,
+)
+from intarsia.dataset.scan_source import ScanSource
+from intarsia.deadline import time_limited
+from intarsia.errors import check_is_list, public
+from intarsia.scan.request import Filter, FilterLike, Request
 from intarsia.sql.query.condition_template import ConditionTemplate
+
+_MAX_REQUESTS = 64
+"""Lists of columns whose requests are cached."""
+_EVERY_ROW = pc.scalar(True)
+
+
+class _Scanned(Protocol):
+    """The data set of a prepared query."""
+
+    schema: pa.Schema
+    scan_source: ScanSource
+
+    def scan_whole(
+        self, request: Request, project: Callable[[pa.Table], pa.Table]
+    ) -> tuple[pa.Schema, Iterable[pa.Table]]: ...
+
+    def count_requested(self, request: Request) -> int: ...
+
+    def to_table(self, columns: Columns = None, filter: FilterLike = None) -> pa.Table: ...  # noqa: A002 # pyarrow's name for it
 
 
 @public
@@ -28,8 +58,9 @@ class PreparedQuery:
     """
 
     def __init__(self, dataset: Any, condition: str) -> None:
-        self._dataset = dataset
+        self._dataset: _Scanned = dataset
         self._condition = ConditionTemplate(condition, dataset.schema)
+        self._requests: dict[tuple[str, ...] | None, ScanRequest] = {}
 
     def __repr__(self) -> str:
         return f"<intarsia.PreparedQuery {self._condition.text}>"
@@ -37,6 +68,7 @@ class PreparedQuery:
     def __reduce__(self) -> tuple[type[Self], tuple[Any, str]]:
         return type(self), (self._dataset, self._condition.text)
 
+    @time_limited("reading")
     def to_table(
         self,
         *values: object,
@@ -63,12 +95,13 @@ class PreparedQuery:
         PredicateError
             If there are too few or too many values, or if one does not fit its place.
         """
-        condition = self._condition.expression(values)
-        table: pa.Table = self._dataset.to_table(
-            columns, condition, timeout=timeout, memory_limit=memory_limit
-        )
-        return table
+        dataset = self._dataset
+        if isinstance(columns, dict) or uses_scanner_columns(columns, dataset.schema):
+            return dataset.to_table(columns, self._condition.expression(values))
+        request, project = self._request(columns)
+        return as_table(*dataset.scan_whole(request.with_filter(self._bound(values)), project))
 
+    @time_limited("counting rows of")
     def count_rows(
         self,
         *values: object,
@@ -76,5 +109,21 @@ class PreparedQuery:
         memory_limit: int | str | None = None,
     ) -> int:
         """Returns how many rows match. Parameters and errors are those of ``to_table``."""
-        condition = self._condition.expression(values)
-        return int(self._dataset.count_rows(condition, timeout=timeout, memory_limit=memory_limit))
+        request, _ = self._request(())
+        return self._dataset.count_requested(request.with_filter(self._bound(values)))
+
+    def _bound(self, values: tuple[object, ...]) -> Filter:
+        """Returns the filter with ``values``, joined with that of the data set."""
+        own, condition = self._dataset.scan_source.filter, self._condition.expression(values)
+        return Filter.of(condition if own is None else own & condition, self._dataset.schema)
+
+    def _request(self, columns: Sequence[str] | None) -> ScanRequest:
+        """Returns the request for ``columns``, with a filter that every row passes."""
+        check_is_list(columns=columns)
+        key = None if columns is None else tuple(columns)
+        request = self._requests.get(key)
+        if request is None:
+            request = scan_request(self._dataset.schema, columns, _EVERY_ROW)
+            if len(self._requests) < _MAX_REQUESTS:
+                self._requests[key] = request
+        return request

@@ -189,6 +189,12 @@ class Request:
         """Output columns, then columns that only the filter reads."""
         return tuple(dict.fromkeys((*self.columns, *self.filter_columns)))
 
+    def with_filter(self, filter_: Filter) -> Request:
+        """Returns the same request with another filter on columns of the same schema."""
+        changed = replace(self, filter=filter_)
+        changed.__dict__["output"] = self.output
+        return changed
+
     @cached_property
     def without_filter(self) -> Request:
         """The same request for rows that are known to match."""
