@@ -15,6 +15,9 @@ import pyarrow.compute as pc
 import pytest
 
 import intarsia as ia
+from intarsia.scan.prepared_filter import PreparedFilter
+from intarsia.scan.request import Filter
+from intarsia.sql.query import condition_template
 from intarsia.sql.query.condition_template import ConditionTemplate
 
 ROWS = 4_000
@@ -132,6 +135,26 @@ def test_values_mean_what_constants_mean(data, condition, values, written):
     for _ in range(2):
         assert query.to_table(*values).drop(["x"]).equals(expected.drop(["x"]))  # x has NaN
     assert query.count_rows(*values) == expected.num_rows
+
+
+@pytest.mark.parametrize(
+    ("condition", "first", "later"),
+    [("s = ?", ["a"], ["b"]), ("n < ? AND s >= ? AND x = ?", [1, "a", 0.5], [-7, "é", -0.0])],
+)
+def test_later_values_are_put_in_without_sql(data, monkeypatch, condition, first, later):
+    condition = ConditionTemplate(condition, data.schema)
+    prepared = PreparedFilter(condition)
+    prepared.bind(first)
+    expected = Filter.of(condition.expression(later), data.schema)
+    monkeypatch.setattr(condition_template, "translated", None)
+    actual = prepared.bind(later)
+    assert (actual.node, actual.pruning, actual.columns) == (
+        expected.node,
+        expected.pruning,
+        expected.columns,
+    )
+    assert actual.condition.comparison == expected.condition.comparison
+    assert actual.condition.expression.equals(expected.condition.expression)
 
 
 def test_columns_of_prepared_queries(data):

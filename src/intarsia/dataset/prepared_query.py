@@ -18,6 +18,7 @@ from intarsia.dataset.request_builder import (
 from intarsia.dataset.scan_source import ScanSource
 from intarsia.deadline import time_limited
 from intarsia.errors import check_is_list, public
+from intarsia.scan.prepared_filter import PreparedFilter
 from intarsia.scan.request import Filter, FilterLike, Request
 from intarsia.sql.query.condition_template import ConditionTemplate
 
@@ -45,7 +46,8 @@ class _Scanned(Protocol):
 class PreparedQuery:
     """A query whose condition has parameters. ``Dataset.prepare`` makes one.
 
-    The condition is parsed once. Threads may share a query, and it can be pickled.
+    The condition is parsed once. Comparisons of columns with parameters are translated once as
+    well, and each run only puts its values in. Threads may share a query, and it can be pickled.
 
     Values are Python's: str, int, float, bool, Decimal, date, datetime and None. A list or tuple is
     a value for ``IN ?``.
@@ -59,14 +61,14 @@ class PreparedQuery:
 
     def __init__(self, dataset: Any, condition: str) -> None:
         self._dataset: _Scanned = dataset
-        self._condition = ConditionTemplate(condition, dataset.schema)
+        self._filter = PreparedFilter(ConditionTemplate(condition, dataset.schema))
         self._requests: dict[tuple[str, ...] | None, ScanRequest] = {}
 
     def __repr__(self) -> str:
-        return f"<intarsia.PreparedQuery {self._condition.text}>"
+        return f"<intarsia.PreparedQuery {self._filter.condition.text}>"
 
     def __reduce__(self) -> tuple[type[Self], tuple[Any, str]]:
-        return type(self), (self._dataset, self._condition.text)
+        return type(self), (self._dataset, self._filter.condition.text)
 
     @time_limited("reading")
     def to_table(
@@ -97,7 +99,7 @@ class PreparedQuery:
         """
         dataset = self._dataset
         if isinstance(columns, dict) or uses_scanner_columns(columns, dataset.schema):
-            return dataset.to_table(columns, self._condition.expression(values))
+            return dataset.to_table(columns, self._filter.condition.expression(values))
         request, project = self._request(columns)
         return as_table(*dataset.scan_whole(request.with_filter(self._bound(values)), project))
 
@@ -114,8 +116,10 @@ class PreparedQuery:
 
     def _bound(self, values: tuple[object, ...]) -> Filter:
         """Returns the filter with ``values``, joined with that of the data set."""
-        own, condition = self._dataset.scan_source.filter, self._condition.expression(values)
-        return Filter.of(condition if own is None else own & condition, self._dataset.schema)
+        own = self._dataset.scan_source.filter
+        if own is None:
+            return self._filter.bind(values)
+        return Filter.of(own & self._filter.condition.expression(values), self._dataset.schema)
 
     def _request(self, columns: Sequence[str] | None) -> ScanRequest:
         """Returns the request for ``columns``, with a filter that every row passes."""

@@ -116,8 +116,12 @@ class Filter:
 
         The result's schema is ``filterable_schema(schema)``. Raises ``PredicateError``.
         """
-        written = with_comparable_constants(read_expression(expression), schema)
-        schema = filterable_schema(schema)
+        node = with_comparable_constants(read_expression(expression), schema)
+        return cls.of_tree(node, filterable_schema(schema))
+
+    @classmethod
+    def of_tree(cls, written: Node, schema: pa.Schema) -> Filter:
+        """Does what ``of`` does, for a tree with comparable constants and a filterable schema."""
         paths = field_paths(written)
         check_paths(schema, paths or ())
         node = periods_as_ranges(written, schema)

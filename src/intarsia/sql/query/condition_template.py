@@ -14,6 +14,8 @@ from intarsia.expr.tree import to_expression
 from intarsia.sql.query.parameters import numbered, substitute_parameters
 from intarsia.sql.where_clause import SQL_ERRORS, parse_condition, translated
 
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+
 
 class ConditionTemplate:
     """A SQL condition over ``schema`` whose constants are given later.
@@ -41,12 +43,9 @@ class ConditionTemplate:
     def expression(self, values: Sequence[object]) -> pc.Expression:
         """Returns the Expression with ``values``, one for each parameter.
 
-        Raises ``PredicateError`` if there are too few or too many values, or if one does not fit.
+        Raises ``PredicateError`` if a value does not fit its place.
         """
-        if len(values) != self.num_parameters:
-            raise PredicateError(
-                f"{self.text!r} has {self.num_parameters} parameters, not {len(values)}"
-            )
+        self.check(values)
         tree = exp.Paren(this=self._tree.copy())
         substitute_parameters(tree, values)
         for place in tree.find_all(exp.Placeholder):
@@ -55,3 +54,29 @@ class ConditionTemplate:
                 f"{self.text!r}: {value!r} cannot be the value of parameter {place.name} there"
             )
         return to_expression(translated(tree, self.text, self.schema))
+
+    def check(self, values: Sequence[object]) -> None:
+        """Raises ``PredicateError`` unless there is one value for each parameter."""
+        if len(values) != self.num_parameters:
+            raise PredicateError(
+                f"{self.text!r} has {self.num_parameters} parameters, not {len(values)}"
+            )
+
+    def compared_parameters(self) -> list[int] | None:
+        """Returns the parameters of the comparisons that AND joins, by position from 0.
+
+        Returns None unless each part is a comparison of a column with a parameter on its right.
+        """
+        positions = []
+        tree = self._tree.unnest()
+        parts = tree.flatten() if isinstance(tree, exp.And) else [tree]
+        for part in parts:
+            comparison = part.unnest()
+            if not isinstance(comparison, _COMPARISONS):
+                return None
+            column, parameter = comparison.args["this"], comparison.args["expression"]
+            is_simple = isinstance(column, exp.Column) and isinstance(parameter, exp.Placeholder)
+            if not is_simple:
+                return None
+            positions.append(int(parameter.name) - 1)
+        return positions
