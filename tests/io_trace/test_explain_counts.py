@@ -193,6 +193,19 @@ def test_files_that_keys_exclude_have_the_steps_before(tmp_path):
     assert [str(group) for group in explained.groups] == ["6 files: excluded by index s:lookup"]
 
 
+@pytest.mark.parametrize("has_page_index", [False, True])
+@pytest.mark.parametrize("analyze", [False, True])
+def test_small_files_that_have_a_page_index_are_not_said_to_lack_it(
+    tmp_path, has_page_index, analyze
+):
+    for number in range(40):
+        path = tmp_path / f"{number}.parquet"
+        pq.write_table(rows_of(number, 50), path, write_page_index=has_page_index)
+    explained = ia.dataset(tmp_path).explain(["id"], "k < 900", analyze=analyze)
+    assert {group.reader for group in explained.groups} == {"row groups"}
+    assert ("no page index" in str(explained)) == (not has_page_index)
+
+
 def test_an_unfiltered_scan_is_the_engines(tmp_path):
     one_file(tmp_path)
     explained = ia.dataset(tmp_path).explain(["id"], analyze=True)

@@ -62,7 +62,13 @@ def plan_reads(
         file.page_indexes.load([(g, leaf) for g in range(len(chunks)) for leaf in leaves], [])
     columns = tuple(
         [
-            _column(file, leaf, [one[at].total_compressed_size for one in chunks], parts[leaf])
+            _column(
+                file,
+                leaf,
+                [one[at].total_compressed_size for one in chunks],
+                parts[leaf],
+                is_by_footer=whole_groups is not None,
+            )
             for at, leaf in enumerate(leaves)
         ]
     )
@@ -89,18 +95,30 @@ def _step(file: OpenedFile, source: str, rows: RowRanges) -> Step:
 
 
 def _column(
-    file: OpenedFile, leaf: int, sizes: Sequence[int], parts: Sequence[tuple[int, int, int]]
+    file: OpenedFile,
+    leaf: int,
+    sizes: Sequence[int],
+    parts: Sequence[tuple[int, int, int]],
+    *,
+    is_by_footer: bool,
 ) -> ColumnPlan:
     """Returns the plan of a leaf. A chunk without a cached offset index counts as one page.
 
     ``sizes`` are the bytes of its chunks. ``parts`` are the chunks that are read: the row group,
-    the number of pages and the bytes of each. A whole chunk has 0 pages there.
+    the number of pages and the bytes of each. A whole chunk has 0 pages there. ``is_by_footer``
+    says that page indexes are not opened, so that only the footer shows which chunks have one.
     """
     indexes = file.page_indexes
+
+    def has_page_index(group: int) -> bool:
+        if is_by_footer:
+            return file.column_chunk(group, leaf).offset_index_offset is not None
+        return indexes.known_offsets(group, leaf) is not None
+
     pages = [indexes.num_pages(group, leaf) for group in range(len(sizes))]
     return ColumnPlan(
         file.schema.leaves[leaf].name,
         amount(sum([count or pages[group] for group, count, _ in parts]), sum(pages)),
         Amount(sum([size for *_, size in parts]), sum(sizes)),
-        sum([indexes.known_offsets(group, leaf) is None for group, *_ in parts]),
+        sum([not has_page_index(group) for group, *_ in parts]),
     )
