@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -125,6 +126,8 @@ class _ForkedFileSystems(SharedState):
         """Drops nothing, as file systems are no cache."""
 
     def after_fork(self) -> None:
+        if (asyn := sys.modules.get("fsspec.asyn")) is not None:
+            asyn.reset_lock()  # older versions use the loop of a thread that the child lacks
         self._copies.clear()
         self.was_used = self.was_used or self.is_used
 
