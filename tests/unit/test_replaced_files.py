@@ -16,6 +16,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.fs as pafs
 import pytest
 
 import intarsia as ia
@@ -408,3 +409,19 @@ def test_data_sets_of_replaced_files_and_catalogs_keep_few_handles(versions, tmp
         assert len(os.listdir("/proc/self/fd")) - before <= 200 // 4
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_files_that_no_one_reads_any_more_do_not_close_others(tmp_path):
+    path = str(tmp_path / "a")
+    (tmp_path / "a").write_bytes(b"abc")
+    kept = storage.FileSource(pafs.LocalFileSystem(), path)
+    kept.read([(0, 3)])
+    suspended = []
+    kept.on_suspend = lambda: suspended.append(path)
+    for _ in range(2 * storage.max_open_local_files()):
+        storage.FileSource(pafs.LocalFileSystem(), path).read([(0, 3)])
+    assert suspended == []
+    others = [storage.FileSource(pafs.LocalFileSystem(), path) for _ in range(200)]
+    for other in others:
+        other.read([(0, 3)])
+    assert suspended == [path]

@@ -262,18 +262,20 @@ class _OpenSources(SharedState):
 
     def add(self, source: FileSource) -> None:
         """Registers ``source``. If there are too many, closes those that were opened first."""
-        too_many, limit = [], max_open_local_files()
+        too_many, limit, key = [], max_open_local_files(), id(source)
         with self._lock:
-            self._opened[id(source)] = weakref.ref(source)
-            self._opened.move_to_end(id(source))
-            if len(self._opened) > limit:
-                for key in [key for key, reference in self._opened.items() if reference() is None]:
-                    del self._opened[key]
+            self._opened[key] = weakref.ref(source, partial(self._forget, key))
+            self._opened.move_to_end(key)
             while len(self._opened) > limit:
                 too_many.append(self._opened.popitem(last=False)[1]())
         for closing in too_many:
             if closing is not None:
                 closing.suspend()
+
+    def _forget(self, key: int, reference: weakref.ref[FileSource]) -> None:
+        """Drops a source that no longer exists. Takes no lock: its thread may hold it already."""
+        if self._opened.get(key) is reference:
+            self._opened.pop(key, None)
 
     def clear(self) -> None:
         with self._lock:
@@ -281,8 +283,9 @@ class _OpenSources(SharedState):
 
     def release_handles(self) -> None:
         with self._lock:
-            sources = [opened() for opened in self._opened.values()]
+            references = list(self._opened.values())
             self._opened.clear()
+        sources = [reference() for reference in references]
         for source in sources:
             if source is not None:
                 source.suspend()
