@@ -31,7 +31,7 @@ def test_all_cases_hold_on_spark_connect(preloaded_python, tmp_path):
         env={name: value for name, value in environment.items() if name not in drop},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=850,  # three suites may run at once
         check=False,
     )
     assert ran.returncode == 0, (ran.stdout + ran.stderr)[-10_000:]
