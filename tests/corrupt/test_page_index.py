@@ -19,6 +19,7 @@ from intarsia.parquet.metadata import ColumnIndexStruct, OffsetIndexStruct, Page
 from intarsia.parquet.thrift import decode, encode
 from intarsia.plan import planner
 from intarsia.plan.cost_model import CostModel
+from intarsia.plan.plan import ScanPlan
 from intarsia.plan.planner import plan_rows
 from intarsia.scan import scan, small_row_groups
 from intarsia.scan.request import Filter, Request
@@ -143,9 +144,8 @@ def test_a_plan_made_by_a_shifted_index_loses_no_row_when_carried_out(stored, ta
     for value in (2995, 2999, 3000, 3004):
         filter_ = pc.field("n") == value
         request = Request(table.schema, ("n", "s"), Filter.of(filter_, table.schema))
-        planned = plan_rows(
-            OpenedFile(BufferSource(data), "planned"), request.pruning, {}, table.schema
-        ).rows
+        other = OpenedFile(BufferSource(data), "planned")
+        planned = ScanPlan(plan_rows(other, request.pruning, {}, table.schema).rows)
         file = OpenedFile(BufferSource(data), "carried out")
         with pytest.warns(ia.IntarsiaWarning, match="page index is ignored"):
             tables = list(scan_file(file, request, {}, planned=planned))
@@ -169,8 +169,8 @@ def test_chunks_that_are_read_whole_lose_no_row_by_a_shifted_index(stored, table
         filter_ = pc.field("n") == value
         request = Request(table.schema, ("n", "s"), Filter.of(filter_, table.schema))
         other = OpenedFile(BufferSource(data), "planned")
-        planned = plan_rows(other, request.pruning, {}, table.schema).rows
-        assert planned.num_rows < table.num_rows
+        planned = ScanPlan(plan_rows(other, request.pruning, {}, table.schema).rows)
+        assert planned.rows.num_rows < table.num_rows
         file = OpenedFile(BufferSource(data), "carried out")
         with pytest.warns(ia.IntarsiaWarning, match="page index is ignored"):
             tables = list(scan_file(file, request, {}, planned=planned if is_planned else None))
