@@ -61,7 +61,7 @@ def wait_for(condition: Callable[[], Any], what: str) -> Any:
 
 
 class Cluster:
-    """The processes of the cluster, which end with the test run."""
+    """The processes of the cluster, which end with the tests of this folder."""
 
     def __init__(self, folder: Path) -> None:
         import pyspark
@@ -154,7 +154,7 @@ def eventually() -> Callable[..., Any]:
     return wait_for
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(mapped_classes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     if not Path("/proc/self/stat").exists() or shutil.which("bash") is None:
         pytest.skip("executors are looked for in /proc, and Spark's scripts need bash")
@@ -169,7 +169,7 @@ def cluster(mapped_classes: None, tmp_path_factory: pytest.TempPathFactory) -> I
         actual.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def session_on(cluster: Cluster) -> Iterator[Callable[..., SparkSession]]:
     """Returns a function that starts a session on the cluster, in place of the current one.
 
@@ -201,7 +201,7 @@ def session_on(cluster: Cluster) -> Iterator[Callable[..., SparkSession]]:
     end()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark(session_on: Callable[..., SparkSession], preloaded_python: str) -> SparkSession:
     """A session on the cluster with speculation: slow tasks are run a second time in parallel."""
     speculation = {

@@ -1,0 +1,1 @@
+"""Tests on a cluster of several processes, which ends with the last of them."""
