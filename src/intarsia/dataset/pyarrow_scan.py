@@ -64,10 +64,10 @@ class WholeScan(NamedTuple):
 def whole_scan(source: ScanSource, request: Request) -> WholeScan | None:
     """Plans a count by pyarrow's own reader, by footers alone.
 
-    Rows that match for certain are left out. Returns None if our reader
-    may be faster, or if pyarrow may fail at rows that do not match. Returns None as well for small
-    files that are not open yet, and if a footer cannot be read. pyarrow cannot follow time and
-    memory limits, so with these it returns None too.
+    Rows that match for certain are left out. Returns None if our reader may be faster, or if
+    pyarrow may fail at rows that do not match. Returns None as well for small files that are not
+    open yet, and if a footer cannot be read. pyarrow cannot follow time and memory limits, so with
+    these it returns None too.
     """
     cache, files = source.cache, source.files
     if not cache.is_local or cache.catalog is not None or not _is_plain(request) or is_limited():
