@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.dataset.page_scan import scan_pages
 from intarsia.dataset.record_batches import as_table
 from intarsia.dataset.request_builder import (
     Columns,
@@ -19,7 +20,7 @@ from intarsia.dataset.scan_source import ScanSource
 from intarsia.deadline import time_limited
 from intarsia.errors import check_is_list, public
 from intarsia.scan.prepared_filter import PreparedFilter
-from intarsia.scan.request import Filter, FilterLike, Request
+from intarsia.scan.request import Filter, FilterLike, Request, without_rows
 from intarsia.sql.query.condition_template import ConditionTemplate
 
 _MAX_REQUESTS = 64
@@ -32,10 +33,6 @@ class _Scanned(Protocol):
 
     schema: pa.Schema
     scan_source: ScanSource
-
-    def scan_whole(
-        self, request: Request, project: Callable[[pa.Table], pa.Table]
-    ) -> tuple[pa.Schema, Iterable[pa.Table]]: ...
 
     def count_requested(self, request: Request) -> int: ...
 
@@ -101,7 +98,8 @@ class PreparedQuery:
         if isinstance(columns, dict) or uses_scanner_columns(columns, dataset.schema):
             return dataset.to_table(columns, self._filter.condition.expression(values))
         request, project = self._request(columns)
-        return as_table(*dataset.scan_whole(request.with_filter(self._bound(values)), project))
+        tables = scan_pages(dataset.scan_source, request.with_filter(self._bound(values)), project)
+        return as_table(project(without_rows(request.output)).schema, tables)
 
     @time_limited("counting rows of")
     def count_rows(

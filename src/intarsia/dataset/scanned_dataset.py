@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Self
 
@@ -32,7 +32,7 @@ from intarsia.dataset.row_count_check import (
 )
 from intarsia.dataset.row_numbers import parts_together
 from intarsia.row_ranges import RowRanges
-from intarsia.scan.request import FilterLike, Request, without_rows
+from intarsia.scan.request import FilterLike, without_rows
 from intarsia.scan.scan import Part
 
 
@@ -103,13 +103,6 @@ class ScannedDataset(FileDataset):
             source, request, project, parts=parts, limit=limit, use_threads=use_threads
         )
         return project(without_rows(request.output)).schema, tables
-
-    def scan_whole(
-        self, request: Request, project: Callable[[pa.Table], pa.Table]
-    ) -> tuple[pa.Schema, Iterable[pa.Table]]:
-        """Returns the schema and all rows of a request."""
-        schema = project(without_rows(request.output)).schema
-        return schema, scan_pages(self.scan_source, request, project)
 
     def _pyarrow_scanner(self, columns: Columns, options: Mapping[str, Any]) -> pads.Scanner:
         """Returns pyarrow's own scanner, without a filter."""
