@@ -34,8 +34,10 @@ from intarsia.redaction import shown_redacted
 from intarsia.scan.files.file_cache import FileCache
 
 D = TypeVar("D", bound="FileDataset")
-_INT96_UNIT = "us"
-"""The unit of timestamps in Delta and Iceberg. Nanoseconds, pyarrow's default, begin in 1677."""
+INT96_UNIT = "us"
+"""The unit of timestamps in Delta, Iceberg and Spark. Nanoseconds, pyarrow's default, begin in
+1677.
+"""
 
 
 @shown_redacted
@@ -127,7 +129,7 @@ class FileDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is n
         """
         scan_options = pads.ParquetFragmentScanOptions(arrow_extensions_enabled=True)
         form = pads.ParquetFileFormat(
-            default_fragment_scan_options=scan_options, coerce_int96_timestamp_unit=_INT96_UNIT
+            default_fragment_scan_options=scan_options, coerce_int96_timestamp_unit=INT96_UNIT
         )
         closed = closed_filesystem(table.name)  # pyarrow's scans in C++ see fragments alone
         # Files share expressions: making one takes longer than making a fragment.

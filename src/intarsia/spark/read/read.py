@@ -25,6 +25,7 @@ from intarsia.dataset.commit_log import visible
 from intarsia.dataset.dataset import Dataset
 from intarsia.dataset.discovery import open_dataset
 from intarsia.dataset.explain import explain_scan
+from intarsia.dataset.file_dataset import INT96_UNIT
 from intarsia.dataset.partitioning import folder_of, hive_partitioning, known_partitioning
 from intarsia.dataset.schema_unification import unified_schema
 from intarsia.decode.page_size_limit import check_page_size_limit
@@ -62,11 +63,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _LOG = logging.getLogger("intarsia.spark")
-_INT96_UNIT = "us"
-"""Spark's unit. Nanoseconds, pyarrow's default, hold no years before 1677."""
-FILES = pads.ParquetFileFormat(coerce_int96_timestamp_unit=_INT96_UNIT)
+FILES = pads.ParquetFileFormat(coerce_int96_timestamp_unit=INT96_UNIT)
 """pyarrow's file format with the unit of INT96 timestamps that Spark has."""
-_ZONELESS, _UTC = pa.timestamp(_INT96_UNIT), pa.timestamp(_INT96_UNIT, "UTC")
+_ZONELESS, _UTC = pa.timestamp(INT96_UNIT), pa.timestamp(INT96_UNIT, "UTC")
 _WITHOUT_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 """Spark has no view types, and pyarrow's ``is_in`` rejects them. DataFusion writes them."""
 
@@ -395,7 +394,7 @@ def execute(piece: Piece, query: Query) -> Iterator[pa.RecordBatch]:
         query.on_corrupt is not None,
         on_corrupt=query.on_corrupt,
         page_size_limit=query.page_size_limit,
-        coerce_int96_timestamp_unit=_INT96_UNIT,
+        coerce_int96_timestamp_unit=INT96_UNIT,
     )
     file = open_file(piece.path, query.filesystem, options, view=piece.view)
     if binding_of(file.metadata) != piece.binding:
