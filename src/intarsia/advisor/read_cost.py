@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from intarsia.advisor.row_group_sample import page_rows, sample_of
 from intarsia.file.open_file import OpenedFile
+from intarsia.plan.plan import ScanPlan
 from intarsia.plan.planner import plan_rows
 from intarsia.plan.pruner import BLOOM_FILTERS
 from intarsia.pruning.partition_pruning import Constants
@@ -153,10 +154,11 @@ class ReadCostEstimator:
         """Returns the bytes of its columns that a filter reads of the files as they are."""
         size, request = 0, self._requests[number]
         for member in self._members:
-            planned = plan_rows(member.file, request.pruning, member.constants, request.schema)
-            roots = roots_to_read(member.file, request, member.constants)
             constants = member.constants
-            plan = plan_reads(member.file, roots, planned, constants, 0, count_pages=False)
+            planned = plan_rows(member.file, request.pruning, constants, request.schema)
+            roots = roots_to_read(member.file, request, constants)
+            rows = ScanPlan(planned.rows)  # no one reads the figures of its steps
+            plan = plan_reads(member.file, roots, rows, constants, 0, count_pages=False)
             size += plan.figures.bytes.selected
         return size
 
@@ -202,7 +204,7 @@ class ReadCostEstimator:
                 if not planned.rows and planned.steps[-1][0].startswith(BLOOM_FILTERS):
                     by_bloom = True
                 roots = roots_to_read(view.file, request, constants)
-                plan = plan_reads(view.file, roots, planned, constants, 0)
+                plan = plan_reads(view.file, roots, ScanPlan(planned.rows), constants, 0)
                 selected[writer] += plan.figures.bytes.selected
                 pages = (c.bytes.total / max(c.pages.total, 1) for c in plan.columns)
                 share = matching_bytes[writer] / total_bytes if total_bytes else 0.0
