@@ -235,8 +235,11 @@ def _record(group: FileGroup, plan: ScanPlan, plans: Mapping[int, ScanPlan]) -> 
     excluded = ScanPlan(none, tuple([(source, none) for source, _ in plan.steps]))
     are_left = group.files_of(plan.rows).tolist()
     for number, (file, is_left) in enumerate(zip(group.files, are_left, strict=True)):
-        own = group.plan_in_file(number, plan) if is_left and number not in plans else excluded
-        file.profile.planned(plans.get(number, own))
+        if number in plans:
+            own = plans[number]
+        else:
+            own = group.plan_in_file(number, plan) if is_left else excluded
+        file.profile.planned(own)
 
 
 def _in_file(
