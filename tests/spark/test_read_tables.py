@@ -111,8 +111,8 @@ def test_the_format_has_the_rows_of_the_table(spark, tmp_path, kind, make, open_
         expected = as_rows(data.to_table(filter=where))
         assert sorted(map(tuple, load(spark, kind, path, **options).collect())) == expected
     picked = spark.read.format("intarsia").option("table", kind).schema("day string, id bigint")
-    found = picked.option("where", "id < 3").load(path).collect()
-    assert sorted(map(tuple, found)) == as_rows(data.to_table(["day", "id"], filter="id < 3"))
+    picked_rows = picked.option("where", "id < 3").load(path).collect()
+    assert sorted(map(tuple, picked_rows)) == as_rows(data.to_table(["day", "id"], filter="id < 3"))
     assert load(spark, kind, path, columns="key", where="id = 1").collect() == [("k0007",)]
 
 

@@ -414,10 +414,10 @@ def test_data_sets_of_replaced_files_and_catalogs_keep_few_handles(versions, tmp
 def test_files_that_no_one_reads_any_more_do_not_close_others(tmp_path):
     path = str(tmp_path / "a")
     (tmp_path / "a").write_bytes(b"abc")
-    kept = storage.FileSource(pafs.LocalFileSystem(), path)
-    kept.read([(0, 3)])
+    first = storage.FileSource(pafs.LocalFileSystem(), path)
+    first.read([(0, 3)])
     suspended = []
-    kept.on_suspend = lambda: suspended.append(path)
+    first.on_suspend = lambda: suspended.append(path)
     for _ in range(2 * storage.max_open_local_files()):
         storage.FileSource(pafs.LocalFileSystem(), path).read([(0, 3)])
     assert suspended == []
