@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 import threading
+import time
 from collections import Counter
 
 import numpy as np
@@ -75,12 +76,15 @@ def ids(folder):
 
 def test_small_files_become_one_in_each_folder(spark, lake):
     before, sizes = ids(lake), {n: len(actual) for n, actual in data(lake).items()}
+    start = time.perf_counter()
     reports = ias.optimize(spark, lake)
+    took = time.perf_counter() - start
     assert [report.folder for report in reports] == ["day=1", "day=2"]
     after = data(lake)
     for report in reports:
         (new,) = report.written
         assert (report.files_before, report.files_after, report.rows) == (8, 1, 800)
+        assert took / 10 < report.seconds < took
         assert report.bytes_before == sum(s for n, s in sizes.items() if report.folder in n)
         assert report.bytes_after == new.bytes == len(after[new.path])
     assert len(after) == 2

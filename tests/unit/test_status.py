@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -222,6 +223,14 @@ def test_keep_needs_a_folder_and_changes_nothing_otherwise(lake):
             ia.add_indexes(path, ["n:lookup"], keep=True)
     assert file.read_bytes() == before
     assert not (lake / "_intarsia").exists()
+
+
+def test_reports_tell_the_seconds(kept):
+    for build in (ia.maintain, ia.build_catalog):
+        start = time.perf_counter()
+        report = build(kept)
+        took = time.perf_counter() - start
+        assert took / 10 < report.seconds < took, build
 
 
 def test_maintain_gives_new_files_what_the_policy_wants_and_nothing_else(kept):

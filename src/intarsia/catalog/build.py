@@ -81,6 +81,8 @@ class CatalogReport:
     """Index entries in the catalog."""
     bytes: int
     """Size of all files of the catalog."""
+    seconds: float
+    """The time that the build took."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,6 +99,8 @@ class Known:
     """Old segments, and the numbers of the files in them that are unchanged."""
     version: Version
     """The version of the file with the pointer ``old``."""
+    start: float
+    """The time by ``time.perf_counter`` when the listing began."""
 
     @property
     def new(self) -> list[str]:
@@ -125,6 +129,7 @@ def read_known_files(
     target: Target, *, refresh: bool, table_format: TableFormatOption = "ignore"
 ) -> Known:
     """Lists the data set. With ``refresh``, also reads its old catalog."""
+    start = time.perf_counter()
     files, young = _settled(target, table_format)
     old, version, alive = None, None, []
     with contextlib.suppress(IntarsiaError, OSError):
@@ -135,7 +140,7 @@ def read_known_files(
         with contextlib.suppress(IntarsiaError, OSError):
             for reader in reversed(readers):
                 alive.append((reader, _unchanged_numbers(reader, files, seen_paths)))
-    return Known(files, young, old, alive[::-1], version)
+    return Known(files, young, old, alive[::-1], version, start)
 
 
 def _unchanged_numbers(
@@ -357,6 +362,7 @@ def publish(
         len(segments),
         keys,
         listed + len(data),
+        time.perf_counter() - known.start,
     )
 
 

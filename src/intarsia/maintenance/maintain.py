@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -96,6 +97,8 @@ class MaintenanceReport:
         True if nothing was changed.
     rewritten : int
         The number of files that were merged or got shorter pages or, in a dry run, would be.
+    seconds : float
+        The time it took.
     """
 
     path: str
@@ -105,6 +108,7 @@ class MaintenanceReport:
     catalog: str
     is_dry_run: bool
     rewritten: int = 0
+    seconds: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Returns all attributes as values that JSON can represent."""
@@ -244,6 +248,7 @@ def maintain_by(
     table_format: TableFormatOption,
 ) -> MaintenanceReport:
     """Does what ``maintain`` does, and raises what it raises."""
+    start = time.perf_counter()
     _, root = policy_folder(path, filesystem)
     file_system, paths = visible(path, filesystem, table_format=table_format)
     policy = read_policy(file_system, root)
@@ -289,7 +294,14 @@ def maintain_by(
         executor, file_system, root, will_change=bool(todo or rewritten), dry_run=dry_run
     )
     return MaintenanceReport(
-        root, len(paths), tuple(changed), tuple(failed), catalog, dry_run, rewritten
+        root,
+        len(paths),
+        tuple(changed),
+        tuple(failed),
+        catalog,
+        dry_run,
+        rewritten,
+        time.perf_counter() - start,
     )
 
 

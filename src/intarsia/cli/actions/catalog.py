@@ -41,7 +41,10 @@ def _print(report: CatalogReport | CatalogState, as_json: bool) -> None:
         return
     indexes = document.pop("indexes", ())
     for name, value in document.items():
-        shown = terminal.clean(value) if isinstance(value, str) else f"{value:,}"
+        if isinstance(value, str):
+            shown = terminal.clean(value)
+        else:
+            shown = f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
         click.echo(f"{name:<9} {shown}")
     for index in indexes:
         files = terminal.plural(index["files"], "file")

@@ -12,6 +12,7 @@ its folder stays as it is.
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -88,6 +89,9 @@ class OptimizedFolder:
         The number of rows that were rewritten.
     written : tuple of WrittenFile
         The new files.
+    seconds : float
+        The time from the start of the job that rewrote the folder to its new files in place.
+        A job rewrites several folders.
 
     Examples
     --------
@@ -104,6 +108,7 @@ class OptimizedFolder:
     bytes_after: int
     rows: int
     written: tuple[WrittenFile, ...]
+    seconds: float
 
 
 def optimize(
@@ -259,7 +264,7 @@ def _rewrite_folders(
 ) -> None:
     """Rewrites and publishes folders, except those that other writers have changed."""
     while folders:
-        name = secrets.token_hex(8)
+        name, start = secrets.token_hex(8), time.perf_counter()
         with job_folder(_job(place, name, folders[0].file_format, layout)):
             try:
                 with raising_task_errors():
@@ -273,7 +278,7 @@ def _rewrite_folders(
                 folders = [folder for folder in folders if folder.name not in changed]
                 continue
             for number, folder in enumerate(folders):
-                _publish(place, name, number, folder, written, progress)
+                _publish(place, name, number, folder, written, progress, start)
             return
 
 
@@ -284,6 +289,7 @@ def _publish(
     folder: Folder,
     written: Sequence[WrittenFile],
     progress: _Progress,
+    start: float,
 ) -> None:
     """Publishes the new files of a folder, as the job's commit of this ``number``."""
     new = [file for file in written if file.path.rpartition("/")[0] == folder.name]
@@ -306,6 +312,7 @@ def _publish(
             folder.num_bytes - bytes_before + bytes_after,
             rows,
             tuple(new),
+            time.perf_counter() - start,
         )
     )
 
