@@ -39,6 +39,9 @@ NAMES = {
 }
 WITH_LOGICAL_TYPES = pads.ParquetFileFormat(arrow_extensions_enabled=True)
 """Reads UUIDs and JSON as such in files without ``ARROW:schema``, as data sets here do."""
+NEEDED_BYTES = 7 * 10**9
+"""The memory that is free before the file of two gigabytes is read. Reading takes 6 GB."""
+MAX_WAIT_SECONDS = 480
 READ_ERRORS = (pa.ArrowException, OSError, UnicodeDecodeError)
 
 
@@ -198,10 +201,19 @@ def main() -> None:
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """Waits for the workers of other suites on this machine: each takes 6 GB of memory."""
+    """Waits for the workers of other suites, and some minutes for ``NEEDED_BYTES`` of memory."""
     with (Path(tempfile.gettempdir()) / "intarsia-golden.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        end = time.monotonic() + MAX_WAIT_SECONDS
+        while available_bytes() < NEEDED_BYTES and time.monotonic() < end:
+            time.sleep(1)
         yield
+
+
+def available_bytes() -> int:
+    """The memory that a process can take. Suites side by side keep Spark sessions meanwhile."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
 
 
 if __name__ == "__main__":
