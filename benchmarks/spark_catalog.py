@@ -8,7 +8,7 @@ Then come two tables of median wall times in milliseconds, and each time divided
 first line. Each reader runs once in each round. In the first table, queries run through Spark; the
 time includes planning, but not the start of the session. In the second, ``ia.dataset`` and
 ``pyarrow.dataset`` open the folder for each query. The last part has the catalog's bytes by file
-and by row, and an estimate for a petabyte.
+and by key, and what a petabyte takes by these figures.
 """
 
 import argparse
@@ -24,15 +24,13 @@ import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from many_files import tables
+from petabyte import Figures, print_table
 
 import intarsia as ia
 import intarsia.spark as ias
 from intarsia.catalog.catalog import read_pointer
 
 Runner = Callable[[], int]
-PETABYTE = 10**15
-ROW_BYTES, FILE_BYTES = 100, 512 * 1024**2
-"""Sizes that the estimate for a petabyte assumes, of a row and of a file."""
 
 
 def write(folder: Path, files: int, rows: int) -> None:
@@ -86,30 +84,26 @@ def compare(readers: dict[str, Runner], rounds: int) -> None:
         print(f"| {name} | {statistics.median(of_reader) * 1e3:,.0f} | {ratio:.1f} |", flush=True)
 
 
-def print_sizes(folder: Path, rows: int, planning: float) -> None:
-    """Prints the bytes of the catalog's tables, and the estimate for a petabyte."""
+def print_sizes(folder: Path, planning: float) -> None:
+    """Prints the bytes of the catalog's tables, and what a petabyte takes by these figures."""
     (segment,) = read_pointer(pafs.LocalFileSystem(), str(folder)).segments
     keys = [part.table for index in segment.keys for part in index.parts]
     tails = sum(part.table.size for part in segment.tails)
     fixed = sum(t.size for t in (segment.files, segment.bounds, segment.covers))
     per_key = sum(table.size for table in keys) / sum(table.rows for table in keys)
-    count, num_rows = segment.num_files, segment.num_files * rows
-    print("\n| catalog | bytes | a file | a row |\n|---|---:|---:|---:|")
+    count = segment.num_files
+    print("\n| catalog | bytes | a file | a key |\n|---|---:|---:|---:|")
     print(f"| files, bounds, covers | {fixed:,} | {fixed / count:,.0f} | |")
     print(f"| ends of files | {tails:,} | {tails / count:,.0f} | |")
     print(f"| keys | {sum(t.size for t in keys):,} | | {per_key:.2f} |")
-    files, total = PETABYTE / FILE_BYTES, PETABYTE / ROW_BYTES
-    print(
-        f"\nA petabyte of {ROW_BYTES} bytes a row and {FILE_BYTES >> 20} MiB a file has "
-        f"{files / 1e6:.2f} M files and {total:.1e} rows. Files, bounds and covers take "
-        f"{files * fixed / count / 1e9:.2f} GB, ends of files as long as here "
-        f"{files * tails / count / 1e9:.2f} GB, and keys of one unique column "
-        f"{total * per_key / 1e12:.0f} TB ({total * per_key / PETABYTE:.1%}). The build reads as "
-        f"many bytes of sections, in {files / 256:,.0f} tasks of 256 files. Fingerprints have 32 "
-        f"bits: with {total:.0e} unique keys, a point query has {total / 2**32:,.0f} matches by "
-        f"chance. Here, planning took {planning * 1e3:.0f} ms, {planning / count * 1e6:.1f} µs a "
-        f"file, for {num_rows:,} rows in all. It grows with the number of files, to "
-        f"{planning / count * files:.0f} s."
+    print()
+    print_table(
+        Figures(
+            identity=fixed / count,
+            footer=tails / count,
+            key=per_key,
+            planning=planning / count,
+        )
     )
 
 
@@ -146,7 +140,7 @@ def main() -> None:
         data.plan(filter=pc.field("trace_id") == trace)
         start = time.perf_counter()
         data.plan(filter=pc.field("trace_id") == trace)
-        print_sizes(folder, options.rows, time.perf_counter() - start)
+        print_sizes(folder, time.perf_counter() - start)
         spark.stop()
 
 
