@@ -4,7 +4,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intarsia.io.coalesce import Group, coalesce
+from intarsia.io.source import Group, coalesce
 
 ranges_ = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 30)), max_size=15)
 

@@ -12,8 +12,8 @@ from intarsia.index.kinds.entries import Entries
 from intarsia.io.source import BufferSource
 from intarsia.plan.file_group import FileGroup
 from intarsia.plan.planner import plan_group
+from intarsia.pruning.bounds_comparison import types_agree
 from intarsia.pruning.builder import pruning_of
-from intarsia.pruning.type_compatibility import types_agree
 
 ROWS, PAGE = 4000, 100
 #  host     h0, h1 … in all rows but every seventh, where the map is NULL.

@@ -1,13 +1,13 @@
-"""The state of a data set's files: which indexes they lack, and which of their pages are damaged.
+"""The damage of one file, and the state of all files of a data set: damage and missing indexes.
 
 A data set issues one warning about missing and stale indexes, and not one a file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from intarsia.errors import warn
+from intarsia.errors import Where, warn
 from intarsia.file.column_types import ColumnTypes
 from intarsia.file.corrupt_data import CorruptData
 from intarsia.file.index_subjects import can_have
@@ -15,6 +15,7 @@ from intarsia.file.sidecar_discovery import SidecarOption
 from intarsia.index.directory import IndexEntry
 from intarsia.index.registry import text_of
 from intarsia.process_state import ForkLock
+from intarsia.row_ranges import RowRanges
 
 
 class Health:
@@ -128,3 +129,43 @@ def missing_in(
         if lacking:
             missing[name] = lacking
     return missing
+
+
+class Damage:
+    """The damage of one file. Threads may share it."""
+
+    def __init__(self, path: str, health: Health | None) -> None:
+        """Takes the path, and ``health``, which collects the damage of a data set's files."""
+        self._path, self._health = path, health
+        self._lock = ForkLock()
+        self._lost: dict[tuple[int, int], RowRanges] = {}
+        self.places: dict[Where, CorruptData] = {}
+
+    def knows(self, row_group: int, leaf: int) -> bool:
+        """True if damaged places of the chunk are known."""
+        return (row_group, leaf) in self._lost
+
+    def is_lost(self, row_group: int, leaf: int, rows: RowRanges) -> bool:
+        """True if any of ``rows``, numbered in the file, is known to be lost in a chunk."""
+        with self._lock:
+            return bool(rows & self._lost.get((row_group, leaf), RowRanges.none()))
+
+    def rows_of(self, leaves: Iterable[int]) -> RowRanges:
+        """Returns the rows of the file that are lost to a read of ``leaves``."""
+        columns = set(leaves)
+        with self._lock:
+            lost = [rows for (_, leaf), rows in self._lost.items() if leaf in columns]
+        return RowRanges.union(lost)
+
+    def add(self, row_group: int, leaf: int, places: Sequence[CorruptData]) -> list[CorruptData]:
+        """Records damaged places of a chunk. Returns those that were not known before."""
+        with self._lock:
+            new = [place for place in places if place.where not in self.places]
+            self.places.update((place.where, place) for place in new)
+            before = self._lost.get((row_group, leaf), RowRanges.none())
+            self._lost[row_group, leaf] = RowRanges.union(
+                [before, *(place.rows for place in places)]
+            )
+        if self._health is not None:
+            self._health.note_corrupt(self._path, new)
+        return new

@@ -20,12 +20,11 @@ from intarsia.file.column_bounds import ColumnBounds
 from intarsia.file.column_chunks import ColumnChunks
 from intarsia.file.column_types import ColumnTypes
 from intarsia.file.corrupt_data import CorruptData
-from intarsia.file.damage import Damage
 from intarsia.file.embedded_indexes import Sections
 from intarsia.file.file_footer import ChunkId, FileFooter
 from intarsia.file.file_view import OWN_VIEW, FileView
 from intarsia.file.file_warnings import FileWarnings
-from intarsia.file.health import Health
+from intarsia.file.health import Damage, Health
 from intarsia.file.page_index_cache import PageIndexes
 from intarsia.file.read_options import DEFAULTS, ReadOptions
 from intarsia.file.scan_profile import NO_PROFILE, NoProfile

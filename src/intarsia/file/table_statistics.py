@@ -22,12 +22,10 @@ from intarsia.index.indexed_type import order_of_type
 from intarsia.parquet.statistics import BoolArray, Bounds
 from intarsia.parquet.value_order import Domain, Keys, ValueOrder
 from intarsia.process_state import cached_property
-from intarsia.pruning.bounds_comparison import rows_might_match
+from intarsia.pruning.bounds_comparison import rows_might_match, types_agree_at
 from intarsia.pruning.partition_pruning import Constants
-from intarsia.pruning.predicate_tree import Pruning
+from intarsia.pruning.predicate_tree import Pruning, rows_left
 from intarsia.pruning.predicates import Comparison, Predicate
-from intarsia.pruning.prune import rows_left
-from intarsia.pruning.type_compatibility import types_agree_at
 from intarsia.row_ranges import Int64Array, RowRanges
 
 F = TypeVar("F", bound=tuple[str, Constants])

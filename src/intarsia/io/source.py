@@ -1,4 +1,4 @@
-"""The I/O contract: a length and ranged reads.
+"""The I/O contract: a length and ranged reads, some of which are cheaper in one request.
 
 Packages above ``io`` are given bytes or a ``Source``, and never open a file themselves. So their
 decisions can be tested on plain bytes.
@@ -7,7 +7,7 @@ decisions can be tested on plain bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from intarsia.errors import FormatError, Where
 from intarsia.process_state import ForkLock
@@ -219,3 +219,40 @@ def check_range(range_: ByteRange, size: int) -> None:
             f"{length:,} bytes are referenced outside the {size:,} bytes there are",
             Where(offset=offset),
         )
+
+
+class Group(NamedTuple):
+    """One request: ``length`` bytes from ``offset`` with the ranges at positions ``members``."""
+
+    offset: int
+    length: int
+    members: tuple[int, ...]
+
+
+def coalesce(ranges: Sequence[ByteRange], gap: int) -> list[Group]:
+    """Returns requests that cover all ``ranges``. Ranges at most ``gap`` bytes apart share one.
+
+    Every range lies inside exactly one group. Groups are in order of offset, and more than ``gap``
+    bytes apart.
+
+    ::
+
+        ranges    ##..##..........###
+        gap 2     ######..........###
+    """
+    order = sorted(range(len(ranges)), key=lambda i: ranges[i])
+    groups: list[Group] = []
+    start = stop = 0
+    members: list[int] = []
+    for i in order:
+        offset, length = ranges[i]
+        if members and offset > stop + gap:
+            groups.append(Group(start, stop - start, tuple(members)))
+            members = []
+        if not members:
+            start = stop = offset
+        stop = max(stop, offset + length)
+        members.append(i)
+    if members:
+        groups.append(Group(start, stop - start, tuple(members)))
+    return groups

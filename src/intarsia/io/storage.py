@@ -21,12 +21,11 @@ import pyarrow.fs as pafs
 
 import intarsia.deadline as deadline
 from intarsia.errors import PathError, Where, placed
-from intarsia.io.coalesce import coalesce
 from intarsia.io.file_handle import Handle, Stamp, Version, open_handle
 from intarsia.io.fsspec_listing import check_not_forked, is_fsspec, wrapped
 from intarsia.io.glob import HIDDEN, is_glob, matching
 from intarsia.io.retry import infos_of, retried
-from intarsia.io.source import ByteRange, check_range
+from intarsia.io.source import ByteRange, check_range, coalesce
 from intarsia.io.table_format import Tables, is_deletion_vector, tables_in
 from intarsia.process_state import ForkLock, SharedState, abandon
 from intarsia.threads import await_all

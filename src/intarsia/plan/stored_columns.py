@@ -13,11 +13,10 @@ from intarsia.file.open_file import OpenedFile
 from intarsia.parquet.schema import Leaf
 from intarsia.parquet.statistics import BoolArray, Bounds
 from intarsia.parquet.value_order import Key
-from intarsia.pruning.bounds_comparison import rows_might_match
+from intarsia.pruning.bounds_comparison import rows_might_match, types_agree_at
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.pruning.predicates import Comparison, Predicate
 from intarsia.pruning.term import Term, field_term
-from intarsia.pruning.type_compatibility import types_agree_at
 
 
 def leaf_of(

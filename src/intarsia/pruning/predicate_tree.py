@@ -1,14 +1,15 @@
-"""Trees of ANDs and ORs over predicates: what a filter becomes, and what pruning walks through."""
+"""Pruning trees: ANDs and ORs of predicates, and their evaluation by what is known of each."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from intarsia.expr.comparison_operators import Op
 from intarsia.pruning.predicates import Comparison, Predicate, SearchPredicate
+from intarsia.row_ranges import RowRanges
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +104,44 @@ def _merged_comparison(comparisons: list[Comparison], op: Op) -> Comparison:
     return replace(
         comparisons[0], op=op, values=pa.concat_arrays([one.values for one in comparisons])
     )
+
+
+Leaf = Callable[[Predicate], RowRanges]
+"""Returns the rows that might pass one predicate, according to one source of information."""
+
+
+def rows_left(pruning: Pruning, rows: RowRanges, leaf: Leaf) -> RowRanges:
+    """Returns the part of ``rows`` that might match ``pruning``. ``leaf`` evaluates its predicates.
+
+    The result never leaves out a row that matches, provided that ``leaf`` does not.
+    """
+    match pruning:
+        case Never():
+            return RowRanges.none()
+        case Maybe():
+            return rows
+        case Comparison() | SearchPredicate():
+            return rows & leaf(pruning)
+        case And(parts):
+            for part in parts:
+                rows = rows_left(part, rows, leaf)
+                if not rows:
+                    break
+            return rows
+        case Or(parts):
+            return RowRanges.union(rows_left(part, rows, leaf) for part in parts)
+
+
+def might_pass(pruning: Pruning, leaf: Callable[[Predicate], bool]) -> bool:
+    """True if one row might match ``pruning``. ``leaf`` evaluates its predicates for that row."""
+    match pruning:
+        case Never():
+            return False
+        case Maybe():
+            return True
+        case Comparison() | SearchPredicate():
+            return leaf(pruning)
+        case And(parts):
+            return all(might_pass(part, leaf) for part in parts)
+        case Or(parts):
+            return any(might_pass(part, leaf) for part in parts)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from intarsia.file.open_file import OpenedFile
-from intarsia.io.coalesce import coalesce
-from intarsia.io.source import ByteRange
+from intarsia.io.source import ByteRange, coalesce
 from intarsia.parquet.schema import Root
 from intarsia.plan.plan import (
     Amount,

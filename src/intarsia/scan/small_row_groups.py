@@ -14,8 +14,7 @@ from intarsia.decode.row_groups import PartialFile, decode_groups
 from intarsia.decode.synthetic_footer import FAILURES
 from intarsia.errors import FormatError
 from intarsia.file.open_file import OpenedFile
-from intarsia.io.coalesce import coalesce
-from intarsia.io.source import ByteRange, Source
+from intarsia.io.source import ByteRange, Source, coalesce
 from intarsia.memory import has_limit
 from intarsia.parquet.schema import Root
 from intarsia.plan.cost_model import COSTS
