@@ -9,6 +9,7 @@ import random
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import deltalake
 import iceberg_tables
@@ -149,3 +150,33 @@ def test_answers_are_those_of_the_version(tmp_path, writer):
     for condition in CONDITIONS:
         assert check(data, expected, condition)
     assert "key:lookup decided" in str(data.explain(filter="key = 'k0007x'"))  # no row has it
+
+
+@pytest.mark.parametrize("writer", [DeltaWriter, IcebergWriter], ids=["delta", "iceberg"])
+def test_indexing_names_a_file_that_was_removed(tmp_path, writer):
+    data, _ = writer(tmp_path).expected()
+    (path,) = map(Path, data.files)
+    path.unlink()
+    before = {*path.parent.iterdir()}
+    for call in (ia.list_indexes, lambda data: ia.add_indexes(data, ["lookup(key)"])):
+        with pytest.raises(ia.PathError, match=path.name) as raised:
+            call(data)
+        assert "was removed since" in "".join(raised.value.__notes__)
+    assert {*path.parent.iterdir()} == before
+
+
+def test_a_file_that_is_removed_while_it_is_indexed_stays_away(tmp_path):
+    path = tmp_path / "a.parquet"
+    ia.write_table(rows(0), path, row_group_size=100)
+    data, calls = ia.dataset(path), []
+
+    def remove(*_):
+        calls.append(path.exists())
+        if len(calls) == 2:  # one row group is done, the other is not
+            path.unlink()
+
+    with pytest.raises(ia.PathError, match="deleted meanwhile; nothing was written") as raised:
+        ia.add_indexes(data, ["lookup(key)"], progress=remove)
+    assert "deleted since it was listed" in "".join(raised.value.__notes__)
+    assert calls[:2] == [True, True]
+    assert [*tmp_path.iterdir()] == []

@@ -54,7 +54,13 @@ from intarsia.parquet.metadata import ColumnChunk, IndexPlaces
 from intarsia.parquet.thrift import all_as
 from intarsia.redaction import shown_redacted
 from intarsia.scan.parquet_file import open_file
-from intarsia.tables.data_files import Data, TableFormatOption, data_files, view_of
+from intarsia.tables.data_files import (
+    Data,
+    TableFormatOption,
+    data_files,
+    takes_data_sets,
+    view_of,
+)
 
 Progress = Callable[[str, int, int], None]
 """Called with a file's path, the row groups that are done, and the row groups of all files.
@@ -141,6 +147,7 @@ class IndexReport:
 
 
 @public
+@takes_data_sets
 @time_limited("adding indexes to")
 def add_indexes(
     path: Data,
@@ -428,6 +435,7 @@ def add_to_file(
 
 
 @public
+@takes_data_sets
 def list_indexes(
     path: Data,
     *,

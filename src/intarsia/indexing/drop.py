@@ -22,10 +22,17 @@ from intarsia.io.external_sort import Workspace
 from intarsia.io.file_handle import Version, version_of
 from intarsia.io.storage import PathLike
 from intarsia.scan.parquet_file import open_file
-from intarsia.tables.data_files import Data, TableFormatOption, data_files, view_of
+from intarsia.tables.data_files import (
+    Data,
+    TableFormatOption,
+    data_files,
+    takes_data_sets,
+    view_of,
+)
 
 
 @public
+@takes_data_sets
 def drop_indexes(
     path: Data,
     indexes: Sequence[IndexSpec | str] | IndexSpec | str | None = None,

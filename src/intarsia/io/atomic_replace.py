@@ -94,7 +94,13 @@ def replacing(
 
 def check_unchanged(path: str, filesystem: pafs.FileSystem, since: Version) -> None:
     """Raises ``PathError`` unless the file is the version ``since``, or storage cannot tell."""
-    if since not in (None, version_of(path, filesystem, is_sure=True)):
+    if since is None:
+        return
+    current = version_of(path, filesystem, is_sure=True)
+    if current is None:
+        missing = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        raise PathError(f"{path}: the file was deleted meanwhile; nothing was written") from missing
+    if current != since:
         raise changed(path)
 
 

@@ -8,12 +8,13 @@ Iceberg's ``metadata/`` are never data.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import tempfile
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, get_args
 
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
@@ -29,6 +30,8 @@ from intarsia.io.table_format import FORMATS, ICEBERG, TableFormat, Tables, make
 from intarsia.scan.parquet_file import open_file
 from intarsia.threads import await_all, run_io_tasks
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 TableFormatOption = Literal["auto", "ignore"]
 """``"auto"`` refuses the folders of tables, ``"ignore"`` reads them as plain files."""
 Opener = Callable[[str], OpenedFile]
@@ -88,6 +91,38 @@ def table_of(data: Data) -> TableSnapshot | None:
     """Returns the table that a data set is a version of. None for paths and plain files."""
     table: TableSnapshot | None = getattr(data, "table_snapshot", None)
     return table
+
+
+@contextlib.contextmanager
+def explaining_removed_files(table: TableSnapshot | None) -> Iterator[None]:
+    """Adds to the error for a missing file of a data set what may have removed it."""
+    try:
+        yield
+    except PathError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            if table is None:
+                note = "It was deleted since it was listed: open the data set again"
+            else:
+                note = (
+                    f"It is a file of {table.name}, and was removed since, as by a vacuum: open "
+                    "the table again, at a version whose files still exist"
+                )
+            error.add_note(note)
+        raise
+
+
+def takes_data_sets(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Lets a function of files explain, if a data set is given, which of them were removed."""
+
+    @functools.wraps(function)
+    def explaining(*args: _P.args, **options: _P.kwargs) -> _R:
+        data = args[0] if args else options.get("path")
+        if not isinstance(data, pads.FileSystemDataset):
+            return function(*args, **options)
+        with explaining_removed_files(table_of(data)):
+            return function(*args, **options)
+
+    return explaining
 
 
 def check_table_format(table_format: object) -> None:

@@ -15,7 +15,7 @@ import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
 from intarsia.catalog.catalog import Catalog
-from intarsia.errors import FormatError, PathError
+from intarsia.errors import FormatError
 from intarsia.file.file_view import OWN_VIEW, FileView, TableSnapshot
 from intarsia.file.health import Health
 from intarsia.file.open_file import (
@@ -37,6 +37,7 @@ from intarsia.plan.plan import ENGINE
 from intarsia.process_state import ForkLock, SharedState
 from intarsia.scan.parquet_file import open_source
 from intarsia.scan.request import Request
+from intarsia.tables.data_files import explaining_removed_files
 from intarsia.threads import begin, result_of
 
 CACHE_BYTES = 256 * 1024 * 1024
@@ -246,12 +247,8 @@ class FileCache(SharedState):
 
     def _open_now(self, path: str) -> OpenedFile:
         source = FileSource(self._filesystem, path, self._gap)
-        try:
+        with explaining_removed_files(self.table):
             version = source.version  # before anything is read: what changes later is noticed
-        except PathError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
-                error.add_note(self._advice_on_missing_file)
-            raise
         profile = Profile() if self.is_profiled else NO_PROFILE
         with profile.during(Activity.PLANNING):
             file = self._opened(source, profile)
@@ -267,15 +264,6 @@ class FileCache(SharedState):
         source.on_reopen = partial(_changed, weakref.ref(self), path, is_suspended=False)
         source.on_suspend = partial(_changed, weakref.ref(self), path, is_suspended=True)
         return file
-
-    @property
-    def _advice_on_missing_file(self) -> str:
-        if self.table is None:
-            return "It was deleted since it was listed: open the data set again"
-        return (
-            f"It is a file of {self.table.name}, and was removed since, as by a vacuum: open the "
-            "table again, at a version whose files still exist"
-        )
 
     def _is_current(self, cached: _CachedFile) -> bool:
         version = cached.version
