@@ -34,7 +34,7 @@ from peers import ENGINES, OURS, Query, fingerprint, leave
 from queries import DATA, time_rounds
 
 import intarsia as ia
-from intarsia.index.section.page_cache import PAGE_CACHE
+from intarsia.index.section.reader import PAGE_CACHE
 from intarsia.plan.planner import plan_rows
 from intarsia.scan.request import Filter
 

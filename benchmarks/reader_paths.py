@@ -37,7 +37,7 @@ from foreign_lakes import ROWS_QUERY, compare
 import intarsia as ia
 from intarsia import process_state
 from intarsia.dataset import dataset
-from intarsia.index.section.page_cache import PageCache
+from intarsia.index.section.reader import PageCache
 from intarsia.parquet import footer_cache
 from intarsia.plan import cost_model, planner
 from intarsia.scan import (

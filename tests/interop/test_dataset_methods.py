@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.dataset import page_scan, row_numbers
+from intarsia.dataset import row_numbers, scan_source
 from intarsia.dataset.fragment import to_pyarrow_fragment
 from intarsia.scan.files import small_file_reader
 
@@ -710,7 +710,7 @@ def test_a_scan_is_closed_where_a_computed_column_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed: list[bool] = []
-    real = page_scan.scan
+    real = scan_source.scan
 
     def watched(*parts: Any, **options: Any) -> Iterator[pa.Table]:
         try:
@@ -718,7 +718,7 @@ def test_a_scan_is_closed_where_a_computed_column_fails(
         finally:
             closed.append(True)
 
-    monkeypatch.setattr(page_scan, "scan", watched)
+    monkeypatch.setattr(scan_source, "scan", watched)
     pq.write_table(pa.table({"b": pa.array([b"\xff"])}), tmp_path / "a")
     with pytest.raises(pa.ArrowInvalid) as failed:
         ia.dataset(tmp_path / "a").to_table(columns={"s": field("b").cast(pa.string())})

@@ -17,8 +17,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.expr.evaluate import compute_columns, evaluate
-from intarsia.pruning.term import parse_term
-from intarsia.pruning.term_sql import PROPAGATES_NULL
+from intarsia.pruning.term import PROPAGATES_NULL, parse_term
 
 FULL = pa.table(
     {

@@ -11,7 +11,7 @@ import intarsia as ia
 from intarsia.file.health import Health
 from intarsia.file.open_file import OpenedFile, as_current_version
 from intarsia.index.section import probe
-from intarsia.index.section.page_cache import PageCache
+from intarsia.index.section.reader import PageCache
 from intarsia.io.source import BufferSource
 from intarsia.row_ranges import RowRanges
 

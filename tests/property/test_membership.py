@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.expr.tree import read_expression
-from intarsia.scan.filter.comparison import comparison_of, holds
+from intarsia.scan.filter.condition import comparison_of, holds
 
 KINDS = [
     pa.int8(),

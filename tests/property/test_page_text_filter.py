@@ -15,8 +15,7 @@ from intarsia.expr.functions import contains_words
 from intarsia.expr.tree import read_expression
 from intarsia.scan import unit_reader
 from intarsia.scan.filter import page_text_filter
-from intarsia.scan.filter.required_text import required_text_of
-from intarsia.scan.filter.substring import SubstringSearch
+from intarsia.scan.filter.substring import SubstringSearch, required_text_of
 
 F = pc.field("f")
 TEXTS = st.text("abä%", max_size=4) | st.none()

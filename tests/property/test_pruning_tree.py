@@ -20,8 +20,7 @@ from intarsia.parquet.metadata import (
 from intarsia.parquet.statistics import chunk_bounds
 from intarsia.pruning.bounds_comparison import rows_might_match
 from intarsia.pruning.builder import pruning_of
-from intarsia.pruning.predicate_tree import rows_left
-from intarsia.pruning.predicates import Comparison
+from intarsia.pruning.predicates import Comparison, rows_left
 from intarsia.row_ranges import RowRanges
 
 KINDS = {"i": pa.int64(), "f": pa.float64(), "g": pa.float32(), "s": pa.string(), "b": pa.bool_()}

@@ -15,7 +15,7 @@ import intarsia as ia
 import intarsia.duckdb_session as connection
 from intarsia import process_state
 from intarsia.catalog.catalog import _CATALOG_CACHE
-from intarsia.index.section.page_cache import PAGE_CACHE
+from intarsia.index.section.reader import PAGE_CACHE
 from intarsia.io import storage
 
 FORK = """

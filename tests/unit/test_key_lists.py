@@ -10,8 +10,8 @@ import pytest
 import intarsia as ia
 from intarsia.expr.tree import read_expression
 from intarsia.index.section import probe
-from intarsia.index.section.page_cache import PageCache
 from intarsia.index.section.probe import InvertedSection
+from intarsia.index.section.reader import PageCache
 from intarsia.io.source import BufferSource
 from intarsia.pruning.builder import pruning_of
 from intarsia.row_ranges import RowRanges

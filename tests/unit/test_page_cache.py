@@ -8,7 +8,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.index.section import probe
-from intarsia.index.section.page_cache import Entries, PageCache
+from intarsia.index.section.reader import Entries, PageCache
 
 
 def entries(count):

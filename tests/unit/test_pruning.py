@@ -10,8 +10,17 @@ import pytest
 from intarsia.expr.comparison_operators import Op
 from intarsia.expr.tree import Call, FieldRef, Literal, read_expression
 from intarsia.pruning.builder import complement_of, pruning_of
-from intarsia.pruning.predicate_tree import And, Maybe, Never, Or, predicates_of, rows_left
-from intarsia.pruning.predicates import Comparison, How, SearchPredicate
+from intarsia.pruning.predicates import (
+    And,
+    Comparison,
+    How,
+    Maybe,
+    Never,
+    Or,
+    SearchPredicate,
+    predicates_of,
+    rows_left,
+)
 from intarsia.pruning.term import field_term, term_of
 from intarsia.row_ranges import RowRanges
 

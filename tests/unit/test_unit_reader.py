@@ -14,7 +14,7 @@ import intarsia as ia
 from intarsia.row_ranges import RowRanges
 from intarsia.scan import unit_reader
 from intarsia.scan.filter.condition import are_in_most_pages, rows_where
-from intarsia.scan.integrity import row_counts
+from intarsia.scan.integrity import page_guard
 from intarsia.scan.schema_adapter import read_columns
 
 ROWS, PAGE = 100_000, 1_000
@@ -248,7 +248,7 @@ def test_pages_of_row_groups_that_are_wanted_whole_are_not_asked_for_their_rows(
     stored, monkeypatch
 ):
     file, table, _ = stored
-    monkeypatch.setattr(row_counts, "_counts", None)
+    monkeypatch.setattr(page_guard, "_counts", None)
     assert file.read(["odd", "t"]).equals(table.select(["odd", "t"]))
     with pytest.raises(TypeError):
         file.read(["t"], RowRanges.of((0, 10)))

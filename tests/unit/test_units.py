@@ -16,8 +16,7 @@ from intarsia.expr.tree import read_expression
 from intarsia.file.read_options import ReadOptions
 from intarsia.row_ranges import RowRanges
 from intarsia.scan import units
-from intarsia.scan.filter.comparison import holds
-from intarsia.scan.filter.condition import Condition, rows_where
+from intarsia.scan.filter.condition import Condition, holds, rows_where
 from intarsia.scan.parquet_file import open_file
 from intarsia.scan.schema_adapter import roots_of
 

@@ -14,8 +14,7 @@ from intarsia.index.parquet_indexes import Bloom, PageIndex
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, kinds, make, spec_name
 from intarsia.plan.stored_columns import values_agree
 from intarsia.pruning.partition_pruning import Constants
-from intarsia.pruning.predicate_tree import predicates_of
-from intarsia.pruning.predicates import Comparison, Predicate
+from intarsia.pruning.predicates import Comparison, Predicate, predicates_of
 from intarsia.pruning.term import Term
 from intarsia.scan.request import Request
 

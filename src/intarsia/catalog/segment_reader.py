@@ -44,8 +44,7 @@ from intarsia.plan.stored_columns import missing_columns
 from intarsia.process_state import ForkLock, cached_property
 from intarsia.pruning.bounds_comparison import rows_might_match
 from intarsia.pruning.partition_pruning import Constants, constants_might_match
-from intarsia.pruning.predicate_tree import rows_left
-from intarsia.pruning.predicates import Comparison, Predicate
+from intarsia.pruning.predicates import Comparison, Predicate, rows_left
 from intarsia.row_ranges import Int64Array, RowRanges
 from intarsia.scan.request import Request
 

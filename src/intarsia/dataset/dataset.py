@@ -26,7 +26,6 @@ from intarsia.dataset.fragment import (
 from intarsia.dataset.key_lookup import Order, rows_of_keys
 from intarsia.dataset.prepared_query import PreparedQuery
 from intarsia.dataset.pyarrow_choice import must_read_pages
-from intarsia.dataset.pyarrow_options import check_scan_options
 from intarsia.dataset.pyarrow_scan import (
     count_matching,
 )
@@ -45,7 +44,7 @@ from intarsia.dataset.row_count_check import (
 from intarsia.dataset.row_numbers import check_within, row_numbers
 from intarsia.dataset.scan_plan import plan_files, planned_request
 from intarsia.dataset.scan_source import ScanSource
-from intarsia.dataset.scanned_dataset import ScannedDataset
+from intarsia.dataset.scanned_dataset import ScannedDataset, check_scan_options
 from intarsia.dataset.take import take_rows
 from intarsia.deadline import (
     Stop,

@@ -49,7 +49,7 @@ from intarsia.plan.plan import ENGINE, ScanPlan
 from intarsia.plan.planner import plan_of_all
 from intarsia.plan.stored_columns import check_folder
 from intarsia.pruning.partition_pruning import Constants
-from intarsia.pruning.predicate_tree import predicates_of
+from intarsia.pruning.predicates import predicates_of
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.files.file_pruning import prune_files
 from intarsia.scan.page_selection import groups_of, rows_of, select

@@ -16,8 +16,7 @@ from intarsia.plan.index_selection import may_pay
 from intarsia.plan.plan import FilePlan
 from intarsia.plan.pruner import PAGE_INDEX, index_source
 from intarsia.plan.stored_columns import leaf_of
-from intarsia.pruning.predicate_tree import predicates_of
-from intarsia.pruning.predicates import Predicate
+from intarsia.pruning.predicates import Predicate, predicates_of
 from intarsia.scan.page_selection import groups_of
 from intarsia.scan.request import Request
 

@@ -8,7 +8,6 @@ from typing import Any, Protocol, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.dataset.page_scan import scan_pages
 from intarsia.dataset.record_batches import as_table
 from intarsia.dataset.request_builder import (
     Columns,
@@ -98,7 +97,7 @@ class PreparedQuery:
         if isinstance(columns, dict) or uses_scanner_columns(columns, dataset.schema):
             return dataset.to_table(columns, self._filter.condition.expression(values))
         request, project = self._request(columns)
-        tables = scan_pages(dataset.scan_source, request.with_filter(self._bound(values)), project)
+        tables = dataset.scan_source.scan(request.with_filter(self._bound(values)), project)
         return as_table(project(without_rows(request.output)).schema, tables)
 
     @time_limited("counting rows of")

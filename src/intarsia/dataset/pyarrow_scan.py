@@ -33,7 +33,7 @@ from intarsia.plan.cost_model import COSTS
 from intarsia.plan.file_group import file_groups
 from intarsia.plan.planner import plan_group, plan_rows
 from intarsia.pruning.partition_pruning import Constants
-from intarsia.pruning.predicate_tree import predicates_of
+from intarsia.pruning.predicates import predicates_of
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.files.file_pruning import File, in_log, prune_files
 from intarsia.scan.request import Request

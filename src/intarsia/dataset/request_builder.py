@@ -16,7 +16,14 @@ from intarsia.expr.filterable_types import filterable_schema, filterable_type, r
 from intarsia.expr.nested_types import type_at
 from intarsia.expr.tree import FieldRef, field_paths, read_expression, shown, to_expression
 from intarsia.scan.nested_projection import check_paths, pruned_to_fields
-from intarsia.scan.request import FILENAME, PSEUDO_COLUMNS, Filter, Request, pruned_schema
+from intarsia.scan.request import (
+    FILENAME,
+    PSEUDO_COLUMNS,
+    ROW_NUMBER,
+    Filter,
+    Request,
+    pruned_schema,
+)
 
 _SCANNER_COLUMNS = ("__fragment_index", "__batch_index", "__last_in_fragment")
 """Columns that only pyarrow's scanner has, besides the name of the file."""
@@ -166,6 +173,15 @@ def uses_scanner_columns(columns: Any, schema: pa.Schema) -> bool:
         used = {*(columns or ())}
     scanner_columns = used.intersection(_SCANNER_COLUMNS)
     return bool(scanner_columns) and not scanner_columns.issubset(schema.names)
+
+
+def needs_page_reader(columns: Columns, schema: pa.Schema) -> bool:
+    """True if pyarrow cannot give ``columns``: row numbers, or what it has no functions for."""
+    return (
+        ROW_NUMBER in (columns or ())
+        or any(map(needs_evaluation, expressions_of(columns)))
+        or computes_with_other_types(columns, schema)
+    )
 
 
 def confuses_pyarrow(schema: pa.Schema) -> bool:

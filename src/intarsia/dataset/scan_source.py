@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from intarsia.file.read_options import ReadOptions
 from intarsia.scan.files.file_cache import FileCache
 from intarsia.scan.files.file_pruning import File, prune_files
 from intarsia.scan.request import FilterLike, Request, expression_of
-from intarsia.scan.scan import Part
+from intarsia.scan.scan import Part, scan
 from intarsia.threads import each_in_one_thread
 
 
@@ -91,3 +92,28 @@ class ScanSource:
         """Yields the parts of a scan: the files in which rows may match."""
         parts = (candidate.part for candidate in prune_files(self.cache, self.files, request))
         return parts if use_threads else each_in_one_thread(parts)
+
+    def scan(
+        self,
+        request: Request,
+        project: Callable[[pa.Table], pa.Table],
+        *,
+        parts: Iterable[Part] | None = None,
+        limit: int | None = None,
+        use_threads: bool = True,
+    ) -> Generator[pa.Table]:
+        """Yields the matching rows, read by page, as tables that ``project`` changed.
+
+        By default ``parts`` are all files in which rows may match. After the last table, what was
+        noticed about the files is warned of.
+        """
+        cache = self.cache
+        if cache.is_profiled:
+            cache.requests.append(request)
+        if parts is None:
+            parts = self.parts(request, use_threads=use_threads)
+        is_far = not cache.is_local
+        tables = scan(parts, request, limit=limit, use_threads=use_threads, is_far=is_far)
+        with contextlib.closing(tables):  # at once, where ``project`` fails
+            yield from map(project, tables)
+        cache.health.tell()

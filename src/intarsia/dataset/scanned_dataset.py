@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Self
@@ -11,15 +12,15 @@ import pyarrow.dataset as pads
 
 import intarsia.memory as memory
 from intarsia.dataset.file_dataset import FileDataset
-from intarsia.dataset.page_scan import needs_page_reader, parts_from, scan_pages
 from intarsia.dataset.pyarrow_choice import pyarrow_may_scan
 from intarsia.dataset.pyarrow_columns import scan_scanner_columns
-from intarsia.dataset.pyarrow_options import check_counts, check_scan_options, verifies_checksums
 from intarsia.dataset.record_batches import BATCH_ROWS, batches_of
 from intarsia.dataset.request_builder import (
     Columns,
     check_columns,
     check_scanner_columns,
+    needs_page_reader,
+    request_of,
     scan_request,
     uses_scanner_columns,
 )
@@ -28,12 +29,63 @@ from intarsia.dataset.row_count_check import (
     fits_in_memory,
     may_miss_rows,
     naming_damage,
+    num_rows,
     reads_repetition,
 )
-from intarsia.dataset.row_numbers import parts_together
+from intarsia.dataset.row_numbers import parts_at, parts_together
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.request import FilterLike, without_rows
 from intarsia.scan.scan import Part
+
+_SCAN_OPTIONS = {
+    "batch_size",
+    "batch_readahead",
+    "fragment_readahead",
+    "fragment_scan_options",
+    "use_threads",
+    "cache_metadata",
+    "memory_pool",
+}
+_MIN_COUNTS = {"batch_size": 1, "batch_readahead": 0, "fragment_readahead": 1}
+"""The smallest value of each count. With ``fragment_readahead=0``, pyarrow waits forever."""
+
+
+def check_scan_options(options: Mapping[str, Any]) -> None:
+    """Checks the options of a scan, by pyarrow or by our reader.
+
+    Raises ``TypeError`` for an unknown option, and otherwise as ``check_counts`` does.
+    """
+    unknown = set(options) - _SCAN_OPTIONS
+    if unknown:
+        hint = "; conditions are given as filter" if unknown & {"where", "filters"} else ""
+        raise TypeError(f"unknown options: {', '.join(sorted(unknown))}{hint}")
+    check_counts(options)
+
+
+def check_counts(options: Mapping[str, Any]) -> None:
+    """Checks the options of a scan that are counts. Other options are ignored.
+
+    Raises ``TypeError`` for a count that is no integer, ``ValueError`` for one that is too small.
+    """
+    for name, least in _MIN_COUNTS.items():
+        if name in options and operator.index(options[name]) < least:
+            never_ends = name == "fragment_readahead" and options[name] == 0
+            why = ": pyarrow's scan of no fragments ahead never ends" if never_ends else ""
+            raise ValueError(f"{name} is {least} at least, not {options[name]}{why}")
+
+
+def verifies_checksums(options: Mapping[str, Any]) -> bool:
+    """True if a scan's ``fragment_scan_options`` ask for checks of the pages' checksums.
+
+    Raises ``TypeError`` for options of other formats.
+    """
+    given = options.get("fragment_scan_options")
+    if given is None:
+        return False
+    if not isinstance(given, pads.ParquetFragmentScanOptions):
+        kind = type(given).__name__
+        raise TypeError(f"fragment_scan_options are ParquetFragmentScanOptions, not {kind}")
+    return bool(given.page_checksum_verification)
 
 
 class ScannedDataset(FileDataset):
@@ -99,9 +151,7 @@ class ScannedDataset(FileDataset):
         source = self._with_checksums(options).scan_source
         if rows is not None:
             parts = parts_together(source.cache, source.files, rows, request)
-        tables = scan_pages(
-            source, request, project, parts=parts, limit=limit, use_threads=use_threads
-        )
+        tables = source.scan(request, project, parts=parts, limit=limit, use_threads=use_threads)
         return project(without_rows(request.output)).schema, tables
 
     def _pyarrow_scanner(self, columns: Columns, options: Mapping[str, Any]) -> pads.Scanner:
@@ -148,8 +198,14 @@ class ScannedDataset(FileDataset):
         Returns None for columns that only pyarrow's scan has.
         """
         source = self._with_checksums(options).scan_source
-        fragments, use_threads = self._get_fragments(None), options.get("use_threads", True)
-        parts = parts_from(source, given, fragments, use_threads=use_threads)
+        parts: Iterable[Part]
+        if given:  # pyarrow has read the footers
+            total = num_rows(self._get_fragments(None))
+            rows = RowRanges.all(total).clip(given, total)
+            parts = (part for _, part in parts_at(source.cache, source.files, rows))
+        else:
+            use_threads = options.get("use_threads", True)
+            parts = source.parts(request_of(source.schema, [], None), use_threads=use_threads)
         return self._scan(columns, None, options, parts=parts)
 
     def _scan_rows(

@@ -1,4 +1,4 @@
-"""The footer's entries of column chunks, decoded once and checked against the row groups."""
+"""The footer's entries of column chunks, decoded once and checked, and the bounds they state."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import replace
 from intarsia.decode.page_size_limit import value_bytes
 from intarsia.errors import FormatError, UnsupportedError, Where
 from intarsia.file.file_footer import ChunkId, FileFooter
+from intarsia.file.writer_quirks import miscounts_nulls
 from intarsia.parquet.metadata import (
     ColumnChunk,
     ColumnMetaData,
@@ -17,7 +18,15 @@ from intarsia.parquet.metadata import (
     OutlinedChunk,
     RowGroup,
 )
+from intarsia.parquet.page_index import ColumnIndex
 from intarsia.parquet.schema import Leaf
+from intarsia.parquet.statistics import (
+    Bounds,
+    chunk_bounds,
+    order_is_declared,
+    page_bounds,
+    with_level_counts,
+)
 from intarsia.parquet.thrift import Structs
 from intarsia.process_state import cached_property
 
@@ -205,3 +214,33 @@ def decoded_bytes(leaf: Leaf, chunk: Outline | ColumnMetaData) -> int:
     string_bytes = sizes.unencoded_byte_array_data_bytes if sizes else None
     values = chunk.num_values * value_bytes(leaf.element) + (string_bytes or 0)
     return max(chunk.total_uncompressed_size, values)
+
+
+class ColumnBounds:
+    """Decodes the bounds of one file's columns, corrected for known faults of its writer."""
+
+    def __init__(self, footer: FileFooter, chunks: ColumnChunks) -> None:
+        self._footer, self._chunks = footer, chunks
+        self._by_leaf: dict[int, Bounds] = {}
+
+    def of_row_groups(self, leaf: int) -> Bounds:
+        """Returns the bounds of a column in each row group, by the chunks' statistics."""
+        if leaf not in self._by_leaf:
+            self._by_leaf[leaf] = self.of(leaf, self._chunks.of_leaf(leaf))
+        return self._by_leaf[leaf]
+
+    def of(self, leaf: int, statistics: Sequence[ColumnMetaData] | ColumnIndex) -> Bounds:
+        """Returns the bounds that the statistics of chunks, or a ColumnIndex, state of a column."""
+        order, is_declared = self._footer.columns.order(leaf), self.is_order_declared(leaf)
+        if isinstance(statistics, ColumnIndex):
+            bounds = page_bounds(order, statistics, declared=is_declared)
+        else:
+            bounds = chunk_bounds(order, statistics, declared=is_declared)
+        if not miscounts_nulls(self._footer, leaf):
+            return bounds
+        max_definition_level = self._footer.schema.leaves[leaf].max_definition_level
+        return with_level_counts(bounds, statistics, max_definition_level)
+
+    def is_order_declared(self, leaf: int) -> bool:
+        """True if the footer says how this column's bounds compare."""
+        return order_is_declared(self._footer.columns.column_order(leaf))

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from intarsia.errors import Where, warn
-from intarsia.file.column_types import ColumnTypes
 from intarsia.file.corrupt_data import CorruptData
+from intarsia.file.file_footer import ColumnTypes
 from intarsia.file.index_subjects import can_have
 from intarsia.file.sidecar_discovery import SidecarOption
 from intarsia.index.directory import IndexEntry

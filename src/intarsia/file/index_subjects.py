@@ -14,7 +14,7 @@ from intarsia.expr.functions import element_type, is_list, plain_type
 from intarsia.expr.nested_types import leaf_pairs, type_at, with_whole_maps, without_dictionary
 from intarsia.expr.tree import Call, FieldRef, Node
 from intarsia.expr.type_cache import cached_by_type
-from intarsia.file.column_types import ColumnTypes
+from intarsia.file.file_footer import ColumnTypes
 from intarsia.index.base import Reads, Subject, index_name
 from intarsia.index.directory import IndexEntry
 from intarsia.index.indexed_type import order_of_type

@@ -16,12 +16,10 @@ from intarsia.decode.row_groups import read_pyarrow_metadata
 from intarsia.decode.synthetic_footer import SchemaTemplates
 from intarsia.errors import CorruptDataWarning, FormatError, IntarsiaError, PathError, Where, tell
 from intarsia.file.chunk_layout import Layout
-from intarsia.file.column_bounds import ColumnBounds
-from intarsia.file.column_chunks import ColumnChunks
-from intarsia.file.column_types import ColumnTypes
+from intarsia.file.column_chunks import ColumnBounds, ColumnChunks
 from intarsia.file.corrupt_data import CorruptData
 from intarsia.file.embedded_indexes import Sections
-from intarsia.file.file_footer import ChunkId, FileFooter
+from intarsia.file.file_footer import ChunkId, ColumnTypes, FileFooter
 from intarsia.file.file_view import OWN_VIEW, FileView
 from intarsia.file.file_warnings import FileWarnings
 from intarsia.file.health import Damage, Health

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from intarsia.errors import FormatError, Where
-from intarsia.file.column_bounds import ColumnBounds
-from intarsia.file.column_chunks import ColumnChunks
+from intarsia.file.column_chunks import ColumnBounds, ColumnChunks
 from intarsia.file.file_footer import ChunkId, FileFooter
 from intarsia.file.file_warnings import FileWarnings
 from intarsia.index.directory import Checksums, page_index_places

@@ -24,8 +24,7 @@ from intarsia.parquet.value_order import Domain, Keys, ValueOrder
 from intarsia.process_state import cached_property
 from intarsia.pruning.bounds_comparison import rows_might_match, types_agree_at
 from intarsia.pruning.partition_pruning import Constants
-from intarsia.pruning.predicate_tree import Pruning, rows_left
-from intarsia.pruning.predicates import Comparison, Predicate
+from intarsia.pruning.predicates import Comparison, Predicate, Pruning, rows_left
 from intarsia.row_ranges import Int64Array, RowRanges
 
 F = TypeVar("F", bound=tuple[str, Constants])

@@ -27,8 +27,7 @@ from intarsia.index.key_formula import FingerprintArray, Formula, KeyArray
 from intarsia.parquet.value_order import ValueOrder
 from intarsia.parquet.xxhash64 import hash_values
 from intarsia.pruning.predicates import How, Predicate
-from intarsia.pruning.term import Term, term_of
-from intarsia.pruning.term_sql import FUNCTIONS
+from intarsia.pruning.term import FUNCTIONS, Term, term_of
 
 GRANULE_ROWS = 8192
 """Default number of rows per granule."""

@@ -21,7 +21,7 @@ from intarsia.catalog.describe import CatalogState, show_catalog
 from intarsia.dataset.commit_log import ENTRY_PREFIX, SUCCESS, visible
 from intarsia.deadline import time_limited
 from intarsia.errors import FormatError, IndexSpecError, IntarsiaError, public, quiet
-from intarsia.file.column_types import ColumnTypes
+from intarsia.file.file_footer import ColumnTypes
 from intarsia.file.file_view import FileView
 from intarsia.file.index_subjects import subject_of
 from intarsia.file.page_layout import LONG_PAGES, page_layout

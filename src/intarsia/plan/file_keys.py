@@ -27,8 +27,7 @@ from intarsia.index.section.probe import InvertedSection
 from intarsia.plan.cost_model import COSTS
 from intarsia.plan.file_group import FileGroup
 from intarsia.plan.pruner import Narrowed, Tests, index_source
-from intarsia.pruning.predicate_tree import Pruning, predicates_of, rows_left
-from intarsia.pruning.predicates import Predicate, seeks_values
+from intarsia.pruning.predicates import Predicate, Pruning, predicates_of, rows_left, seeks_values
 from intarsia.row_ranges import RowRanges
 
 KEYS = "keys of many files"

@@ -39,8 +39,7 @@ from intarsia.plan.pruner import (
 )
 from intarsia.plan.stored_columns import check_folder
 from intarsia.pruning.partition_pruning import Constants
-from intarsia.pruning.predicate_tree import Pruning, predicates_of, rows_left
-from intarsia.pruning.predicates import Comparison, Predicate
+from intarsia.pruning.predicates import Comparison, Predicate, Pruning, predicates_of, rows_left
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.small_row_groups import reads_whole_chunks
 

@@ -24,8 +24,19 @@ import pyarrow.compute as pc
 from intarsia.expr.comparison_operators import COMPARISONS, MIRRORED, Op
 from intarsia.expr.functions import plain_values
 from intarsia.expr.tree import Call, FieldRef, Literal, Node, is_deep
-from intarsia.pruning.predicate_tree import And, Maybe, Never, Or, Pruning, all_of, any_of
-from intarsia.pruning.predicates import Comparison, How, SearchPredicate, seeks_values
+from intarsia.pruning.predicates import (
+    And,
+    Comparison,
+    How,
+    Maybe,
+    Never,
+    Or,
+    Pruning,
+    SearchPredicate,
+    all_of,
+    any_of,
+    seeks_values,
+)
 from intarsia.pruning.term import Term, field_term, term_of
 
 _NEGATED = {

@@ -19,10 +19,8 @@ from intarsia.errors import PredicateError
 from intarsia.expr.comparison_operators import Op
 from intarsia.expr.evaluate import compute_columns
 from intarsia.expr.tree import Call, FieldRef, Literal, Node
-from intarsia.pruning.predicate_tree import Pruning, might_pass
-from intarsia.pruning.predicates import Comparison, Predicate, SearchPredicate
-from intarsia.pruning.term import Term
-from intarsia.pruning.term_sql import PROPAGATES_NULL
+from intarsia.pruning.predicates import Comparison, Predicate, Pruning, SearchPredicate, might_pass
+from intarsia.pruning.term import PROPAGATES_NULL, Term
 
 Constants = Mapping[str, pa.Scalar]
 """Columns that have the same value in all rows of a file, by name."""

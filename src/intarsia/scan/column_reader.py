@@ -33,12 +33,13 @@ from intarsia.scan.integrity.damage_locator import all_lost
 from intarsia.scan.integrity.oversized_pages import check_pages, reserve_page_memory
 from intarsia.scan.integrity.page_guard import (
     PageIndexMistrust,
+    check_dictionary,
     check_places,
     check_selection,
+    checked_values,
     located_error,
     record_undecodable,
 )
-from intarsia.scan.integrity.row_counts import check_dictionary, checked_values
 from intarsia.scan.page_selection import ColumnRead, ranges_of, select
 from intarsia.scan.small_row_groups import read_small_groups
 from intarsia.threads import THREADED_BYTES, all_of, may_use_threads

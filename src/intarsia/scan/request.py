@@ -31,8 +31,7 @@ from intarsia.expr.tree import (
 from intarsia.expr.tuple_membership import with_tuple_membership
 from intarsia.process_state import cached_property
 from intarsia.pruning.builder import complement_of, pruning_of
-from intarsia.pruning.predicate_tree import And, Maybe, Or, Pruning, all_of
-from intarsia.pruning.predicates import Comparison
+from intarsia.pruning.predicates import And, Comparison, Maybe, Or, Pruning, all_of
 from intarsia.scan.filter.condition import Condition
 from intarsia.scan.nested_projection import Projection, check_paths, pruned_to_fields
 from intarsia.sql.where_clause import parse_where, read_where

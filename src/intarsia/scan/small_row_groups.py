@@ -20,7 +20,7 @@ from intarsia.parquet.schema import Root
 from intarsia.plan.cost_model import COSTS
 from intarsia.plan.page_ranges import whole_chunk
 from intarsia.row_ranges import RowRanges
-from intarsia.scan.integrity.row_counts import check_dictionary, checked_values
+from intarsia.scan.integrity.page_guard import check_dictionary, checked_values
 from intarsia.scan.page_selection import groups_of, load_offsets, rows_of
 from intarsia.threads import THREADED_BYTES, all_of, may_use_threads
 

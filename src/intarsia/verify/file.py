@@ -12,7 +12,7 @@ from intarsia.deadline import time_limited
 from intarsia.decode.synthetic_footer import ARROW_SCHEMA
 from intarsia.errors import FormatError, PathError, Where, placed, public, quiet
 from intarsia.file.chunk_reader import Chunk
-from intarsia.file.column_types import ColumnTypes
+from intarsia.file.file_footer import ColumnTypes
 from intarsia.file.health import able_to_have, missing_in
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.sidecar_discovery import Sidecars, places_of

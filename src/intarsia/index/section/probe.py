@@ -25,8 +25,7 @@ from intarsia.index.key_formula import (
 from intarsia.index.kinds.distinct_idx1 import DistinctIDX1, IDX1Section
 from intarsia.index.probe_budget import Costs, ProbeBudget
 from intarsia.index.section.granule_blocks import Blocks
-from intarsia.index.section.page_cache import PAGE_CACHE, Entries
-from intarsia.index.section.reader import Section
+from intarsia.index.section.reader import PAGE_CACHE, Entries, Section
 from intarsia.index.section.writer import (
     CELL_SCHEMA,
     ENTRY_SCHEMA,

@@ -10,6 +10,8 @@ distinct. The column index therefore finds the few pages that may contain a key.
 one row per granule. The footer's key/values state where granules start, and the ``file_id`` of the
 directory that lists the section.
 
+``PageCache`` keeps decoded pages of all files, least recently used first out.
+
 All bytes are checked before they are used. Any failure is a ``FormatError``; callers then assume
 that all rows might match.
 """
@@ -20,8 +22,10 @@ import base64
 import json
 import struct
 import zlib
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +34,7 @@ from intarsia.decode.page_size_limit import check_limit
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_roots
 from intarsia.decode.synthetic_footer import RootTemplate, SchemaTemplates
 from intarsia.errors import FormatError
+from intarsia.index.key_formula import FingerprintArray, Granules
 from intarsia.index.section.writer import LENGTH_BYTES, MAX_GRANULES
 from intarsia.io.source import Source
 from intarsia.limits import MAX_SECTION_METADATA_BYTES, check_claim
@@ -40,8 +45,68 @@ from intarsia.parquet.page_header import read_page_header
 from intarsia.parquet.page_index import read_column_index, read_offset_index
 from intarsia.parquet.schema import Leaf, Root, read_schema
 from intarsia.parquet.statistics import Bounds, page_bounds
-from intarsia.process_state import cached_property
+from intarsia.process_state import ForkLock, SharedState, cached_property
 from intarsia.row_ranges import Int64Array
+
+
+class Entries(NamedTuple):
+    """Entries of one or several pages: keys, ascending, and the granule of each.
+
+    Cached pages are as stored: they may hold steps instead of granules.
+    """
+
+    keys: FingerprintArray
+    granules: Granules
+
+    @property
+    def num_bytes(self) -> int:
+        return self.keys.nbytes + self.granules.nbytes
+
+
+class PageCache(SharedState):
+    """A cache of pages by section and page number, safe to share between threads.
+
+    A section is any object that identifies its bytes as they were when it was opened.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes, self._num_bytes = max_bytes, 0
+        self._pages: OrderedDict[tuple[object, int], Entries] = OrderedDict()
+        self._lock = ForkLock()
+        super().__init__()
+
+    def clear(self) -> None:
+        """Removes all pages."""
+        with self._lock:
+            self._num_bytes = 0
+            self._pages.clear()
+
+    def get(self, section: object, pages: Iterable[int]) -> dict[int, Entries]:
+        """Returns those of ``pages`` that are cached."""
+        cached_pages = {}
+        with self._lock:
+            for page in pages:
+                entries = self._pages.get((section, page))
+                if entries is not None:
+                    self._pages.move_to_end((section, page))
+                    cached_pages[page] = entries
+        return cached_pages
+
+    def put(self, section: object, pages: Mapping[int, Entries]) -> None:
+        """Caches ``pages``. Evicts the least recently used pages beyond the limit."""
+        with self._lock:
+            for page, entries in pages.items():
+                previous = self._pages.pop((section, page), None)
+                self._num_bytes += entries.num_bytes - (previous.num_bytes if previous else 0)
+                self._pages[section, page] = entries
+            while self._num_bytes > self._max_bytes:
+                _, evicted = self._pages.popitem(last=False)
+                self._num_bytes -= evicted.num_bytes
+
+
+PAGE_CACHE = PageCache(16 * 1024 * 1024)
+"""The cache of this process, at most 16 MiB."""
+
 
 PAGE_SIZE_LIMIT = 64 * 1024 * 1024
 """Most bytes per page, uncompressed. Pages of fingerprints written here have 32 KB."""

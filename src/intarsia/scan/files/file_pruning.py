@@ -25,7 +25,7 @@ from intarsia.plan.file_group import FileGroup, file_groups
 from intarsia.plan.plan import ROW_GROUPS, ScanPlan
 from intarsia.plan.planner import plan_group
 from intarsia.pruning.partition_pruning import Constants, folder_might_match
-from intarsia.pruning.predicate_tree import Never, Pruning, predicates_of
+from intarsia.pruning.predicates import Never, Pruning, predicates_of
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.files.file_cache import FileCache
 from intarsia.scan.files.small_file_filter import matching_rows, small_files_of
