@@ -75,10 +75,10 @@ def cost_of(data, run, monkeypatch):
 @pytest.mark.parametrize(
     ("is_prepared", "key", "rows", "most"),
     [
-        (False, KEY, 1, Cost(1_385, 99, 6, 30_000, 6)),
-        (False, ABSENT, 0, Cost(465, 66, 0, 0, 0)),
-        (True, KEY, 1, Cost(1_265, 97, 6, 30_000, 6)),
-        (True, ABSENT, 0, Cost(325, 64, 0, 0, 0)),
+        (False, KEY, 1, Cost(1_370, 83, 6, 30_000, 6)),
+        (False, ABSENT, 0, Cost(435, 54, 0, 0, 0)),
+        (True, KEY, 1, Cost(1_240, 81, 6, 30_000, 6)),
+        (True, ABSENT, 0, Cost(305, 52, 0, 0, 0)),
     ],
     ids=["row", "no row", "prepared: row", "prepared: no row"],
 )
