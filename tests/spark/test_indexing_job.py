@@ -468,15 +468,15 @@ def test_a_file_replaced_in_between_is_not_changed(spark, lake, monkeypatch):
 def test_a_file_finished_by_another_attempt_is_recognized(lake, monkeypatch):
     """For example if Spark runs a slow task twice: the second to finish finds the file changed."""
     path, indexes = str(lake / "0.parquet"), (ia.Lookup("key"),)
-    add_to_file, calls = task_module.add_to_file, []
+    change_indexes, calls = task_module.change_indexes, []
 
     def beaten(*args, **options):
         if not calls:
             ia.add_indexes(path, indexes)
         calls.append(1)
-        add_to_file(*args, **options)
+        change_indexes(*args, **options)
 
-    monkeypatch.setattr(task_module, "add_to_file", beaten)
+    monkeypatch.setattr(task_module, "change_indexes", beaten)
     actual = task_module.index_file(path, IndexAction(pafs.LocalFileSystem(), indexes, False))
     assert (actual.status, actual.why) == ("skipped", "it has key:lookup already")
     assert len(calls) == 1
@@ -531,7 +531,7 @@ def test_sections_survive_a_task_killed_while_it_replaces_the_file(gathered, mon
         raise SystemExit
 
     with monkeypatch.context() as patch:
-        patch.setattr(task_module, "add_to_file", killed)
+        patch.setattr(task_module, "change_indexes", killed)
         with pytest.raises(SystemExit):
             merge_section(SectionMerge(merge, 2), expected, places)
     monkeypatch.setattr(task_module.FromParts, "write_one", killed)  # all of them are there

@@ -33,7 +33,7 @@ from intarsia.index import (
 from intarsia.index.registry import parse
 from intarsia.index.section.writer import STEP_SCHEMA, entries_of
 from intarsia.indexing import column_values, entry_collector
-from intarsia.indexing.build import build
+from intarsia.indexing.build import Builder
 from intarsia.io import external_sort
 from intarsia.io.external_sort import Workspace, merged_blocks
 from intarsia.io.source import BufferSource
@@ -346,7 +346,7 @@ def test_several_indexes_read_each_column_once(file):
     lowered = ia.Lookup(pc.utf8_lower(pc.field("k")))
     expected = [ia.Lookup("k"), ia.Distinct("k"), ia.MinMax("k"), lowered, ia.Lookup("n")]
     with Workspace() as work:
-        build(opened, expected, "f" * 32, work)
+        Builder().sections(opened, expected, "f" * 32, work)
     leaves = [opened.schema.leaf(name).index for name in ("k", "n")]
     for leaf in range(len(opened.schema.leaves)):
         chunk = opened.chunk(0, leaf)
@@ -373,7 +373,8 @@ IN_PARTS = [
 def test_a_section_is_the_same_whether_it_fits_into_memory_or_not(index, file, monkeypatch):
     def built():
         with Workspace() as work:
-            (made,) = build(OpenedFile(BufferSource(file.read_bytes()), "t"), [index], "f", work)
+            opened = OpenedFile(BufferSource(file.read_bytes()), "t")
+            (made,) = Builder().sections(opened, [index], "f", work)
             whole = pa.BufferReader(bytes(made.section.data) + b"PAR1")
             return pq.ParquetFile(whole)
 

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 import intarsia as ia
 from intarsia.errors import FormatError, IndexSpecError
 from intarsia.indexing import entry_collector
-from intarsia.indexing.add import add_to_file
-from intarsia.indexing.build import FromPages, due_indexes
+from intarsia.indexing.add import change_indexes
+from intarsia.indexing.build import Builder, due_indexes
 from intarsia.indexing.build import gather as gather_all
 from intarsia.indexing.partial_build import FromParts, cut, gather_part
 from intarsia.io import external_sort
@@ -111,7 +111,7 @@ def in_parts(path, indexes, groups, folder) -> FromParts:
 
 def sections(path, builder, indexes):
     with Workspace() as work:
-        actual = builder.sections(open_file(path), indexes, "f" * 32, work, None)
+        actual = builder.sections(open_file(path), indexes, "f" * 32, work)
         return [(bytes(one.section.data), one.section.meta_length) for one in actual]
 
 
@@ -123,7 +123,7 @@ def test_sections_equal_those_built_at_once(tmp_path, edges, page_index):
     path = write(tmp_path / "f.parquet", page_index=page_index)
     groups = [range(a, b) for a, b in itertools.pairwise(edges)]
     made = sections(path, in_parts(path, EMBEDDED, groups, tmp_path), EMBEDDED)
-    assert made == sections(path, FromPages(), EMBEDDED)
+    assert made == sections(path, Builder(), EMBEDDED)
 
 
 def test_spilling_makes_no_difference(tmp_path, monkeypatch):
@@ -131,11 +131,11 @@ def test_spilling_makes_no_difference(tmp_path, monkeypatch):
     monkeypatch.setattr(external_sort, "BLOCK_ENTRIES", 16)
     monkeypatch.setattr(entry_collector, "BLOCK_ENTRIES", 64)
     path = write(tmp_path / "f.parquet")
-    at_once = sections(path, FromPages(), EMBEDDED)
+    at_once = sections(path, Builder(), EMBEDDED)
     groups = [range(4), range(4, 5), range(5, 8)]
     assert sections(path, in_parts(path, EMBEDDED, groups, tmp_path), EMBEDDED) == at_once
     monkeypatch.setattr(external_sort, "RUN_ENTRIES", 10_000)
-    assert sections(path, FromPages(), EMBEDDED) == at_once
+    assert sections(path, Builder(), EMBEDDED) == at_once
     assert sections(path, in_parts(path, EMBEDDED, groups, tmp_path), EMBEDDED) == at_once
 
 
@@ -145,7 +145,7 @@ def test_page_indexes_and_filters_equal_those_built_at_once(tmp_path):
     made = in_parts(path, STANDARD, groups, tmp_path)
     file = open_file(path)
     for index in STANDARD:
-        assert list(made.standard(file, index)) == list(FromPages().standard(file, index))
+        assert list(made.standard(file, index)) == list(Builder().standard(file, index))
 
 
 def test_granules_are_the_pages_of_a_page_index_that_comes_with_them(tmp_path, monkeypatch):
@@ -155,7 +155,8 @@ def test_granules_are_the_pages_of_a_page_index_that_comes_with_them(tmp_path, m
     ia.add_indexes(one, indexes)
     made = in_parts(other, indexes, [range(5), range(5, 8)], tmp_path)
     disk = pafs.LocalFileSystem()
-    add_to_file(open_file(other), indexes, disk, version_of(str(other), disk), builder=made)
+    version = version_of(str(other), disk)
+    change_indexes(open_file(other), disk, version, None, add=indexes, builder=made)
     assert other.read_bytes() == one.read_bytes()
     assert list(ia.verify(other)) == []
 

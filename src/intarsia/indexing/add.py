@@ -13,7 +13,7 @@ import contextlib
 import dataclasses
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -359,13 +359,16 @@ def index_file(
             check_changeable(opened)
             warn_of_names(path, filesystem)
         reason = None
+        change = partial(
+            change_indexes, opened, filesystem, version, places, builder=Builder(on_group_done)
+        )
         with quiet(), _naming(path):
             try:
-                add_to_file(opened, choice.all_due, filesystem, version, places, on_group_done)
+                change(add=choice.all_due)
             except (FormatError, OutOfMemoryError) as error:
                 if not choice.extra:
                     raise
-                add_to_file(opened, choice.due, filesystem, version, places, on_group_done)
+                change(add=choice.due)
                 reason = error
         if reason is not None:
             warn(f"{path}: it gets no page index: {reason}")
@@ -416,22 +419,24 @@ def _check_unfit(unfit: Mapping[str, Mapping[str, str]]) -> None:
         warn(message)
 
 
-def add_to_file(
+def change_indexes(
     file: OpenedFile,
-    indexes: Sequence[IndexSpec],
     filesystem: Any,
     version: Version,
-    places: Sidecars | None = None,
-    on_group_done: GroupProgress | None = None,
+    places: Sidecars | None,
+    *,
+    add: Sequence[IndexSpec] = (),
+    drop: Collection[str] = (),
     builder: Builder | None = None,
 ) -> None:
-    """Adds ``indexes`` to one file of that ``version``, or to its sidecar, given ``places``."""
+    """Changes the indexes of one file of that ``version``, or of its sidecar, given ``places``."""
+    builder = builder or Builder()
     if places is not None:
         check = partial(check_unchanged, file.name, filesystem, version)
-        write_sidecar(file, only_embedded(indexes), (), places, check, on_group_done, builder)
+        write_sidecar(file, only_embedded(add), drop, places, check, builder)
         return
     with Workspace() as work:
-        rewrite(file, compose(file, indexes, (), work, on_group_done, builder), filesystem, version)
+        rewrite(file, compose(file, add, drop, work, builder), filesystem, version)
 
 
 @public

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -131,56 +130,25 @@ def check_indexes(file: OpenedFile, indexes: Sequence[IndexSpec]) -> None:
             check_index(file, index)
 
 
-class Builder(Protocol):
-    """Makes the indexes of a file."""
+class Builder:
+    """Makes the indexes of a file from its own pages. Subclasses take them from other places."""
 
-    @property
-    def file_id(self) -> str | None:
-        """The name for a file that has none yet. None if any name will do."""
+    file_id: str | None = None
+    """The name for a file that has none yet. None if any name will do."""
+
+    def __init__(self, on_group_done: GroupProgress | None = None) -> None:
+        self._on_group_done = on_group_done
 
     def standard(self, file: OpenedFile, index: Standard) -> Iterable[ChunkPart[bytes]]:
         """Yields page indexes or bloom filters, as ``build_parquet_index`` does."""
-
-    def sections(
-        self,
-        file: OpenedFile,
-        indexes: Sequence[EmbeddedIndex],
-        file_id: str,
-        work: Workspace,
-        on_group_done: GroupProgress | None,
-    ) -> list[Built]:
-        """Returns a section of each index."""
-
-
-class FromPages:
-    """Builds indexes from the file's own pages."""
-
-    file_id = None
-
-    def standard(self, file: OpenedFile, index: Standard) -> Iterable[ChunkPart[bytes]]:
         return build_parquet_index(file, index)
 
     def sections(
-        self,
-        file: OpenedFile,
-        indexes: Sequence[EmbeddedIndex],
-        file_id: str,
-        work: Workspace,
-        on_group_done: GroupProgress | None,
+        self, file: OpenedFile, indexes: Sequence[EmbeddedIndex], file_id: str, work: Workspace
     ) -> list[Built]:
-        return build(file, indexes, file_id, work, on_group_done)
-
-
-def build(
-    file: OpenedFile,
-    indexes: Sequence[EmbeddedIndex],
-    file_id: str,
-    work: Workspace,
-    on_group_done: GroupProgress | None = None,
-) -> list[Built]:
-    """Reads each indexed column once and returns a section of each index."""
-    due = due_indexes(file, indexes, groups_of(file))
-    return build_sections(due, gather(file, due, work, on_group_done), file_id, work)
+        """Returns a section of each index. Reads each indexed column once."""
+        due = due_indexes(file, indexes, groups_of(file))
+        return build_sections(due, gather(file, due, work, self._on_group_done), file_id, work)
 
 
 def due_indexes(file: OpenedFile, indexes: Sequence[EmbeddedIndex], groups: range) -> list[Due]:

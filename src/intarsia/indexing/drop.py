@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from intarsia.errors import IndexSpecError, public, quiet
@@ -12,14 +11,18 @@ from intarsia.file.open_file import OpenedFile
 from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.parquet_indexes import Bloom, PageIndex
 from intarsia.index.registry import IndexSpec, check_is_index, parse, spec_name
-from intarsia.indexing.add import IndexReport, Progress, parquet_index_reports, report_of
+from intarsia.indexing.add import (
+    IndexReport,
+    Progress,
+    change_indexes,
+    parquet_index_reports,
+    report_of,
+)
 from intarsia.indexing.build import names_of
-from intarsia.indexing.file_layout import added_parts, base_of, compose
-from intarsia.indexing.rewrite import check_changeable, rewrite, warn_of_names
-from intarsia.indexing.sidecar_writer import write_sidecar
-from intarsia.io.atomic_replace import check_unchanged, remove_leftovers_of
-from intarsia.io.external_sort import Workspace
-from intarsia.io.file_handle import Version, version_of
+from intarsia.indexing.file_layout import added_parts, base_of
+from intarsia.indexing.rewrite import check_changeable, warn_of_names
+from intarsia.io.atomic_replace import remove_leftovers_of
+from intarsia.io.file_handle import version_of
 from intarsia.io.storage import PathLike
 from intarsia.scan.parquet_file import open_file
 from intarsia.tables.data_files import (
@@ -126,13 +129,7 @@ def drop_indexes(
             if places is None:
                 warn_of_names(file, file_system)
             with quiet():
-                drop_from(
-                    opened(file, places),
-                    names,
-                    file_system,
-                    version,
-                    places,
-                )
+                change_indexes(opened(file, places), file_system, version, places, drop=names)
         report = report_of(opened(file, places))
         parquet_names = {
             index_report.name
@@ -165,22 +162,6 @@ def asked_of(
         if not isinstance(index, str):
             check_is_index(index)
     return specs
-
-
-def drop_from(
-    file: OpenedFile,
-    names: Collection[str],
-    filesystem: Any,
-    version: Version,
-    places: Sidecars | None = None,
-) -> None:
-    """Drops indexes from one file of that ``version``, or its sidecar if there are ``places``."""
-    if places is not None:
-        check = partial(check_unchanged, file.name, filesystem, version)
-        write_sidecar(file, (), names, places, check)
-        return
-    with Workspace() as work:
-        rewrite(file, compose(file, (), names, work), filesystem, version)
 
 
 def _names_to_drop(file: OpenedFile, places: Sidecars | None) -> set[str]:

@@ -33,7 +33,7 @@ from intarsia.index.directory import (
 from intarsia.index.kinds.distinct_idx1 import KEY, DistinctIDX1
 from intarsia.index.parquet_indexes import Bloom, PageIndex, Standard
 from intarsia.index.registry import IndexSpec
-from intarsia.indexing.build import Builder, FromPages, GroupProgress, names_of, new_file_id
+from intarsia.indexing.build import Builder, names_of, new_file_id
 from intarsia.indexing.parquet_index_build import ChunkPart, learned
 from intarsia.io.external_sort import Workspace
 from intarsia.io.file_parts import Composed, Part
@@ -92,7 +92,6 @@ def compose(
     add: Sequence[IndexSpec],
     drop: Collection[str],
     work: Workspace,
-    on_group_done: GroupProgress | None = None,
     builder: Builder | None = None,
 ) -> Composed:
     """Returns ``file`` with the indexes ``add`` and without the indexes named in ``drop``.
@@ -102,7 +101,7 @@ def compose(
     indexes are copied. Some of the new parts are files in ``work``. Raises ``FormatError`` as
     ``base_of`` does.
     """
-    builder = builder or FromPages()
+    builder = builder or Builder()
     old = file.directory
     dropped_names = {*drop, *names_of(file, add)} - ({PageIndex.kind} - {*drop})
     entries = [entry for entry in (old.indexes if old else ()) if entry.name not in dropped_names]
@@ -135,7 +134,7 @@ def compose(
         entries = [replace(e, offset=out.put((e.offset, e.length))) for e in entries]
     file_id = old.file_id if old else builder.file_id or new_file_id()
     embedded = [index for index in add if not isinstance(index, Standard)]
-    for built in builder.sections(file, embedded, file_id, work, on_group_done):
+    for built in builder.sections(file, embedded, file_id, work):
         entry = built.entry(out.end)
         out.put(built.section.data)
         entries.append(entry)

@@ -30,9 +30,9 @@ from intarsia.file.open_file import OpenedFile
 from intarsia.index.parquet_indexes import Standard
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
 from intarsia.indexing.build import (
+    Builder,
     Built,
     Due,
-    GroupProgress,
     build_sections,
     check_index,
     due_indexes,
@@ -125,7 +125,7 @@ def _write(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class FromParts:
+class FromParts(Builder):
     """Builds the ``indexes`` of a file from ``count`` gathered parts, in order."""
 
     indexes: Sequence[IndexSpec]
@@ -143,12 +143,7 @@ class FromParts:
                         yield ChunkPart(chunk, row["data"], row["name"])
 
     def sections(
-        self,
-        file: OpenedFile,
-        indexes: Sequence[EmbeddedIndex],
-        file_id: str,
-        work: Workspace,
-        on_group_done: GroupProgress | None,
+        self, file: OpenedFile, indexes: Sequence[EmbeddedIndex], file_id: str, work: Workspace
     ) -> list[Built]:
         """Returns sections as if built at once. Raises ``FormatError`` for other granules."""
         due, gathered = self._gathered(file, indexes, work)
@@ -191,24 +186,19 @@ class FromParts:
 
 
 @dataclass(frozen=True, slots=True)
-class FromSections:
+class FromSections(Builder):
     """Builds the indexes of a file from sections that other tasks made of the same parts."""
 
     parts: FromParts
-    file_id: str | None
     fetch: Fetch
+    file_id: str | None = None
 
     def standard(self, file: OpenedFile, index: Standard) -> Iterable[ChunkPart[bytes]]:
         """Yields the page indexes and bloom filters of all parts."""
         return self.parts.standard(file, index)
 
     def sections(
-        self,
-        file: OpenedFile,
-        indexes: Sequence[EmbeddedIndex],
-        file_id: str,
-        work: Workspace,
-        on_group_done: GroupProgress | None,
+        self, file: OpenedFile, indexes: Sequence[EmbeddedIndex], file_id: str, work: Workspace
     ) -> list[Built]:
         """Returns the sections that were made."""
         sections = []

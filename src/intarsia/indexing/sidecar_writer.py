@@ -17,7 +17,7 @@ from intarsia.index.directory import Directory, IndexEntry, binding_of
 from intarsia.index.parquet_indexes import Standard
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
 from intarsia.index.sidecar import MAGIC, encode_end
-from intarsia.indexing.build import Builder, Built, FromPages, GroupProgress, names_of, new_file_id
+from intarsia.indexing.build import Builder, Built, names_of, new_file_id
 from intarsia.io.atomic_replace import copy_into, locked, make_folder, remove_file, replacing
 from intarsia.io.external_sort import Workspace
 from intarsia.io.file_handle import check_may_write
@@ -51,8 +51,7 @@ def write_sidecar(
     drop: Collection[str],
     places: Sidecars,
     check: Callable[[], None],
-    on_group_done: GroupProgress | None = None,
-    builder: Builder | None = None,
+    builder: Builder,
 ) -> None:
     """Writes a sidecar of ``file`` with ``add`` and its present indexes, without those in ``drop``.
 
@@ -61,7 +60,6 @@ def write_sidecar(
     has changed.
     """
     assert file.sidecar_finder is not None
-    builder = builder or FromPages()
     dropped_names = {*drop, *names_of(file, add)}
     new_id, built_for = builder.file_id or new_file_id(), ""
     built: Sequence[Built] = ()
@@ -71,10 +69,7 @@ def write_sidecar(
             old = file.sections.current_sidecar()
             file_id = new_id if old is None else old.directory.file_id
             if file_id != built_for:  # sections carry the id of the sidecar they are in
-                built_for, built = (
-                    file_id,
-                    builder.sections(file, add, file_id, work, on_group_done),
-                )
+                built_for, built = file_id, builder.sections(file, add, file_id, work)
             kept_entries = (
                 []
                 if old is None

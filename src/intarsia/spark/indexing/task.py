@@ -23,9 +23,9 @@ from intarsia.file.open_file import OpenedFile
 from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.parquet_indexes import Standard
 from intarsia.index.registry import IndexSpec, spec_name
-from intarsia.indexing.add import add_to_file
+from intarsia.indexing.add import change_indexes
 from intarsia.indexing.build import Builder, new_file_id
-from intarsia.indexing.drop import added_index_names, drop_from, name_of, parquet_index_names
+from intarsia.indexing.drop import added_index_names, name_of, parquet_index_names
 from intarsia.indexing.missing_indexes import Choice, choose
 from intarsia.indexing.partial_build import FromParts, FromSections, gather_part
 from intarsia.indexing.rewrite import check_changeable
@@ -176,7 +176,7 @@ def merge_section(section: SectionMerge, action: IndexAction, place: Place) -> F
             place.write_text(markers[section.number], name)
         if any(place.read_text(marker) is None for marker in markers.values()):
             return _Outcome(is_last=False)
-        builder = FromSections(parts, split.file_id, fetch)
+        builder = FromSections(parts, fetch, split.file_id)
         return _add(file, version, places, action, split.choice, builder)
 
     return _report_on(split.path, action, act)
@@ -227,7 +227,7 @@ def drop_from_file(path: str, action: IndexAction) -> FileReport:
         written_requested = [name for name in requested if name in written_names - added_names]
         unfit = [name for name in requested if name not in added_names | written_names]
         if dropped:
-            drop_from(file, dropped, action.filesystem, version, places)
+            change_indexes(file, action.filesystem, version, places, drop=dropped)
         why = [f"it was written with {', '.join(written_requested)}"] if written_requested else []
         why += [f"it has no {', '.join(unfit)}"] if unfit else []
         return _Outcome(dropped, "; ".join(why) or None, unfit)
@@ -253,7 +253,7 @@ def _add(
     if choice.due:
         if places is None:
             check_changeable(file)
-        add_to_file(file, choice.due, action.filesystem, version, places, builder=builder)
+        change_indexes(file, action.filesystem, version, places, add=choice.due, builder=builder)
     return _Outcome([spec_name(index) for index in choice.due], choice.why, tuple(choice.unfit))
 
 
