@@ -107,7 +107,7 @@ def _columns(file: OpenedFile, summaries: Sequence[ColumnSummary], everything: b
             Column("type", [type_name(s.leaf) for s in shown], 1),
             Column("codec", [listed(sorted(s.codecs)) for s in shown], 7, least=6),
             Column("encodings", [listed(s.encodings) for s in shown], 6, least=9),
-            Column("nulls", [_nulls(s) for s in shown], 5, right=True),
+            Column("nulls", [null_text(s.null_counts, s.chunks) for s in shown], 5, right=True),
             numbers("bytes", [s.compressed for s in shown], 2),
             Column("share", [_share(s, file.source.size) for s in shown], 3, right=True),
             Column("ratio", [_ratio(s.compressed, s.uncompressed) for s in shown], 8, right=True),
@@ -120,11 +120,9 @@ def _columns(file: OpenedFile, summaries: Sequence[ColumnSummary], everything: b
     left_out(titles)
 
 
-def _nulls(summary: ColumnSummary) -> str:
-    known = summary.null_counts
-    if not known:
-        return NONE
-    return f"{'' if len(known) == summary.chunks else '≥'}{sum(known):,}"
+def null_text(counts: Sequence[int], chunks: int) -> str:
+    """Returns the number of NULLs in a column, given the counts of the chunks that have one."""
+    return f"{'' if len(counts) == chunks else '≥'}{sum(counts):,}" if counts else NONE
 
 
 def _share(summary: ColumnSummary, size: int) -> str:

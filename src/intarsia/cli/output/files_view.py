@@ -7,10 +7,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from posixpath import relpath
 
-from intarsia.cli.output.file_view import problem
+from intarsia.cli.output.file_view import null_text, problem
 from intarsia.cli.output.labels import listed
 from intarsia.cli.output.terminal import (
-    NONE,
     Column,
     clean,
     cut,
@@ -142,7 +141,7 @@ class Summary:
                 Column("files", [self._share(c.types.total()) for c in shown], 5, right=True),
                 Column("codec", [listed(sorted(c.codecs)) for c in shown], 7, least=6),
                 Column("encodings", [listed(c.encodings) for c in shown], 8, least=9),
-                Column("nulls", [_nulls(c) for c in shown], 6, right=True),
+                Column("nulls", [null_text(c.nulls, c.chunks) for c in shown], 6, right=True),
                 numbers("bytes", [c.compressed for c in shown], 2),
                 Column("share", [f"{c.compressed / size:.1%}" for c in shown], 3, right=True),
                 Column("indexes", [self._kinds(c) for c in shown], 4, least=18),
@@ -189,9 +188,3 @@ class Summary:
             paragraph(
                 f"index {clean(name)}: in {where}, {total:,} bytes, {total / size:.1%} of all"
             )
-
-
-def _nulls(column: _Column) -> str:
-    if not column.nulls:
-        return NONE
-    return f"{'' if len(column.nulls) == column.chunks else '≥'}{sum(column.nulls):,}"
