@@ -68,8 +68,6 @@ class Salvage:
     footer: bytes | None
     saved: list[SavedGroup]
     lost: list[LostGroup]
-    checkpoint: int
-    """The offset at which the footer that is used ends, 0 if there is none."""
     stopped_at: int
     reason: str
     rows_begun: int = 0
@@ -177,7 +175,7 @@ def _whole(source: Source, tiles: Tiles, tile: FooterTile, verdicts: Verdicts) -
     if tile.stop < source.size and not _has_additions(source, tile):
         return None
     size = source.size
-    return Salvage(size, None, saved, [], size, size, "the file ends", is_whole=True)
+    return Salvage(size, None, saved, [], size, "the file ends", is_whole=True)
 
 
 def _has_additions(source: Source, tile: FooterTile) -> bool:
@@ -261,10 +259,8 @@ def _put_together(
     footer = None
     if rebuilt.groups or lost or not checkpoint:
         footer = _footer(template, saved)
-    result = Salvage(length, footer, saved, lost, checkpoint, stopped_at, reason)
-    result.rows_begun = rebuilt.rows_begun
-    result.notes += _notes(saved)
-    return result
+    rows_begun, notes = rebuilt.rows_begun, _notes(saved)
+    return Salvage(length, footer, saved, lost, stopped_at, reason, rows_begun, notes=notes)
 
 
 def _footer(template: Template, saved: Sequence[SavedGroup]) -> bytes:
