@@ -243,13 +243,11 @@ class Values:
             case exp.Column() | exp.Dot():
                 kind = self._resolve(node)[1]
                 return kind if is_uuid(kind) else without_extension(kind)
-            case exp.Neg(this=inner) | exp.Abs(this=inner):
-                return self._type_of(inner)
+            case exp.Neg() | exp.Abs() | exp.Floor() | exp.Ceil():
+                return self._type_of(node.this)
             case exp.Coalesce(this=inner):
                 kind = self._type_of(inner)
                 return None if kind is None else without_dictionary(kind)
-            case exp.Floor(this=inner) | exp.Ceil(this=inner):
-                return self._type_of(inner)
             case exp.Add() | exp.Sub() | exp.Mul():
                 return self._arithmetic_value(node)[1]
             case exp.Cast(to=target):
@@ -274,9 +272,7 @@ class Values:
         kind, name = self._type_of(node.this), node.expression.name
         has_fields = kind is not None and pa.types.is_struct(kind)
         fields = kind.fields if kind is not None and has_fields else ()
-        matches = [field for field in fields if field.name == name] or [
-            field for field in fields if field.name.lower() == name.lower()
-        ]
+        matches = _fields_named(name, fields)
         if len(matches) != 1:
             problem = "is ambiguous" if matches else "is not there"
             raise PredicateError(f"{text_of(node)!r} {problem}: {text_of(node.this)} is {kind}")
@@ -300,9 +296,7 @@ class Values:
         children: list[pa.Field] = list(self._schema)
         kind = None
         for name in names:
-            matches = [f for f in children if f.name == name] or [
-                f for f in children if f.name.lower() == name.lower()
-            ]
+            matches = _fields_named(name, children)
             if len(matches) != 1:
                 known_names = [f.name for f in matches or children]
                 problem = f"is ambiguous: {', '.join(known_names)}" if matches else "is not there"
@@ -390,6 +384,13 @@ class Values:
             elif is_decimal:
                 value = built(pc.round, value, round_mode="half_towards_infinity")
         return built(pc.Expression.cast, value, target)
+
+
+def _fields_named(name: str, fields: Sequence[pa.Field]) -> list[pa.Field]:
+    """Returns the fields of a name, or else those whose name differs by case alone."""
+    return [field for field in fields if field.name == name] or [
+        field for field in fields if field.name.lower() == name.lower()
+    ]
 
 
 def _json_path(node: exp.Expr) -> str:
