@@ -353,33 +353,21 @@ def _tables_by_file(
         if parent not in by_parent:
             by_parent[parent] = _innermost(parent, folders)
             if by_parent[parent] is None:
-                by_parent[parent] = _innermost(_absolute(parent, filesystem), folders)
+                by_parent[parent] = _innermost(_inner_path(parent, filesystem), folders)
         root = by_parent[parent]
         if root is None:
-            root = _innermost(_real(file, filesystem), folders)
+            root = _innermost(_inner_path(file, filesystem, os.path.realpath), folders)
         if root is not None:
             table_of[file] = root
     return table_of
 
 
-def _absolute(folder: str, filesystem: pafs.FileSystem) -> str:
-    """Returns a folder of the innermost file system, spelled as ``tables_above`` does."""
-    inner_system, inner_path = unwrapped(folder, filesystem)
-    return (
-        os.path.abspath(inner_path)
-        if isinstance(inner_system, pafs.LocalFileSystem)
-        else inner_path
-    )
-
-
-def _real(path: str, filesystem: pafs.FileSystem) -> str:
-    """Returns a path without links in the innermost file system."""
+def _inner_path(
+    path: str, filesystem: pafs.FileSystem, spelled: Callable[[str], str] = os.path.abspath
+) -> str:
+    """Returns a path in the innermost file system. ``spelled`` changes local paths."""
     inner_system, inner_path = unwrapped(path, filesystem)
-    return (
-        os.path.realpath(inner_path)
-        if isinstance(inner_system, pafs.LocalFileSystem)
-        else inner_path
-    )
+    return spelled(inner_path) if isinstance(inner_system, pafs.LocalFileSystem) else inner_path
 
 
 def _innermost(path: str, folders: Mapping[str, str]) -> str | None:
