@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError
+from intarsia.expr.casts import is_text
 from intarsia.expr.date_ranges import periods_as_ranges
 from intarsia.expr.nested_types import without_dictionary
 from intarsia.expr.tree import Call, FieldRef, Literal, Node, read_expression
@@ -182,7 +183,7 @@ class _Translator:
         return search
 
     def _string_column(self, field: FieldRef) -> Column:
-        if not _is_string(self._type(field)):
+        if not is_text(self._type(field)):
             raise _refusal(field)
         return self._column(field)
 
@@ -202,7 +203,7 @@ class _Translator:
             return functions.lit(value.as_py())
         if is_a.is_signed_integer(kind) and is_a.is_integer(value_kind):
             return functions.lit(value.as_py()) if value.as_py() < 2**63 else None
-        if _is_string(kind) and _is_string(value_kind):
+        if is_text(kind) and is_text(value_kind):
             return functions.lit(value.as_py())
         if is_a.is_date32(kind) and is_a.is_date32(value_kind):
             return functions.date_from_unix_date(functions.lit((value.as_py() - _EPOCH).days))
@@ -245,10 +246,6 @@ class _Translator:
 
 def _is_float(kind: pa.DataType) -> bool:
     return bool(pa.types.is_float32(kind) or pa.types.is_float64(kind))
-
-
-def _is_string(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _refusal(node: Node) -> PredicateError:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from intarsia.errors import PredicateError
-from intarsia.expr.casts import has_zone, is_moment
+from intarsia.expr.casts import has_zone, is_moment, is_text
 from intarsia.expr.constant_evaluation import months_later
 from intarsia.expr.nested_types import without_dictionary
 from intarsia.sql.date_functions import Part, part_of
@@ -242,7 +242,7 @@ class _Checker(Translator):
             return _DATE.fullmatch(text) is not None
         if pa.types.is_timestamp(kind):
             return self._is_utc and _TIMESTAMP.fullmatch(text) is not None
-        return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+        return is_text(kind)
 
     def _cast_fits(self, text: str, target: exp.DataType, kind: pa.DataType) -> bool:
         if not self._has_plain_strings:
