@@ -69,7 +69,7 @@ def preloaded_python(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(python)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark(
     mapped_classes: None, preloaded_python: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SparkSession]:
@@ -86,6 +86,18 @@ def spark(
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+    end_java()
+
+
+def end_java() -> None:
+    """Ends the driver's Java, which keeps its memory when a session stops."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.proc.stdin.close()  # it ends when its input does
+    gateway.proc.wait(60)
 
 
 @pytest.fixture
