@@ -1,4 +1,4 @@
-# Each of make demo, test, fast, versions, coverage, bench, docs, fuzz and guided sets up .venv first;
+# Each of make demo, test, fast, versions, coverage, bench, bench-full, docs, fuzz and guided sets up .venv first;
 # nothing else is needed but Python 3.11 or later.
 PYTHON ?= python3
 DATA ?= flights
@@ -9,8 +9,6 @@ CORPUS ?= ../shared/corpus
 MUTANTS ?= 20000
 MINUTES ?= 10
 PROCESSES ?= 2
-ROWS ?= 10000000
-RUNS ?= 7
 # Files of tests/unit that start many processes or wait.
 SLOW := advise bench catalog catalog_hostile changed_in_place cli cli_demo cli_errors cli_inspect \
 	cli_pages cli_write docs_site forks imports index_base memory_limit redaction \
@@ -20,7 +18,7 @@ SLOW := advise bench catalog catalog_hostile changed_in_place cli cli_demo cli_e
 # Tests start hundreds of processes that import the package: it is compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test fast versions coverage check bench docs fuzz guided clean
+.PHONY: demo test fast versions coverage check bench bench-full docs fuzz guided clean
 
 demo: .venv/demo
 	@$(BIN)/python examples/demo.py --data $(DATA) --scale $(SCALE)
@@ -46,9 +44,12 @@ check: .venv/test
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-# Beside DuckDB, Polars, DataFusion and pyarrow; BENCH=--grow and other options are the script's.
+# Beside DuckDB, Polars, DataFusion and pyarrow, into build/bench; BENCH has options of the script.
 bench: .venv/bench
-	@$(BIN)/python benchmarks/queries.py --rows $(ROWS) --runs $(RUNS) $(BENCH)
+	@$(BIN)/python benchmarks/bench.py --memory $(BENCH)
+
+bench-full: .venv/bench
+	@$(BIN)/python benchmarks/bench.py --size full --memory $(BENCH)
 
 # The documentation as a site: build/docs/index.html.
 docs: .venv/docs

@@ -1,4 +1,4 @@
-"""Measures the cost and the benefit of indexes on the table of ``make bench``.
+"""Measures the cost and the benefit of indexes on the table of ``logs.py``.
 
 The data is the table of ``logs.py``, 10,000,000 rows by default.
 ``python benchmarks/indexes.py`` prints four tables:

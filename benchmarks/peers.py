@@ -1,4 +1,4 @@
-"""Defines the queries of ``make bench``, and one small function for each engine that runs them.
+"""Defines the queries of the log table, and one small function for each engine that runs them.
 
 All engines run under the same conditions:
 
@@ -174,7 +174,8 @@ def duckdb_of(path: Path) -> Callable[[str], pa.Table]:
     """Returns the function that runs SQL on ``logs`` in DuckDB."""
     connection = duckdb.connect()
     connection.execute("SET parquet_metadata_cache = true")
-    connection.execute(f"CREATE VIEW logs AS SELECT * FROM read_parquet('{path}')")
+    files = f"{path}/*.parquet" if path.is_dir() else path
+    connection.execute(f"CREATE VIEW logs AS SELECT * FROM read_parquet('{files}')")
     return lambda query: connection.sql(query).to_arrow_table()
 
 
@@ -219,21 +220,20 @@ ENGINES: dict[str, Callable[[Path], Runner]] = {
 # --- answers -----------------------------------------------------------------------------------
 
 
-def fingerprint(answer: Any, columns: tuple[str, ...]) -> tuple[int, int]:
+def fingerprint(
+    answer: Any, columns: tuple[str, ...], schema: pa.Schema = SCHEMA
+) -> tuple[int, int]:
     """Returns the number of rows, and the sum of their hashes.
 
     The sum is the same for any order of rows and any string type.
     """
+    empty = pa.schema([schema.field(name) for name in columns]).empty_table()
     if isinstance(answer, list):
-        answer = pa.Table.from_batches(answer) if answer else _empty(columns)
+        answer = pa.Table.from_batches(answer) if answer else empty
     frame = answer if isinstance(answer, pl.DataFrame) else pl.from_arrow(answer)
-    types = pl.from_arrow(_empty(columns)).schema
+    types = pl.from_arrow(empty).schema
     hashes = frame.select(columns).cast(dict(types)).hash_rows(seed=1).to_numpy()
     return len(hashes), int(hashes.sum())
-
-
-def _empty(columns: tuple[str, ...]) -> pa.Table:
-    return pa.schema([SCHEMA.field(name) for name in columns]).empty_table()
 
 
 def leave() -> NoReturn:

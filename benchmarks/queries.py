@@ -1,4 +1,4 @@
-"""Compares selective queries of ten million rows in Intarsia and its peers: ``make bench``.
+"""Compares selective queries of ten million rows in Intarsia and its peers.
 
 The data is the table of ``logs.py``, 10,000,000 rows by default, with its lookup indexes.
 Each engine runs once in each of several rounds, in an order drawn for the round. All times are

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+import bench
 import floor
 import pyarrow.fs as pafs
 import pytest
@@ -130,3 +131,66 @@ def test_lines_from_few_rows_to_all_are_drawn_for_each_engine(tmp_path):
     lines = ElementTree.parse(plot).iter("{http://www.w3.org/2000/svg}polyline")
     points = [len(line.get("points").split()) for line in lines]
     assert points == [5] * 6
+
+
+@pytest.fixture(scope="module")
+def bench_folders(tmp_path_factory):
+    """The folders of data and output of ``bench.py``, which fails if engines disagree."""
+    data, output = (tmp_path_factory.mktemp(name) for name in ("bench-all", "bench-output"))
+    printed("bench.py", "--size", "smoke", "--data", data, "--output", output)
+    return data, output
+
+
+def test_json_table_and_plot_of_all_workloads_agree(bench_folders):
+    _, output = bench_folders
+    results = json.loads((output / "results.json").read_text())
+    assert [workload["name"] for workload in results["workloads"]] == list(bench.WORKLOADS)
+    text = (output / "results.md").read_text()
+    assert text == bench.report(results)
+    for workload in results["workloads"]:
+        for query in workload["queries"]:
+            word, peer, ratio = bench.verdict(query)
+            line = f"{workload['name']}: {query['query']} | {query['rows']:,} | {word} | {peer}"
+            assert f"| {line} | {ratio:.2f} |" in text
+            assert query["engines"].keys() >= bench.ENGINES.keys()
+    lines = ElementTree.parse(output / "curve.svg").iter("{http://www.w3.org/2000/svg}polyline")
+    assert sum(len(line.get("points").split()) for line in lines) == len(results["curve"])
+
+
+def test_the_log_table_has_the_peers_better_layouts(bench_folders):
+    _, output = bench_folders
+    logs = json.loads((output / "results.json").read_text())["workloads"][0]
+    layouts = {f"{name}, {bench.SORTED}" for name in bench.ENGINES if name != bench.OURS}
+    for query in logs["queries"]:
+        assert query["engines"].keys() == {*bench.ENGINES, *layouts, bench.ART}
+    indexed, *_ = logs["built"]
+    assert 0 < indexed["index_bytes"] < indexed["bytes"]
+
+
+def test_peak_memory_is_that_of_one_engine(bench_folders):
+    data, _ = bench_folders
+    peak = printed("bench.py", "--size", "smoke", "--data", data, "--peak", "logs", bench.ART)
+    assert int(peak) > 0
+
+
+@pytest.mark.parametrize(
+    ("ours", "peer", "expected"), [(1, 2, "wins"), (2, 1, "loses"), (1, 1.1, "ties")]
+)
+def test_small_differences_are_ties(ours, peer, expected):
+    times = {"Intarsia": ours, "peer": peer, "slow peer": 9}
+    engines = {
+        name: {"warm": bench.Times(wall=[ms], processor=[ms]).summary()}
+        for name, ms in times.items()
+    }
+    assert bench.verdict({"engines": engines}) == (expected, "peer", peer / ours)
+
+
+def test_different_answers_stop_the_benchmark(tmp_path):
+    workload = bench.wide_workload(bench.SIZES["smoke"], tmp_path)
+    query = workload.queries[0]
+    runners = {name: open_() for name, open_ in workload.engines.items()}
+    bench.check_answers(workload, query, runners)
+    empty = workload.schema.empty_table()
+    runners["pyarrow"] = lambda query: empty.select(query.columns)
+    with pytest.raises(AssertionError, match="wide table"):
+        bench.check_answers(workload, query, runners)
