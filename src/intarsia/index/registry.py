@@ -12,7 +12,7 @@ import functools
 import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping, Set
-from typing import Any
+from typing import Any, TypeVar
 
 from intarsia.errors import IndexSpecError, warn
 from intarsia.index.base import Inverted, Summary, index_name
@@ -29,6 +29,7 @@ from intarsia.index.spec import parsed, quoted, split, unquoted
 from intarsia.kind_names import installed, names
 
 EmbeddedIndex = Inverted | Summary
+KindClass = TypeVar("KindClass", bound=type[Inverted] | type[Summary])
 IndexSpec = EmbeddedIndex | Standard
 """An index as users request it: one to embed, or a page index or bloom filter."""
 _BUILT_IN: dict[str, type[EmbeddedIndex]] = {
@@ -50,7 +51,7 @@ _FUNCTIONS: dict[type, tuple[str, str]] = {
 _registered: dict[str, type[EmbeddedIndex]] = {}
 
 
-def register_index_kind(cls: type[EmbeddedIndex]) -> type[EmbeddedIndex]:
+def register_index_kind(cls: KindClass) -> KindClass:
     """Registers an index kind in this process. Returns it, so that it can be a decorator.
 
     Replaces a registered kind of the same name.
