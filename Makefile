@@ -1,5 +1,5 @@
-# Each of make demo, test, fast, versions, coverage, bench, bench-full, docs, fuzz and guided sets up .venv first;
-# nothing else is needed but Python 3.11 or later.
+# Each of make demo, test, fast, versions, coverage, bench, bench-full, docs, fuzz and guided sets up
+# .venv first; nothing else is needed but Python 3.11 or later.
 PYTHON ?= python3
 DATA ?= flights
 SCALE ?= 1
