@@ -42,9 +42,8 @@ def rows_in(folder):
 
 
 def without_paths(report, folder):
-    """Returns a report as a dictionary; the names of new files are drawn."""
-    document = report.to_dict()
-    document["path"] = ""
+    """Returns a report as a dictionary, without its time; the names of new files are drawn."""
+    document = report.to_dict() | {"path": "", "seconds": None}
     for key in ("changed", "failed"):
         document[key] = sorted(
             str({**file, "path": file["path"].removeprefix(str(folder))}) for file in document[key]
