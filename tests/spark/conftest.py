@@ -136,12 +136,12 @@ def all_types_sql() -> list[str]:
     return ALL_TYPES
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def all_types(spark: SparkSession) -> DataFrame:
     return spark.range(0, ROWS, 1, 1).selectExpr(*ALL_TYPES)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def by_spark(all_types: DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Files in folders of ``part``, without indexes, written by Spark itself."""
     folder = tmp_path_factory.mktemp("by-spark") / "lake"
