@@ -1,6 +1,7 @@
 """A kernel runs a notebook, and its outputs are the tables of the results."""
 
-import pytest
+import nbclient
+from nbformat import v4
 
 CELLS = {
     "data": ("ds", ["<td", "id", "string"]),
@@ -22,10 +23,6 @@ ds = ia.dataset(path)
 
 
 def test_a_notebook_shows_results_as_html(tmp_path):
-    nbclient = pytest.importorskip("nbclient", reason="needs nbclient, of extra test-without-spark")
-    pytest.importorskip("ipykernel", reason="needs ipykernel, of extra test-without-spark")
-    from nbformat import v4
-
     cells = [v4.new_code_cell(code) for code in (SETUP, *(code for code, _ in CELLS.values()))]
     notebook = v4.new_notebook(cells=cells)
     resources = {"metadata": {"path": str(tmp_path)}}
