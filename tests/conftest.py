@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 import intarsia as ia
@@ -16,7 +16,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # children compile the package 
 os.environ.pop("COLUMNS", None)  # rich goes by what it finds at first, and pytest-xdist sets it
 # A shell starts background jobs with SIGINT ignored, and the commands under test inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-settings.register_profile("default", deadline=None)  # machines are busy with other things
+settings.register_profile(  # machines are busy with other things
+    "default", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("default")
 
 CHECKOUT = Path(__file__).parents[1]
