@@ -11,7 +11,7 @@ MINUTES ?= 10
 PROCESSES ?= 2
 # Files of tests/unit that start many processes or wait.
 SLOW := advise bench catalog catalog_hostile changed_in_place cli cli_demo cli_errors \
-	cli_inspect cli_pages cli_write distributions docs_site forks imports index_base \
+	cli_inspect cli_pages cli_write crashed_workers distributions docs_site forks imports index_base \
 	memory_limit notebook_run public_types redaction remote_writes replaced_files report \
 	sidecar soak staleness storage_errors supported_versions text_indexes timeout
 

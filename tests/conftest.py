@@ -108,8 +108,22 @@ def _scope_of(nodeid):
 
 
 class _Scheduling(LoadScopeScheduling):
+    """Gives each process whole folders or files, also after a process has crashed."""
+
     def _split_scope(self, nodeid):
         return _scope_of(nodeid)
+
+    def remove_node(self, node):
+        # pytest-xdist 3.8 hands the finished folders of a crashed process out again. A process
+        # that is given no test thereby waits for ever.
+        scopes = self.assigned_work[node]
+        for scope in [scope for scope, tests in scopes.items() if all(tests.values())]:
+            del scopes[scope]
+        return super().remove_node(node)
+
+    def _reschedule(self, node):
+        if node in self.registered_collections:  # the process has collected its tests
+            super()._reschedule(node)
 
 
 def pytest_xdist_make_scheduler(config, log):
