@@ -14,6 +14,9 @@ import sys
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 sys.path[0] = os.getcwd()  # like python -m
+# pkgutil of Python 3.13 fails on archives whose cache the worker has invalidated. Packages that
+# pyspark has in archives are installed as well.
+sys.path[:] = [path for path in sys.path if not path.endswith((".zip", ".jar"))]
 
 for _name in (
     "pandas",
