@@ -202,6 +202,31 @@ WRONG: dict[str, tuple[type[Exception], str, Call]] = {
         "'SOUNDEX.*' is not a value this understands: values are columns, constants, .* lower,",
         lambda path: ia.dataset(path).to_table(filter="soundex(name) = 'a'"),
     ),
+    "item_before_the_first": (
+        PredicateError,
+        r"'tags\[0\]' is not .*: items of lists count from 1: write tags\[1\] for",
+        lambda path: ia.dataset(path).to_table(filter="tags[0] = 'a'"),
+    ),
+    "item_from_the_end": (
+        PredicateError,
+        r"'tags\[-1\]' is not .* only ia.sql takes positions below 1",
+        lambda path: ia.dataset(path).to_table(filter="lower(tags[-1]) = 'a'"),
+    ),
+    "field_of_an_item": (
+        PredicateError,
+        r"'tags\[0\].x' is not .* write tags\[1\] for the first",
+        lambda path: ia.dataset(path).to_table(filter="tags[0].x = 'a'"),
+    ),
+    "function_of_an_item": (
+        PredicateError,
+        r"'LIST_EXTRACT\(tags, 1\)' is not .* write tags\[1\] for the first",
+        lambda path: ia.dataset(path).to_table(filter="list_extract(tags, 1) = 'a'"),
+    ),
+    "json": (
+        PredicateError,
+        r"\"name -> '\$.k'\" is not .*: .* write payload->>'\$.key', which gives text",
+        lambda path: ia.dataset(path).to_table(filter="json_extract(name, '$.k') = 'a'"),
+    ),
     "no_condition": (
         PredicateError,
         "'ANY_VALUE.*' is not a condition this understands: conditions are comparisons, BETWEEN",

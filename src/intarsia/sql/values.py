@@ -53,6 +53,12 @@ _VALUES = (
     "tags[1], and of JSON payload->>'$.key'"
 )
 """The values that are understood, for messages."""
+_ITEMS = (
+    "items of lists count from 1: write tags[1] for the first; "
+    "only ia.sql takes positions below 1 or above 100,000, and slices"
+)
+_ITEM_FUNCTIONS = ("array_extract", "element_at", "list_element", "list_extract")
+_JSON = "-> and json_extract give JSON; write payload->>'$.key', which gives text"
 
 
 def is_of_item(node: exp.Expr) -> bool:
@@ -126,7 +132,7 @@ class Values:
             return built(part.of, self._value(part.subject), self._type_of(part.subject))
         if type(node) in _FUNCTIONS:
             return built(_FUNCTIONS[type(node)], self._decoded(node.this))
-        raise PredicateError(f"{text_of(node)!r} is not a value this understands: {_VALUES}")
+        raise _not_understood(node)
 
     def _arithmetic_value(self, node: exp.Expr) -> Typed:
         """Returns the result of arithmetic."""
@@ -285,7 +291,7 @@ class Values:
         """
         parts: list[exp.Expr] = node.parts  # type: ignore[attr-defined]  # Column and Dot
         if not all(isinstance(part, exp.Identifier) for part in parts):
-            raise PredicateError(f"{text_of(node)!r} is not a value this understands: {_VALUES}")
+            raise _not_understood(node)
         names = tuple([part.name for part in parts])
         if names not in self._fields:
             self._fields[names] = self._field(node, names)
@@ -391,6 +397,16 @@ def _fields_named(name: str, fields: Sequence[pa.Field]) -> list[pa.Field]:
     return [field for field in fields if field.name == name] or [
         field for field in fields if field.name.lower() == name.lower()
     ]
+
+
+def _not_understood(node: exp.Expr) -> PredicateError:
+    """Returns the error about a value that is not understood. It says what to write instead."""
+    hint, part = _VALUES, node.find(exp.Bracket, exp.JSONExtract)
+    if isinstance(part, exp.JSONExtract):
+        hint = _JSON
+    elif node.name.lower() in _ITEM_FUNCTIONS or (part and not _is_text(part.expressions[0])):
+        hint = _ITEMS
+    return PredicateError(f"{text_of(node)!r} is not a value this understands: {hint}")
 
 
 def _json_path(node: exp.Expr) -> str:
