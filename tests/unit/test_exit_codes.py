@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 import sys
 from pathlib import Path
@@ -19,6 +20,8 @@ from intarsia.cli.exit_codes import (
     PARTIAL_SUCCESS,
     WRONG_USE,
 )
+
+PUBLIC_BASES = {*dir(builtins), *ia.__all__} - {"IntarsiaError"}
 
 
 @pytest.fixture
@@ -107,3 +110,21 @@ def test_the_reference_lists_every_code():
     listed = {int(code) for row in rows for code in row.split(", ")}
     codes = {value for value in vars(exit_codes).values() if isinstance(value, int)}
     assert listed == {0, *codes}
+
+
+def test_the_reference_lists_every_error_with_its_bases_and_its_code():
+    text = (Path(__file__).parents[2] / "docs/reference/python/errors.md").read_text()
+    rows = re.findall(r"^\| `(\w+Error)` \| (.*?) \|.*\| (\d+) \|$", text, re.MULTILINE)
+    listed = {name: ({*re.findall(r"`(\w+)`", bases)}, int(code)) for name, bases, code in rows}
+    classes = {name: value for name, value in vars(ia.errors).items() if name in ia.__all__}
+    errors = {
+        name: (
+            {base.__name__ for base in value.__bases__ if base.__name__ in PUBLIC_BASES},
+            exit_codes.TIMED_OUT
+            if value is ia.QueryTimeoutError
+            else exit_codes.code_of(value("")),
+        )
+        for name, value in classes.items()
+        if name.endswith("Error") and value is not ia.IntarsiaError
+    }
+    assert listed == errors
