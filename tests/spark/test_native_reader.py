@@ -204,7 +204,7 @@ def test_spark_reads_wide_scans_and_our_reader_narrow_ones(spark, tmp_path):
     pq.write_table(table, tmp_path / "a.parquet", **options)
     wide = ias.explain(spark, tmp_path, where="n >= 10")
     assert (wide.reader, wide.task_bytes) == ("spark", ())
-    assert "reader   engine: 100% of the bytes of its columns are left to read" in wide.text
+    assert "  engine      100% of the bytes of its columns are left to read" in wide.text
     narrow = ias.explain(spark, tmp_path, where="n < 10")
     assert (narrow.reader, narrow.driver_rows, narrow.task_bytes) == ("intarsia", 10, ())
     num_bytes = narrow.explanation.planned.bytes.selected

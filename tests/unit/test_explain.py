@@ -71,11 +71,12 @@ PLANNED = """\
 verdict  reads 8 % of the bytes; row-group statistics decided
 filter   ((id == 7) and (at > 3))
 columns  id, at
-reader   pages: pages that can match have 8.0% of the bytes an engine decodes
 readers
   pages       1 file: 5.00% of their rows might match
   none        1 file: excluded by row-group statistics
   none        1 file: excluded by folders
+readers, if an engine such as DuckDB runs the query
+  pages       pages that can match have 8.0% of the bytes an engine decodes
 planned
   files       1 of 3 (33.33%)
   row_groups  1 of 6 (16.67%)

@@ -34,7 +34,7 @@ class Node(NamedTuple):
 
 def report(
     paragraphs: Mapping[str, str],
-    readers: Sequence[tuple[str, str]],
+    readers: Mapping[str, Sequence[tuple[str, str]]],
     figures_by_title: Mapping[str, Figures],
     seconds: float | None,
     activities: Mapping[Activity, float] | None,
@@ -42,10 +42,11 @@ def report(
 ) -> str:
     """Returns the whole text. ``figures_by_title`` has the amounts of all files.
 
-    ``readers`` are the names of readers, with the files that each of them reads.
+    ``readers`` has lists by title: the name of a reader, with the files that it reads and why.
     """
     lines = [line for title, text in paragraphs.items() for line in _wrapped(title, text)]
-    lines += ["readers", *(clean(f"  {name:<11} {files}") for name, files in readers)]
+    for title, texts in readers.items():
+        lines += [title, *(clean(f"  {name:<11} {text}") for name, text in texts)]
     for title, figures in figures_by_title.items():
         lines += [title, *_figures(figures)]
         if title == "read" and activities is not None:

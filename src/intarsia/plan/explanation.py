@@ -55,11 +55,11 @@ class Explanation:
     columns: tuple[str, ...]
     """The output columns."""
     reader: str = "pages"
-    """The reader if an engine such as DuckDB runs the query: ``"engine"`` is the engine's own,
-    ``"pages"`` is Intarsia's.
+    """The reader if DuckDB, Polars or Spark runs the query: ``"engine"``, the engine's own reader,
+    or ``"pages"``.
     """
     reason: str = ""
-    """Why this reader is chosen. Empty if the query was run: then ``groups`` says who read it."""
+    """Why an engine's query has this reader. Empty if the query was run: see ``groups``."""
     unindexed: tuple[str, ...] = ()
     """Columns in the filter without any index in the first file that is read."""
     run: QueryRun | None = None
@@ -170,10 +170,11 @@ class Explanation:
             "filter": self.filter,
             "columns": ", ".join(self.columns),
         }
+        readers = {"readers": [(group.reader, str(group)) for group in self.groups]}
         if self.reason:
-            paragraphs["reader"] = f"{self.reader}: {self.reason}"
-        groups = [(group.reader, str(group)) for group in self.groups]
-        return report(paragraphs, groups, heads, self.seconds, self.activities, self.files)
+            title = "readers, if an engine such as DuckDB runs the query"
+            readers[title] = [(self.reader, self.reason)]
+        return report(paragraphs, readers, heads, self.seconds, self.activities, self.files)
 
     def _repr_html_(self) -> str:
         amounts = []
