@@ -314,6 +314,7 @@ def test_the_public_names_are_complete():
             "Entries",
             "Finding",
             "FormatError",
+            "Index",
             "IndexSpecError",
             "IntarsiaError",
             "IntarsiaWarning",

@@ -12,7 +12,6 @@ import intarsia.spark as ias
 from intarsia.catalog.build import CatalogReport
 from intarsia.catalog.describe import CatalogState
 from intarsia.errors import Where
-from intarsia.index.registry import IndexSpec
 from intarsia.indexing.add import IndexReport
 from intarsia.plan.explanation import Explanation
 
@@ -51,7 +50,7 @@ def reads_files(path: str) -> None:
 
 
 def indexes(path: str) -> None:
-    kinds: list[IndexSpec] = [
+    kinds = [
         ia.Lookup("k"),
         ia.Distinct("k"),
         ia.DistinctIDX1("k"),
@@ -62,6 +61,11 @@ def indexes(path: str) -> None:
         ia.Entries("k"),
     ]
     assert_type(ia.add_indexes(path, kinds), list[IndexReport])
+    parquet_indexes = [ia.Lookup("k"), ia.Bloom("k"), ia.PageIndex()]
+    assert_type(parquet_indexes, list[ia.Index])
+    ia.write_dataset(path, "lake", indexes=parquet_indexes)
+    with_text: list[ia.Index | str] = [ia.Bloom("k"), "lookup(k)"]
+    ia.rewrite(path, indexes=with_text)
     ia.add_indexes(path, [ia.Bloom("k"), ia.PageIndex(), "lookup(k)"])
     assert_type(ia.list_indexes(path), list[IndexReport])
     assert_type(ia.drop_indexes(path, "lookup(k)"), list[IndexReport])

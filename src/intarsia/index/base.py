@@ -96,8 +96,19 @@ class Subject:
         return any(check(self.type) for check in checks)
 
 
-@dataclass(frozen=True)
 class Index:
+    """Base class of all indexes, for type annotations: ``list[ia.Index | str]``.
+
+    Its subclasses are the built-in kinds, kinds of your own, ``PageIndex`` and ``Bloom``.
+    """
+
+    __slots__ = ()
+
+    kind: ClassVar[str]
+
+
+@dataclass(frozen=True)
+class EmbeddedBase(Index):
     """An index of one kind on one term, as a user requests it and as a file stores it.
 
     Parameters
@@ -113,7 +124,6 @@ class Index:
         If a parameter is out of range, or the Expression cannot be indexed.
     """
 
-    kind: ClassVar[str]
     kind_version: ClassVar[int] = 1
     """Version of the stored keys or summaries. An index of another version is ignored."""
     reads: ClassVar[Reads] = Reads.VALUES
@@ -151,7 +161,7 @@ class Index:
         return None
 
 
-class Inverted(Index):
+class Inverted(EmbeddedBase):
     """Base class of inverted kinds: each key is mapped to the granules that contain it.
 
     A kind defines ``keys_of_values`` and ``keys_for``. Keys are fingerprints (uint32), or the
@@ -250,7 +260,7 @@ class Inverted(Index):
         raise NotImplementedError
 
 
-class Summary(Index):
+class Summary(EmbeddedBase):
     """Base class of summary kinds: each granule is mapped to one row of a table.
 
     A kind defines ``summarize`` and ``might_match``.

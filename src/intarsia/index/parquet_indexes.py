@@ -14,6 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from intarsia.errors import IndexSpecError
+from intarsia.index.base import Index
 from intarsia.index.literal_encoding import exact_values, unfit_for_hashing
 from intarsia.parquet.value_order import ValueOrder
 from intarsia.parquet.xxhash64 import hash_values, xxh64
@@ -22,7 +23,7 @@ from intarsia.row_ranges import UInt64Array
 
 
 @dataclass(frozen=True, slots=True)
-class PageIndex:
+class PageIndex(Index):
     """A request for page indexes: ColumnIndex and OffsetIndex of chunks that lack them.
 
     Implements ``PageIndex.md`` of the Parquet specification.
@@ -63,7 +64,7 @@ class PageIndex:
 
 
 @dataclass(frozen=True, slots=True)
-class Bloom:
+class Bloom(Index):
     """A split-block bloom filter for each chunk of a column. It serves ``=`` and ``IN``.
 
     Implements ``BloomFilter.md`` of the Parquet specification. Decimals of more than 38 digits get

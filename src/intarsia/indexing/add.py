@@ -35,7 +35,7 @@ from intarsia.file.health import missing_in
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.page_layout import PageLayout, page_layout
 from intarsia.file.sidecar_discovery import Sidecars, places_of
-from intarsia.index.base import index_name
+from intarsia.index.base import Index, index_name
 from intarsia.index.directory import IndexEntry
 from intarsia.index.kinds.distinct_idx1 import DistinctIDX1
 from intarsia.index.parquet_indexes import Bloom, PageIndex, Standard
@@ -151,7 +151,7 @@ class IndexReport:
 @time_limited("adding indexes to")
 def add_indexes(
     path: Data,
-    indexes: Sequence[IndexSpec | str],
+    indexes: Sequence[Index | str],
     *,
     filesystem: Any = None,
     sidecar: bool | PathLike = False,
@@ -185,7 +185,7 @@ def add_indexes(
     path : str, path-like, sequence of them or Dataset
         Files, folders, globs or URIs. A data set stands for its files: of a table, these are the
         files of its version, and indexes are on columns by their names in the table.
-    indexes : sequence of index or str
+    indexes : sequence of Index or str
         Indexes such as ``Lookup("trace_id")``, ``Bloom("user_id")`` or ``PageIndex()``, or strings
         such as ``"trace_id:lookup"``.
     filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
@@ -260,7 +260,7 @@ class Addition:
     def __init__(
         self,
         path: Data,
-        indexes: Sequence[IndexSpec | str],
+        indexes: Sequence[Index | str],
         filesystem: Any = None,
         sidecar: bool | PathLike = False,
         table_format: TableFormatOption = "auto",

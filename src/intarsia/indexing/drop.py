@@ -9,8 +9,9 @@ from typing import Any
 from intarsia.errors import IndexSpecError, public, quiet
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.sidecar_discovery import Sidecars
+from intarsia.index.base import Index
 from intarsia.index.parquet_indexes import Bloom, PageIndex
-from intarsia.index.registry import IndexSpec, check_is_index, parse, spec_name
+from intarsia.index.registry import IndexSpec, check_is_index, parse, parse_indexes, spec_name
 from intarsia.indexing.add import (
     IndexReport,
     Progress,
@@ -38,7 +39,7 @@ from intarsia.tables.data_files import (
 @takes_data_sets
 def drop_indexes(
     path: Data,
-    indexes: Sequence[IndexSpec | str] | IndexSpec | str | None = None,
+    indexes: Sequence[Index | str] | Index | str | None = None,
     *,
     all: bool = False,  # noqa: A002 # the name of the command's option
     filesystem: Any = None,
@@ -58,7 +59,7 @@ def drop_indexes(
     ----------
     path : str, path-like, sequence of them or Dataset
         Files, folders, globs or URIs, or a data set, which stands for its files.
-    indexes : index, str or sequence of them, optional
+    indexes : Index, str or sequence of these, optional
         Indexes by the names that ``list_indexes`` gives, such as ``"trace_id:lookup"``, or as for
         ``add_indexes``.
     all : bool, default False
@@ -144,7 +145,7 @@ def drop_indexes(
 
 
 def asked_of(
-    indexes: Sequence[IndexSpec | str] | IndexSpec | str | None,
+    indexes: Sequence[Index | str] | Index | str | None,
     *,
     all: bool = False,  # noqa: A002 # the name of the command's option
 ) -> list[IndexSpec | str] | None:
@@ -229,12 +230,12 @@ def _with_page_indexes(file: OpenedFile) -> set[str]:
 
 
 def name_of(
-    index: IndexSpec | str, known: set[str], file: OpenedFile, paged: OpenedFile | None = None
+    index: Index | str, known: set[str], file: OpenedFile, paged: OpenedFile | None = None
 ) -> str:
     """Returns an index's name. Raises ``IndexSpecError`` for some columns' page indexes only."""
     if isinstance(index, str) and index in known:
         return index
-    spec = parse(index) if isinstance(index, str) else index
+    spec = parse(index) if isinstance(index, str) else parse_indexes(index)[0]
     if isinstance(spec, PageIndex) and spec.columns:
         indexed_columns = _with_page_indexes(paged or file)
         if PageIndex.kind in known and indexed_columns - {*spec.columns}:

@@ -12,8 +12,8 @@ import pyarrow.fs as pafs
 from intarsia.errors import FormatError, IndexSpecError, PathError, public
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.sidecar_discovery import places_of
+from intarsia.index.base import Index
 from intarsia.index.directory import IndexEntry
-from intarsia.index.registry import IndexSpec
 from intarsia.indexing.drop import name_of
 from intarsia.io.atomic_replace import replacing
 from intarsia.io.source import Source
@@ -28,7 +28,7 @@ _PIECE_BYTES = 8 * 1024 * 1024
 @public
 def export_index(
     path: PathLike,
-    index: IndexSpec | str,
+    index: Index | str,
     out: PathLike,
     *,
     filesystem: Any = None,
@@ -45,7 +45,7 @@ def export_index(
     ----------
     path : str or path-like
         The Parquet file that has the index.
-    index : index or str
+    index : Index or str
         The index by the name that ``list_indexes`` gives, such as ``"trace_id:lookup"``, or as for
         ``add_indexes``.
     out : str or path-like
@@ -93,7 +93,7 @@ def _is_same_file(filesystem: pafs.FileSystem, path: str, other_path: str) -> bo
     return path == other_path
 
 
-def _entry(file: OpenedFile, index: IndexSpec | str) -> IndexEntry:
+def _entry(file: OpenedFile, index: Index | str) -> IndexEntry:
     """Returns the directory entry of an index."""
     entries = {entry.name: entry for entry in file.sections.entries}
     name = name_of(index, set(entries), file)

@@ -15,6 +15,7 @@ import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
 from intarsia.errors import FormatError, IndexSpecError, IntarsiaError, PathError, Where, warn
+from intarsia.index.base import Index
 from intarsia.index.parquet_indexes import PageIndex, Standard
 from intarsia.index.registry import IndexSpec, parse, parse_indexes, spec_name, spec_text
 from intarsia.io.glob import is_glob
@@ -94,7 +95,7 @@ class Policy:
         """The indexes as objects."""
         return parse_indexes(self.indexes)
 
-    def with_indexes(self, indexes: Sequence[IndexSpec | str]) -> Policy:
+    def with_indexes(self, indexes: Sequence[Index | str]) -> Policy:
         """Returns the policy with these indexes too. One of the same name is replaced.
 
         The page index of all columns becomes ``page_index``.
@@ -184,7 +185,7 @@ def policy_folder(path: Data, filesystem: Any) -> tuple[pafs.FileSystem, str]:
 def change_policy(
     filesystem: pafs.FileSystem,
     root: str,
-    indexes: Sequence[IndexSpec | str] = (),
+    indexes: Sequence[Index | str] = (),
     layout: Mapping[str, int | str] | None = None,
     **attributes: Any,
 ) -> None:

@@ -26,7 +26,7 @@ from intarsia.file.file_view import FileView
 from intarsia.file.index_subjects import subject_of
 from intarsia.file.page_layout import LONG_PAGES, page_layout
 from intarsia.file.sidecar_discovery import Sidecars, places_of
-from intarsia.index.base import index_name
+from intarsia.index.base import Index, index_name
 from intarsia.index.literal_encoding import unfit_for_hashing
 from intarsia.index.parquet_indexes import Bloom, PageIndex
 from intarsia.index.registry import IndexSpec, make, parse_indexes, spec_name, spec_text
@@ -161,7 +161,7 @@ class Status:
     usage: UsageReport | None = None
     lake_files: tuple[LakeFile, ...] = ()
 
-    def coverage(self, index: IndexSpec | str) -> IndexCoverage | None:
+    def coverage(self, index: Index | str) -> IndexCoverage | None:
         """Returns the coverage of an index. None if no file has it and nothing asked for it."""
         (spec,) = parse_indexes(index)
         text = spec_text(spec)
@@ -289,7 +289,7 @@ class _File:
 def status(
     path: Data,
     *,
-    indexes: Sequence[IndexSpec | str] = (),
+    indexes: Sequence[Index | str] = (),
     filesystem: Any = None,
     sidecar: PathLike | None = None,
     table_format: TableFormatOption = "auto",
@@ -305,7 +305,7 @@ def status(
     path : str, path-like, sequence of them or Dataset
         Files, folders, globs or URIs, or a data set, which stands for its files. The policy and the
         catalog are those of a single folder or table.
-    indexes : sequence of index or str, optional
+    indexes : sequence of Index or str, optional
         Indexes to report on, besides those that files have and those of the policy.
     filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
         The file system of ``path``. By default it is taken from the URI; other paths are local.

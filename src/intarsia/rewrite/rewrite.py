@@ -45,6 +45,7 @@ from intarsia.dataset.partitioning import hive_types
 from intarsia.deadline import time_limited
 from intarsia.errors import PathError, PredicateError, public, unknown_column
 from intarsia.expr.evaluate import evaluate
+from intarsia.index.base import Index
 from intarsia.index.registry import IndexSpec, parse_indexes, spec_name
 from intarsia.indexing.policy import Policy, change_policy, policy_above, policy_folder
 from intarsia.io.atomic_replace import remove_leftovers_of
@@ -120,7 +121,7 @@ class RewriteReport:
 def rewrite(
     path: PathLike,
     *,
-    indexes: Sequence[IndexSpec | str] | None = None,
+    indexes: Sequence[Index | str] | None = None,
     sort_by: Sequence[str] = (),
     rows_per_page: int | None = None,
     row_group_rows: int | None = None,
@@ -155,7 +156,7 @@ def rewrite(
     ----------
     path : str or path-like
         The folder of the data set, one of its Hive folders, or a file.
-    indexes : sequence of index or str, optional
+    indexes : sequence of Index or str, optional
         The indexes of the new files, as for ``add_indexes``. An empty sequence is for none. By
         default all indexes that an old file has.
     sort_by : sequence of str, default ()

@@ -30,6 +30,7 @@ from intarsia.commit.job import Job, check_place, job_folder, names_of
 from intarsia.commit.storage import Place
 from intarsia.errors import PathError, public, unknown_column
 from intarsia.expr.filterable_types import taken
+from intarsia.index.base import Index
 from intarsia.index.registry import IndexSpec, parse_indexes
 from intarsia.io.atomic_replace import make_folder
 from intarsia.io.external_sort import Workspace
@@ -59,7 +60,7 @@ def write_dataset(
     base_dir: PathLike,
     *,
     partition_by: Sequence[str] = (),
-    indexes: Sequence[IndexSpec | str] | None = None,
+    indexes: Sequence[Index | str] | None = None,
     sort_by: Sequence[str] | None = None,
     basename_template: str | None = None,
     format: Any = None,  # noqa: A002 # pyarrow's name
@@ -103,7 +104,7 @@ def write_dataset(
     partition_by : sequence of str, optional
         The columns whose values become Hive folders, ``column=value``. Short for
         ``partitioning=…, partitioning_flavor="hive"``.
-    indexes : sequence of index or str, optional
+    indexes : sequence of Index or str, optional
         Indexes of each file, as for ``add_indexes``. By default those of the policy of
         ``base_dir`` that the schema can have.
     sort_by : sequence of str, optional

@@ -21,6 +21,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from intarsia.errors import PathError, Where, placed, public
+from intarsia.index.base import Index
 from intarsia.index.directory import without_pointer
 from intarsia.index.registry import IndexSpec, parse_indexes
 from intarsia.indexing.file_layout import compose
@@ -63,7 +64,7 @@ def write_table(
     table: Any,
     where: PathLike,
     *,
-    indexes: Sequence[IndexSpec | str] | None = None,
+    indexes: Sequence[Index | str] | None = None,
     sort_by: Sequence[str] | None = None,
     schema: pa.Schema | None = None,
     filesystem: Any = None,
@@ -85,7 +86,7 @@ def write_table(
         256 MB, or ``row_group_size`` rows.
     where : str or path-like
         The file, on the local disk or on remote storage. An existing file is replaced.
-    indexes : sequence of index or str, optional
+    indexes : sequence of Index or str, optional
         Indexes such as ``Lookup("trace_id")`` or ``"trace_id:lookup"``, as for ``add_indexes``. By
         default those of the folder's policy that the schema can have.
     sort_by : sequence of str, optional
@@ -175,7 +176,7 @@ class ParquetWriter:
         The file. An existing file is replaced.
     schema : pyarrow.Schema
         The schema of all tables.
-    indexes : sequence of index or str, optional
+    indexes : sequence of Index or str, optional
         Indexes such as ``Lookup("trace_id")`` or ``"trace_id:lookup"``, as for ``add_indexes``. By
         default those of the folder's policy that the schema can have.
     checkpoint_row_groups : int, optional
@@ -212,7 +213,7 @@ class ParquetWriter:
         where: PathLike,
         schema: pa.Schema,
         *,
-        indexes: Sequence[IndexSpec | str] | None = None,
+        indexes: Sequence[Index | str] | None = None,
         checkpoint_row_groups: int | None = None,
         keep_unfinished: bool = False,
         filesystem: Any = None,
@@ -314,7 +315,7 @@ class ParquetWriter:
 def open_writer(
     schema: pa.Schema,
     where: PathLike,
-    indexes: Sequence[IndexSpec | str] = (),
+    indexes: Sequence[Index | str] = (),
     *,
     filesystem: Any = None,
     checkpoint_row_groups: int | None = None,

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from intarsia.errors import UnsupportedError, unknown_column
+from intarsia.index.base import Index
 from intarsia.index.registry import IndexSpec
 from intarsia.indexing.missing_indexes import choose
 from intarsia.indexing.policy import Policy, policy_above
@@ -24,7 +25,7 @@ from intarsia.writer.row_sorting import order_of, sorting_columns, stated_order
 class NewFileSettings:
     """The settings of a new file. Without a policy they are those of the caller."""
 
-    indexes: Sequence[IndexSpec | str] = ()
+    indexes: Sequence[Index | str] = ()
     sort_by: tuple[str, ...] = ()
     row_group_rows: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -35,7 +36,7 @@ def settings_of(
     filesystem: pafs.FileSystem,
     folder: str,
     schema: pa.Schema,
-    indexes: Sequence[IndexSpec | str] | None,
+    indexes: Sequence[Index | str] | None,
     sort_by: Sequence[str] | None,
     options: Mapping[str, Any],
 ) -> NewFileSettings:

@@ -29,6 +29,7 @@ from intarsia.commit.storage import Place
 from intarsia.dataset.commit_log import visible
 from intarsia.errors import IndexSpecError, PathError, quiet, warn
 from intarsia.file.sidecar_discovery import Sidecars
+from intarsia.index.base import Index
 from intarsia.index.registry import IndexSpec, parse_indexes, spec_name
 from intarsia.indexing.drop import asked_of
 from intarsia.indexing.partial_build import cut
@@ -79,7 +80,7 @@ _PRECEDENCE = {DONE: 0, FAILED: 1, SKIPPED: 2, MERGED: 3}
 def add_indexes(
     spark: SparkSession,
     path: PathLike | Sequence[PathLike],
-    indexes: Sequence[IndexSpec | str],
+    indexes: Sequence[Index | str],
     *,
     sidecar: bool | PathLike = False,
     replace: bool = False,
@@ -108,7 +109,7 @@ def add_indexes(
         The session.
     path : str, path or sequence of these
         Files, folders or patterns, as for ``intarsia.dataset``.
-    indexes : sequence of IndexSpec or str
+    indexes : sequence of Index or str
         The indexes.
     sidecar : bool, str or path, default False
         Writes sidecars instead, for files that must not be changed; a path is the sidecars' folder.
@@ -216,7 +217,7 @@ def add_indexes(
 def drop_indexes(
     spark: SparkSession,
     path: PathLike | Sequence[PathLike],
-    indexes: Sequence[IndexSpec | str] | IndexSpec | str | None = None,
+    indexes: Sequence[Index | str] | Index | str | None = None,
     *,
     all: bool = False,  # noqa: A002 # as in intarsia.drop_indexes
     sidecar: bool | PathLike = False,
@@ -233,7 +234,7 @@ def drop_indexes(
         The session.
     path, sidecar, parallelism, filesystem, progress, table_format
         As for ``add_indexes``.
-    indexes : IndexSpec, str or sequence of these, optional
+    indexes : Index, str or sequence of these, optional
         The indexes to drop.
     all : bool, default False
         Drops every index that was added, instead of ``indexes``.

@@ -32,7 +32,8 @@ from intarsia.commit.job import (
 from intarsia.commit.storage import Place
 from intarsia.dataset.commit_log import visible
 from intarsia.errors import PathError, UnsupportedError, Where
-from intarsia.index.registry import IndexSpec, parse_indexes
+from intarsia.index.base import Index
+from intarsia.index.registry import parse_indexes
 from intarsia.io.storage import PathLike
 from intarsia.parquet.value_display import plural
 from intarsia.rewrite.file_rows import Part
@@ -117,7 +118,7 @@ def optimize(
     *,
     cluster_by: Sequence[str] = (),
     curve: str | None = None,
-    indexes: Sequence[IndexSpec | str] | None = None,
+    indexes: Sequence[Index | str] | None = None,
     where: pc.Expression | str | None = None,
     target_file_size: int | str = "128 MB",
     rows_per_page: int | None = None,
@@ -142,7 +143,7 @@ def optimize(
         The folder of the data set, or one of its Hive folders.
     cluster_by, curve
         The new order, as for ``write``.
-    indexes : sequence of IndexSpec or str, optional
+    indexes : sequence of Index or str, optional
         The indexes of the new files; an empty sequence for none. By default all indexes that any
         old file has, embedded or in a sidecar.
     where : pyarrow.compute.Expression or str, optional

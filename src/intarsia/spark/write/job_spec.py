@@ -13,8 +13,9 @@ from intarsia.commit.storage import Place
 from intarsia.dataset.spark_footer import collations_of
 from intarsia.errors import IndexSpecError, PredicateError, unknown_column
 from intarsia.expr.nested_types import nullable
+from intarsia.index.base import Index
 from intarsia.index.parquet_indexes import PageIndex
-from intarsia.index.registry import IndexSpec, parse_indexes, spec_name
+from intarsia.index.registry import parse_indexes, spec_name
 from intarsia.io.glob import HIDDEN
 from intarsia.spark.session_settings import or_session_setting
 from intarsia.spark.types import arrow_schema
@@ -40,7 +41,7 @@ _CODECS = {
 class Layout:
     """The layout of rows in files, with the arguments of ``write``."""
 
-    indexes: Sequence[IndexSpec | str] | None = ()
+    indexes: Sequence[Index | str] | None = ()
     """None stands for those of the policy, as for the other settings that are None or empty."""
     partition_by: Sequence[str] = ()
     cluster_by: Sequence[str] = ()

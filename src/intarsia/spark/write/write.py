@@ -30,7 +30,7 @@ from intarsia.commit.job import (
 )
 from intarsia.commit.storage import Place
 from intarsia.errors import PathError
-from intarsia.index.registry import IndexSpec
+from intarsia.index.base import Index
 from intarsia.io.storage import PathLike
 from intarsia.scan.request import without_rows
 from intarsia.spark.column_names import Act, map_in_arrow
@@ -56,7 +56,7 @@ def write(
     df: DataFrame,
     path: PathLike,
     *,
-    indexes: Sequence[IndexSpec | str] | None = None,
+    indexes: Sequence[Index | str] | None = None,
     partition_by: Sequence[str] = (),
     cluster_by: Sequence[str] = (),
     curve: str | None = None,
@@ -80,7 +80,7 @@ def write(
         The rows.
     path : str or path
         The folder of the data set.
-    indexes : sequence of IndexSpec or str, optional
+    indexes : sequence of Index or str, optional
         The indexes to embed, as for ``intarsia.add_indexes``. By default those of the folder's
         policy that the columns can have.
     partition_by : sequence of str, default ()
