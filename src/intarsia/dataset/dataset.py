@@ -152,7 +152,7 @@ class Dataset(ScannedDataset):
         self,
         filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
     ) -> Iterator[PlannedFragment]:
-        """Yields the files as fragments. With a filter, only files in which rows may match.
+        """Yields the files as fragments. With a ``filter``, only files in which rows may match.
 
         The fragments have pyarrow's interface, and scan as a data set does. Functions of pyarrow
         that take fragments, such as ``Scanner.from_fragment``, need their ``pyarrow_fragment``.
@@ -187,7 +187,8 @@ class Dataset(ScannedDataset):
         own. If a chunk has pages without values, these give fewer rows, without an error;
         ``to_table`` gives all of them.
 
-        ``timeout`` is the time from this call to the last batch, in seconds.
+        ``timeout`` is the time from this call to the last batch, in seconds. ``batch_size`` is the
+        largest number of rows in a batch.
 
         Further ``options`` are pyarrow's. Options of threads, read-ahead and memory apply only to
         scans without a filter. Scans with a filter use only one of ``fragment_scan_options``:
