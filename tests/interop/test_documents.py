@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -85,6 +86,49 @@ def test_the_answers_are_right() -> None:
     assert table.num_rows == 1000
     assert ia.ParquetFile("a.parquet").read().equals(table)
     assert data.count_rows(filter="user_id = 7") == ROWS / 100
+
+
+@pytest.fixture
+def delta(tmp_path: Path) -> dict[str, object]:
+    """A Delta table of nine versions, at the place that the page names."""
+    deltalake = pytest.importorskip("deltalake")
+    table = pa.table({"id": range(100), "key": [f"k{n % 10}" for n in range(100)]})
+    for _ in range(9):
+        deltalake.write_deltalake(tmp_path / "events", table, mode="append")
+    return {"/lake/events": str(tmp_path / "events")}
+
+
+@pytest.fixture
+def iceberg(tmp_path: Path) -> dict[str, object]:
+    """An Iceberg table, by the names and in the places that the page uses."""
+    sql = pytest.importorskip("pyiceberg.catalog.sql")
+    catalog = sql.SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("lake")
+    rows = pa.table({"id": range(100), "key": ["k1", "k2"] * 50, "svc": ["pay"] * 100})
+    table = catalog.create_table("lake.events", rows.schema)
+    table.append(rows)
+    return {
+        "catalog": catalog,
+        "table": table,
+        "s3://lake/events/metadata/00007-….metadata.json": table.metadata_location,
+        "7431": str(table.current_snapshot().snapshot_id),
+    }
+
+
+@pytest.mark.parametrize("name", ["delta", "iceberg"])
+def test_python_about_tables_runs(name: str, request: pytest.FixtureRequest) -> None:
+    """Statements for Spark and for S3 are left out."""
+    names = dict(request.getfixturevalue(name))
+    text = (CHECKOUT / f"docs/how-to/{name}.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    code = "\n".join(blocks)
+    for place in [key for key in names if not key.isidentifier()]:
+        code = code.replace(place, names.pop(place))
+    statements = [ast.unparse(statement) for statement in ast.parse(code).body]
+    run = [one for one in statements if not re.search(r"\bspark\b|\bias\b|s3:/", one)]
+    exec("\n".join(run), names)
+    assert len(run) > 8
+    assert names["events"].count_rows("key = 'k1'") > 0
 
 
 def links_in(text: str) -> Iterator[str]:
