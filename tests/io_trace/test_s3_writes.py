@@ -137,6 +137,23 @@ def test_another_writers_object_is_not_overwritten(s3, put, large, monkeypatch, 
     assert read(s3, "theirs.parquet") == b"theirs"
 
 
+@pytest.mark.parametrize("rows", [ROWS, 500], ids=["copied", "uploaded"])
+def test_a_deleted_object_is_not_made_again(s3, put, large, monkeypatch, rows):
+    put("deleted.parquet", large.slice(0, rows))
+    begin = by_store._pieces
+
+    def while_they_delete(*args):
+        s3.filesystem.delete_file("lake/deleted.parquet")
+        return begin(*args)
+
+    monkeypatch.setattr(by_store, "_pieces", while_they_delete)
+    with pytest.raises(ia.PathError, match="the file was deleted meanwhile") as raised:
+        ia.add_indexes("lake/deleted.parquet", ["id:lookup"], filesystem=s3.filesystem)
+    assert isinstance(raised.value.__cause__, FileNotFoundError)
+    with pytest.raises(FileNotFoundError):
+        read(s3, "deleted.parquet")
+
+
 LOST = {
     "asked again": ClientError({"Error": {"Code": "PreconditionFailed"}}, "PutObject"),
     "500": ClientError({"Error": {"Code": "InternalError"}}, "PutObject"),

@@ -465,6 +465,25 @@ def test_a_file_replaced_in_between_is_not_changed(spark, lake, monkeypatch):
     assert list(ia.verify(lake / "large.parquet")) == []
 
 
+def test_a_file_deleted_in_between_is_reported_as_deleted(spark, lake, monkeypatch):
+    write_large(lake / "large.parquet")
+    gathered = job._gathered
+
+    def deleted_before(*args):
+        (lake / "large.parquet").unlink()
+        return gathered(*args)
+
+    monkeypatch.setattr(job, "_gathered", deleted_before)
+    actual = report(ias.add_indexes(spark, lake, ["lookup(key)"], split_bytes=20_000))
+    row = actual.pop("large.parquet")
+    assert (row["status"], row["why"]) == (
+        "failed",
+        "the file was deleted meanwhile; nothing was written",
+    )
+    assert {row["status"] for row in actual.values()} == {"done"}
+    assert not (lake / "large.parquet").exists()
+
+
 def test_a_file_finished_by_another_attempt_is_recognized(lake, monkeypatch):
     """For example if Spark runs a slow task twice: the second to finish finds the file changed."""
     path, indexes = str(lake / "0.parquet"), (ia.Lookup("key"),)

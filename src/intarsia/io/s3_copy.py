@@ -23,6 +23,7 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from intarsia.errors import PathError
+from intarsia.io.atomic_replace import changed, check_unchanged
 from intarsia.io.file_handle import Version
 from intarsia.io.file_parts import Composed, Part
 from intarsia.io.retry import TRIES
@@ -60,7 +61,7 @@ _CONFLICT_CODES = {
     "409",
     "412",
 }
-"""Error codes if another writer has replaced the object."""
+"""Error codes if another writer has replaced or deleted the object."""
 _UNSUPPORTED_CODES = {"NotImplemented", "501"}
 """Error codes of stores that reject conditional writes."""
 
@@ -73,8 +74,8 @@ def replaced_by_store(
     ``version`` is the version that was opened, and ``source`` has its bytes. Returns False if the
     store cannot do this: it is not S3, or boto3 is not installed.
 
-    Raises ``PathError`` if another writer replaced the object, or storage fails. Then nothing has
-    changed, unless only the store's last answer was lost.
+    Raises ``PathError`` if another writer replaced or deleted the object, or storage fails. Then
+    nothing has changed, unless only the store's last answer was lost.
     """
     client = _client_of(filesystem)
     if client is None or version is None or len(version) != 2:
@@ -87,8 +88,8 @@ def replaced_by_store(
         _Object(client, bucket, key, tag, client_errors).replace(source, what)
     except exceptions.ClientError as error:
         if _code(error) in _CONFLICT_CODES:
-            message = f"{path}: another writer changed the file; it was left as it is"
-            raise PathError(message) from error
+            check_unchanged(path, filesystem, version)
+            raise changed(path) from error  # the store saw a version that is gone already
         raise PathError(f"{path}: cannot be written: {error}") from error
     except exceptions.BotoCoreError as error:
         raise PathError(f"{path}: cannot be written: {error}") from error

@@ -18,7 +18,7 @@ import pyarrow.fs as pafs
 
 from intarsia.commit.commit import TEMPORARY
 from intarsia.commit.storage import Place
-from intarsia.errors import FormatError, IndexSpecError, IntarsiaError, PathError, quiet
+from intarsia.errors import FormatError, IndexSpecError, IntarsiaError, quiet
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.parquet_indexes import Standard
@@ -29,6 +29,7 @@ from intarsia.indexing.drop import added_index_names, name_of, parquet_index_nam
 from intarsia.indexing.missing_indexes import Choice, choose
 from intarsia.indexing.partial_build import FromParts, FromSections, gather_part
 from intarsia.indexing.rewrite import check_changeable
+from intarsia.io.atomic_replace import check_unchanged
 from intarsia.io.external_sort import Workspace
 from intarsia.io.file_handle import Version, version_of
 from intarsia.scan.parquet_file import open_file
@@ -200,8 +201,7 @@ def gather_from(
     name = f"{TEMPORARY}{job}/{secrets.token_hex(8)}"
     try:
         with quiet():
-            if version_of(split.path, action.filesystem) != split.version:
-                raise PathError("another writer changed the file; it was left as it is")
+            check_unchanged(split.path, action.filesystem, split.version)
             file = open_file(split.path, action.filesystem)
             gather_part(
                 file,
