@@ -1,5 +1,7 @@
 import os
+import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -38,6 +40,20 @@ def corpus():
     if folder is None:
         pytest.skip(NO_CORPUS)
     return folder
+
+
+@pytest.fixture(scope="session")
+def distributions(tmp_path_factory):
+    """The folder with the wheel and the source distribution of a copy of this checkout."""
+    folder = tmp_path_factory.mktemp("checkout")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(CHECKOUT / name, folder)
+    shutil.copytree(CHECKOUT / "src", folder / "src", ignore=shutil.ignore_patterns("*.egg-info"))
+    build = "from setuptools import build_meta as b; b.build_sdist('dist'); b.build_wheel('dist')"
+    command = [sys.executable, "-c", build]
+    built = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
+    assert built.returncode == 0, built.stderr
+    return folder / "dist"
 
 
 @pytest.fixture

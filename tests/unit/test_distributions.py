@@ -1,34 +1,10 @@
 """The source distribution and the wheel hold what they must, and nothing else."""
 
-import shutil
-import subprocess
-import sys
 import tarfile
 import zipfile
 from pathlib import Path
 
-import pytest
-
 CHECKOUT = Path(__file__).parents[2]
-BUILD = """
-import sys
-from setuptools import build_meta
-build_meta.build_sdist("dist")
-build_meta.build_wheel("dist")
-"""
-
-
-@pytest.fixture(scope="module")
-def distributions(tmp_path_factory):
-    """The folder with both, built from a copy."""
-    folder = tmp_path_factory.mktemp("checkout")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(CHECKOUT / name, folder)
-    shutil.copytree(CHECKOUT / "src", folder / "src", ignore=shutil.ignore_patterns("*.egg-info"))
-    command = [sys.executable, "-c", BUILD]
-    built = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
-    assert built.returncode == 0, built.stderr
-    return folder / "dist"
 
 
 def package_files():

@@ -5,8 +5,6 @@ from __future__ import annotations
 import email
 import importlib.metadata
 import shutil
-import subprocess
-import sys
 import venv
 import zipfile
 from pathlib import Path
@@ -18,23 +16,12 @@ import intarsia as ia
 import intarsia.spark as ias
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
-CHECKOUT = Path(__file__).parents[3]
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """The wheel of this checkout, built from a copy."""
-    folder = tmp_path_factory.mktemp("wheel")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(CHECKOUT / name, folder)
-    shutil.copytree(CHECKOUT / "src", folder / "src", ignore=shutil.ignore_patterns("*.egg-info"))
-    # pip downloads the setuptools version that the build requires.
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", "dist"]
-    if int(importlib.metadata.version("setuptools").split(".")[0]) >= 77:
-        command.append("--no-build-isolation")
-    ran = subprocess.run([*command, "."], cwd=folder, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr
-    (built,) = (folder / "dist").glob("*.whl")
+@pytest.fixture
+def wheel(distributions):
+    """The wheel of this checkout."""
+    (built,) = distributions.glob("*.whl")
     return built
 
 
