@@ -287,6 +287,18 @@ def test_existing_indexes_are_skipped(spark, lake):
     assert {tuple(row["indexes"]) for row in anew.values()} == {tuple(NAMES)}
 
 
+def test_kept_indexes_are_in_the_policy_that_maintain_follows(spark, lake):
+    ias.add_indexes(spark, lake, ["lookup(key)"], keep=True)
+    pq.write_table(table(), lake / "new.parquet")
+    assert ia.maintain(lake).failed == ()
+    for file in ia.list_indexes(lake):
+        assert [index.name for index in file.indexes] == ["key:lookup"]
+    with pytest.raises(ia.PathError, match="a policy is of one folder"):
+        ias.add_indexes(spark, lake / "new.parquet", ["minmax(key)"], keep=True)
+    (file,) = ia.list_indexes(lake / "new.parquet")
+    assert [index.name for index in file.indexes] == ["key:lookup"]
+
+
 def test_existing_page_indexes_and_filters_are_skipped(spark, lake):
     indexes = ["page_index", "bloom(key)"]
     assert set(statuses(ias.add_indexes(spark, lake, indexes)).values()) == {"done"}

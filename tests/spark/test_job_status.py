@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import threading
+import time
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,6 +13,7 @@ import pytest
 import intarsia as ia
 import intarsia.spark as ias
 from intarsia.spark.job_status import TAG, described
+from intarsia.spark.tasks import results_of
 
 pytestmark = pytest.mark.spark
 FILES = 6
@@ -61,3 +64,47 @@ def test_the_callers_description_and_tags_come_back(spark, lake, jobs):
         assert TAG not in spark.getTags()
     finally:
         context.setLocalProperty("spark.job.description", None)
+
+
+def test_show_progress_fills_a_bar_on_one_line(capsys):
+    for done in (0, 500, 2_000):
+        ias.show_progress("add k:lookup, 2,000 files", done, 2_000)
+    assert capsys.readouterr().err == (
+        "\radd k:lookup, 2,000 files: [....................] 0 of 2,000"
+        "\radd k:lookup, 2,000 files: [#####...............] 500 of 2,000"
+        "\radd k:lookup, 2,000 files: [####################] 2,000 of 2,000\n"
+    )
+
+
+@pytest.mark.parametrize("by", ["group", "tag"])
+def test_the_callers_group_and_our_tag_cancel_a_job(spark, tmp_path, by):
+    """Tasks wait for a file that nobody makes, so the job ends only if it is cancelled."""
+    context, gate, group = spark.sparkContext, str(tmp_path / "gate"), f"mine, by {by}"
+    raised = []
+
+    def wait_for_gate(_):
+        import os  # executors cannot import this module
+        import time
+
+        deadline = time.monotonic() + 300
+        while not os.path.exists(gate) and time.monotonic() < deadline:
+            time.sleep(0.1)
+
+    def job():
+        context.setJobGroup(group, "by the caller", interruptOnCancel=False)
+        try:
+            results_of(spark, [[1]], wait_for_gate, "wait, 1 file")
+        except Exception as error:  # noqa: BLE001 # is compared below
+            raised.append(str(error))
+
+    thread = threading.Thread(target=job)
+    thread.start()
+    while not context.statusTracker().getJobIdsForGroup(group):
+        time.sleep(0.05)
+    if by == "group":
+        context.cancelJobGroup(group)
+    else:
+        spark.interruptTag(TAG)
+    thread.join()
+    (text,) = raised
+    assert "cancelled" in text

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import intarsia.spark as ias
+from intarsia.spark.data_source import options as opts
 from intarsia.spark.session_settings import PREFIX, SETTINGS
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "spark.md"
@@ -16,14 +17,20 @@ FUNCTIONS = (
 )
 
 
-def rows():
-    """Returns the option, the functions, the default and the setting of each row."""
+def cells_of(count):
+    """Returns the cells of each row with ``count`` cells that begins with an option."""
     table = PAGE.read_text().partition("## Options")[2].partition("\n## ")[0]
     for line in table.splitlines():
         cells = [cell.strip() for cell in line.split("|")[1:-1]]
-        if len(cells) == 6 and cells[0].startswith("`"):
-            functions = FUNCTIONS if cells[1] == "all" else re.findall(r"`(\w+)`", cells[1])
-            yield cells[0].strip("`"), functions, cells[3].strip("`"), cells[4].strip("`")
+        if len(cells) == count and cells[0].startswith("`"):
+            yield cells
+
+
+def rows():
+    """Returns the option, the functions, the default and the setting of each row."""
+    for cells in cells_of(6):
+        functions = FUNCTIONS if cells[1] == "all" else re.findall(r"`(\w+)`", cells[1])
+        yield cells[0].strip("`"), functions, cells[3].strip("`"), cells[4].strip("`")
 
 
 def test_the_table_has_every_argument_with_its_default():
@@ -44,3 +51,13 @@ def test_the_table_has_every_argument_with_its_default():
 def test_the_table_has_every_setting():
     settings = {setting: option for option, _, _, setting in rows() if setting.startswith(PREFIX)}
     assert settings == {PREFIX + name: name for name in SETTINGS}
+
+
+def test_the_table_of_the_format_has_every_option():
+    documented = {name for option, *_ in cells_of(5) for name in re.findall(r"`([\w-]+)`", option)}
+    own_names = {opts._SPARK_NAMES.get(name.lower(), name) for name in documented}
+    snapshots = {name for names in opts._SNAPSHOT_OPTIONS.values() for name in names}
+    reads = {*opts._READ_OPTIONS, *opts._FILE_OPTIONS, *opts._STREAM_OPTIONS, *snapshots}
+    assert own_names == {*reads, *opts._WRITE_OPTIONS, "time_zone"}
+    shown = {name.replace("-", "").lower() for name in documented}
+    assert {name.replace("-", "") for name in opts._SPARK_NAMES} <= shown

@@ -10,6 +10,7 @@ from intarsia.spark.catalog.build import build_catalog
 from intarsia.spark.data_source.registration import register
 from intarsia.spark.explain import ReadExplanation
 from intarsia.spark.indexing.job import add_indexes, drop_indexes
+from intarsia.spark.job_status import show_progress
 from intarsia.spark.maintain import maintain
 from intarsia.spark.optimize.optimize import OptimizedFolder, optimize
 from intarsia.spark.read.read import explain, read
@@ -36,6 +37,7 @@ __all__ = [
     "recover",
     "register",
     "session",
+    "show_progress",
     "sql",
     "write",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +19,33 @@ TAG = "intarsia"
 """The tag of all jobs. ``spark.interruptTag`` cancels the jobs that have it."""
 _DESCRIPTION = "spark.job.description"
 _POLL_SECONDS = 0.2
+_BAR_WIDTH = 20
+"""Characters of the bar of ``show_progress``."""
 _LOG = logging.getLogger("intarsia.spark")
+
+
+def show_progress(job: str, done: int, files: int) -> None:
+    """Shows the progress of a job as a bar on stderr, in a terminal or a notebook.
+
+    Pass this function as the argument ``progress`` of a job.
+
+    Parameters
+    ----------
+    job : str
+        The text that says what the job does.
+    done, files : int
+        The files that are done, and the files of the job.
+
+    Examples
+    --------
+    ::
+
+        ias.add_indexes(spark, "lake/logs", ["lookup(trace_id)"], progress=ias.show_progress)
+    """
+    bar = "#" * (_BAR_WIDTH * done // files)
+    end = "\n" if done == files else ""
+    sys.stderr.write(f"\r{job}: [{bar:.<{_BAR_WIDTH}}] {done:,} of {files:,}{end}")
+    sys.stderr.flush()
 
 
 @contextlib.contextmanager

@@ -33,6 +33,7 @@ from intarsia.index.base import Index
 from intarsia.index.registry import IndexSpec, parse_indexes, spec_name
 from intarsia.indexing.drop import asked_of
 from intarsia.indexing.partial_build import cut
+from intarsia.indexing.policy import change_policy, policy_folder
 from intarsia.indexing.rewrite import check_changeable
 from intarsia.indexing.sidecar_writer import only_embedded
 from intarsia.io.file_handle import version_of
@@ -84,6 +85,7 @@ def add_indexes(
     *,
     sidecar: bool | PathLike = False,
     replace: bool = False,
+    keep: bool = False,
     split_bytes: int | str | None = None,
     parallelism: int | None = None,
     filesystem: Any = None,
@@ -115,6 +117,9 @@ def add_indexes(
         Writes sidecars instead, for files that must not be changed; a path is the sidecars' folder.
     replace : bool, default False
         Builds existing indexes again.
+    keep : bool, default False
+        Adds the indexes to the policy of the folder ``path`` when the job has run: writers then
+        give them to new files, and ``maintain`` adds them to files that lack them.
     split_bytes : int or str, optional
         The size above which files are divided, in bytes or as text such as ``"1 GB"``. By default
         the share of one of ``parallelism`` tasks in all files, but at least 256 MiB.
@@ -148,7 +153,7 @@ def add_indexes(
     IndexSpecError
         If an index is invalid, or none is given.
     PathError
-        If there is no file.
+        If there is no file, or if ``keep`` is set and ``path`` is not one folder.
 
     Warns
     -----
@@ -167,6 +172,7 @@ def add_indexes(
         raise IndexSpecError("no index was asked for")
     if sidecar is not False:
         only_embedded(index_objects)
+    policy_place = policy_folder(path, filesystem) if keep else None
     max_bytes = bytes_of(or_session_setting(spark, "split_bytes", split_bytes), "split_bytes")
     files, action = _files_and_action(
         path, filesystem, index_objects, sidecar, table_format, anew=replace
@@ -211,6 +217,8 @@ def add_indexes(
             spark, items, work_on, f"add {names}, {plural(len(files), 'file')}", progress
         )
         reports += _settled(outcomes, merges)
+    if policy_place is not None:
+        change_policy(*policy_place, index_objects, sidecar=action.sidecar)
     return _report(spark, files, reports, "no file can have it")
 
 
