@@ -1,21 +1,24 @@
-"""Compares point queries of thousands of small files with their catalog and without.
+"""Compares catalogs built by Spark and by one process, and point queries with and without them.
 
-The data is 2,000 files (``--files``) of 500 log rows each (``--rows``), each with a lookup index
-on the random column ``trace_id``. The files are in the page cache.
+The data is folders of 500 and 2,000 files (``--files``) of 500 log rows each (``--rows``). Each
+file has a lookup index on the random column ``trace_id``, and is in the page cache.
 
-``python benchmarks/spark_catalog.py`` first prints the wall time of catalog builds in seconds.
-Then come two tables of median wall times in milliseconds, and each time divided by that of the
-first line. Each reader runs once in each round. In the first table, queries run through Spark; the
-time includes planning, but not the start of the session. In the second, ``ia.dataset`` and
-``pyarrow.dataset`` open the folder for each query. The last part has the catalog's bytes by file
-and by key, and what a petabyte takes by these figures.
+``python benchmarks/spark_catalog.py`` first prints the median wall times of catalog builds in
+seconds: by one process and by Spark with two cores, by turns, then by Spark with one core. Each
+session has built a catalog before the clock starts.
+
+The queries are of the last folder. Two tables have median wall times in milliseconds, and each time
+divided by that of the first line. Each reader runs once in each round. In the first table, queries
+run through Spark; the time includes planning, but not the start of the session. In the second,
+``ia.dataset`` and ``pyarrow.dataset`` open the folder for each query. Then come the catalog's bytes
+by file and by key, what a petabyte takes by these figures, and a line for each goal.
 """
 
 import argparse
 import statistics
 import tempfile
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +28,20 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from many_files import tables
 from petabyte import Figures, print_table
+from spark_read import timed, verdict
 
 import intarsia as ia
 import intarsia.spark as ias
 from intarsia.catalog.catalog import read_pointer
 
 Runner = Callable[[], int]
+CORES = (2, 1)
+GOAL_FILES, GOAL_SECONDS = 2000, 5
+"""The goal for a build by Spark on two cores: seconds for this number of files."""
+GOAL_SPEED_UP = 1.7
+"""The least gain by the second core."""
+GOAL_QUERY = 0.2
+"""The longest time of a point query by the catalog, in seconds."""
 
 
 def write(folder: Path, files: int, rows: int) -> None:
@@ -61,17 +72,62 @@ def runners(spark: Any, folder: Path, trace: str) -> dict[str, dict[str, Runner]
     }
 
 
+def session(cores: int) -> Any:
+    """Returns a quiet session with a number of cores."""
+    quiet = {"spark.ui.showConsoleProgress": "false"}
+    spark = ias.session(f"local[{cores}]", app_name="catalog", **quiet)
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def measure_builds(lakes: dict[int, Path], rounds: int) -> list[str]:
+    """Prints a line for each folder, and returns the lines of the goals."""
+    times_of: dict[tuple[int, int], list[float]] = {}
+    for cores in CORES:
+        spark = session(cores)
+        ias.build_catalog(spark, next(iter(lakes.values())))
+        for _ in range(rounds):
+            for files, folder in lakes.items():
+                if cores > 1:
+                    taken, _ = timed(partial(ia.build_catalog, folder))
+                    times_of.setdefault((files, 0), []).append(taken)
+                taken, _ = timed(partial(ias.build_catalog, spark, folder))
+                times_of.setdefault((files, cores), []).append(taken)
+        spark.stop()
+    goals = []
+    print("| files | one process, s | local[2], s | times | local[1], s | speed-up |")
+    print("|---|---:|---:|---:|---:|---:|")
+    for files in lakes:
+        alone, two, one = (times_of[files, cores] for cores in (0, *CORES))
+        times = statistics.median(a / b for a, b in zip(two, alone, strict=True))
+        speed_up = statistics.median(a / b for a, b in zip(one, two, strict=True))
+        alone_s, two_s, one_s = map(statistics.median, (alone, two, one))
+        print(
+            f"| {files:,} | {alone_s:.2f} | {two_s:.2f} | {times:.2f} | {one_s:.2f} "
+            f"| {speed_up:.2f} |",
+            flush=True,
+        )
+        name = f"catalog of {files:,} files by Spark"
+        goals.append(verdict(f"{name} beside one process", times, 1, "×", at_most=True))
+        goals.append(verdict(f"{name}, speed-up", speed_up, GOAL_SPEED_UP, "×"))
+        if files == GOAL_FILES:
+            goals.append(verdict(name, two_s, GOAL_SECONDS, "s", at_most=True))
+    return goals
+
+
 def seconds(run: Runner) -> float:
     """Returns the wall time of one run in seconds. The run must return one row."""
-    start = time.perf_counter()
-    count = run()
+    taken, count = timed(run)
     if count != 1:
         raise SystemExit(f"{count} rows were returned, not 1")
-    return time.perf_counter() - start
+    return taken
 
 
-def compare(readers: dict[str, Runner], rounds: int) -> None:
-    """Measures all readers in turn, after a run that is not timed, and prints a line for each."""
+def compare(readers: dict[str, Runner], rounds: int) -> float:
+    """Measures all readers in turn, after a run that is not timed, and prints a line for each.
+
+    Returns the median wall time of the first reader in seconds.
+    """
     times: dict[str, list[float]] = {name: [] for name in readers}
     for number in range(rounds + 1):
         for name, run in readers.items():
@@ -82,6 +138,7 @@ def compare(readers: dict[str, Runner], rounds: int) -> None:
     for name, of_reader in times.items():
         ratio = statistics.median(b / a for a, b in zip(first, of_reader, strict=True))
         print(f"| {name} | {statistics.median(of_reader) * 1e3:,.0f} | {ratio:.1f} |", flush=True)
+    return statistics.median(first)
 
 
 def print_sizes(folder: Path, planning: float) -> None:
@@ -110,38 +167,35 @@ def print_sizes(folder: Path, planning: float) -> None:
 def main() -> None:
     """Prints all tables."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--files", type=int, default=2000)
+    parser.add_argument("--files", type=int, nargs="+", default=(500, GOAL_FILES))
     parser.add_argument("--rows", type=int, default=500, help="of each file")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--builds", type=int, default=3, help="rounds of builds")
+    parser.add_argument("--rounds", type=int, default=5, help="of queries")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name, "lake")
-        folder.mkdir()
-        write(folder, options.files, options.rows)
-        quiet = {"spark.ui.showConsoleProgress": "false"}
-        spark = ias.session(options.master, app_name="catalog", **quiet)
-        spark.sparkContext.setLogLevel("ERROR")
-        print("| build | s |\n|---|---:|")
-        for label, build in (
-            ("ias.build_catalog", lambda: ias.build_catalog(spark, folder)),
-            ("ia.build_catalog", lambda: ia.build_catalog(folder)),
-            ("nothing new: refresh", lambda: ia.build_catalog(folder, refresh=True)),
-        ):
-            start = time.perf_counter()
-            build()
-            print(f"| {label} | {time.perf_counter() - start:.2f} |", flush=True)
-        middle = folder / f"{options.files // 2:06}.parquet"
+        lakes = {files: Path(name, f"{files}") for files in options.files}
+        for files, folder in lakes.items():
+            folder.mkdir()
+            write(folder, files, options.rows)
+        goals = measure_builds(lakes, options.builds)
+        files, folder = [*lakes.items()][-1]
+        taken, _ = timed(partial(ia.build_catalog, folder, refresh=True))
+        print(f"a refresh of {files:,} files that finds nothing new: {taken:.2f} s")
+        middle = folder / f"{files // 2:06}.parquet"
         trace = pq.read_table(middle).column("trace_id")[options.rows // 3].as_py()
+        spark = session(max(CORES))
+        medians = []
         for group, readers in runners(spark, folder, trace).items():
             print(f"\n| {group} | ms | times the first |\n|---|---:|---:|")
-            compare(readers, options.rounds)
+            medians.append(compare(readers, options.rounds))
+        goal = f"point query of {files:,} files through Spark, catalog"
+        goals.append(verdict(goal, medians[0], GOAL_QUERY, "s", at_most=True))
         data = ia.dataset(folder)
         data.plan(filter=pc.field("trace_id") == trace)
-        start = time.perf_counter()
-        data.plan(filter=pc.field("trace_id") == trace)
-        print_sizes(folder, time.perf_counter() - start)
+        planning, _ = timed(partial(data.plan, filter=pc.field("trace_id") == trace))
+        print_sizes(folder, planning)
         spark.stop()
+    print("\n" + "\n".join(goals))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,17 @@
 """Measures the speed of Spark jobs that add indexes, and what a second core gains.
 
-The data is logs without indexes, written twice: as 24 files (``--files``) of 500,000 rows
-(``--rows``), and as one large file. In the large file several tasks read the row groups, and one
-task merges each index. Each job runs on a new copy of the data, in the page cache.
+The data is logs without indexes:
+
+- *many*: 8 files (``--files``) of 500,000 rows (``--rows``)
+- *one*: the same rows as one file. Several tasks read its row groups, and one task merges each
+  index.
+- *small*: 1,000 files (``--small-files``) of 2,000 rows, about 120 KB each.
+
+Each job runs on a new copy of the data, in the page cache.
 
 ``python benchmarks/spark_index.py`` prints wall times in seconds, medians over rounds, and MB a
 second and core. The speed-up is the median of the rounds' own ratios. Each round starts a session
-with one core and a session with two. Tasks have one thread each.
+with one core and a session with two. Tasks have one thread each. Then comes a line for each goal.
 
 Before the clock starts, each session has run the same jobs once. In a new JVM, compilers and
 garbage collectors use up to a second of processor time. For them local[1] has the other core, and
@@ -28,12 +33,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
+from spark_read import verdict
 
 import intarsia.spark as ias
 
 INDEXES = ("lookup(trace_id)", "lookup(user_id)", "minmax(latency)")
 CORES = (1, 2)
 MB = 1024 * 1024
+SMALL_ROWS = 2_000
+GOAL_SPEED, GOAL_SPEED_UP = 20, 1.7
+"""MB a second of small files on two cores, and the least gain by the second core."""
 
 
 def logs(first: int, rows: int) -> pa.Table:
@@ -54,10 +63,13 @@ def logs(first: int, rows: int) -> pa.Table:
     )
 
 
-def write(folder: Path, files: int, rows: int, group_rows: int) -> None:
-    """Writes the files in ``many/``, and the same rows as one file in ``one/``."""
-    (folder / "many").mkdir(parents=True)
-    (folder / "one").mkdir()
+def write(folder: Path, files: int, rows: int, group_rows: int, small_files: int) -> None:
+    """Writes the files in ``many/``, the same rows as one file in ``one/``, and ``small/``."""
+    for name in ("many", "one", "small"):
+        (folder / name).mkdir(parents=True)
+    for number in range(small_files):
+        table = logs(number * SMALL_ROWS, SMALL_ROWS)
+        pq.write_table(table, folder / "small" / f"{number:05}.parquet")
     with pq.ParquetWriter(folder / "one" / "0.parquet", logs(0, 1).schema) as one:
         for number in range(files):
             table = logs(number * rows, rows)
@@ -72,7 +84,7 @@ def seconds(spark: SparkSession, data: Path, scratch: Path, indexes: Sequence[st
     shutil.copytree(data, scratch)
     os.sync()
     size = sum(path.stat().st_size for path in scratch.iterdir())
-    split = None if data.name == "many" else size // 8
+    split = size // 8 if data.name == "one" else None
     start = time.perf_counter()
     report = ias.add_indexes(spark, scratch, indexes, split_bytes=split)
     elapsed = time.perf_counter() - start
@@ -99,7 +111,7 @@ def measure(
             for _ in range(2):
                 seconds(spark, warm_up, scratch / "copy", indexes)
             for is_timed in (False, True):
-                for name in ("many", "one"):
+                for name in ("many", "one", "small") if is_timed else ("many", "one"):
                     elapsed = seconds(spark, data / name, scratch / "copy", indexes)
                     if is_timed:
                         seconds_of.setdefault((name, cores), []).append(elapsed)
@@ -110,21 +122,24 @@ def measure(
 def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--files", type=int, default=24)
+    parser.add_argument("--files", type=int, default=8)
     parser.add_argument("--rows", type=int, default=500_000, help="of each file")
     parser.add_argument("--group-rows", type=int, default=250_000, help="of each row group")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--small-files", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--indexes", nargs="+", default=list(INDEXES))
     args = parser.parse_args()
+    labels = {"many": f"{args.files}", "one": "1, by parts", "small": f"{args.small_files}, small"}
+    goals = []
     with tempfile.TemporaryDirectory(prefix="intarsia-bench-") as folder:
         data, scratch = Path(folder, "data"), Path(folder, "scratch")
-        write(data, args.files, args.rows, args.group_rows)
+        write(data, args.files, args.rows, args.group_rows, args.small_files)
         seconds_of = measure(data, scratch, args.rounds, args.indexes)
         print(f"{args.files} × {args.rows:,} rows, {args.rounds} rounds: {', '.join(args.indexes)}")
         print()
         print("| files | MB | local[1] | MB/s a core | local[2] | MB/s a core | speed-up |")
         print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
-        for name in ("many", "one"):
+        for name, label in labels.items():
             size = sum(path.stat().st_size for path in (data / name).iterdir()) / MB
             one, two = (seconds_of[name, cores] for cores in CORES)
             ratio = statistics.median(a / b for a, b in zip(one, two, strict=True))
@@ -133,8 +148,12 @@ def main() -> None:
                 f"{taken:.2f} s | {size / taken / cores:.0f}"
                 for taken, cores in zip(times, CORES, strict=True)
             )
-            label = f"{args.files}" if name == "many" else "1, by parts"
             print(f"| {label} | {size:.0f} | {cells} | {ratio:.2f} × |")
+            if name == "small":
+                goals.append(verdict("small files, two cores", size / times[1], GOAL_SPEED, "MB/s"))
+            if name != "one":
+                goals.append(verdict(f"{name} files, speed-up", ratio, GOAL_SPEED_UP, "×"))
+    print("\n".join(goals))
 
 
 if __name__ == "__main__":
