@@ -58,10 +58,10 @@ def test_the_callers_description_and_tags_come_back(spark, lake, jobs):
     try:
         with described(spark, "ours"):
             spark.range(1).collect()
-            assert TAG in spark.getTags()
+            assert TAG in context.getJobTags()
         spark.range(1).collect()
         assert jobs() == ["intarsia: ours", "mine"]
-        assert TAG not in spark.getTags()
+        assert TAG not in context.getJobTags()
     finally:
         context.setLocalProperty("spark.job.description", None)
 
@@ -86,7 +86,7 @@ def test_the_callers_group_and_our_tag_cancel_a_job(spark, tmp_path, by):
         import os  # executors cannot import this module
         import time
 
-        deadline = time.monotonic() + 300
+        deadline = time.monotonic() + 120
         while not os.path.exists(gate) and time.monotonic() < deadline:
             time.sleep(0.1)
 
@@ -104,7 +104,7 @@ def test_the_callers_group_and_our_tag_cancel_a_job(spark, tmp_path, by):
     if by == "group":
         context.cancelJobGroup(group)
     else:
-        spark.interruptTag(TAG)
+        context.cancelJobsWithTag(TAG)
     thread.join()
     (text,) = raised
     assert "cancelled" in text

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int], None]
 """Called with what the job does, the files that are done, and the files of the job."""
 TAG = "intarsia"
-"""The tag of all jobs. ``spark.interruptTag`` cancels the jobs that have it."""
+"""The tag of all jobs. ``SparkContext.cancelJobsWithTag`` cancels the jobs that have it.
+
+It is a tag of the context, as ``SparkSession.interruptTag`` sees only tags of its own thread. Spark
+Connect has no context, and ``interruptTag`` cancels there.
+"""
 _DESCRIPTION = "spark.job.description"
 _POLL_SECONDS = 0.2
 _BAR_WIDTH = 20
@@ -53,20 +57,24 @@ def described(spark: SparkSession, description: str) -> Iterator[None]:
     """Describes and tags the jobs that the block starts, and logs its start and its end."""
     context = getattr(spark, "sparkContext", None)  # Spark Connect has none, and no descriptions
     before = None if context is None else context.getLocalProperty(_DESCRIPTION)
-    is_tagged = TAG in spark.getTags()
+    if context is None:
+        tags, add_tag, remove_tag = spark.getTags(), spark.addTag, spark.removeTag
+    else:
+        tags = context.getJobTags()
+        add_tag, remove_tag = context.addJobTag, context.removeJobTag
     start = time.perf_counter()
     _LOG.info("%s: started", description)
     try:
         if context is not None:
             context.setLocalProperty(_DESCRIPTION, f"intarsia: {description}")
-        spark.addTag(TAG)
+        add_tag(TAG)
         yield
     except BaseException as error:
         _LOG.info("%s: failed after %.2f s: %s", description, time.perf_counter() - start, error)
         raise
     finally:
-        if not is_tagged:
-            spark.removeTag(TAG)
+        if TAG not in tags:
+            remove_tag(TAG)
         if context is not None:
             context.setLocalProperty(_DESCRIPTION, before)
     _LOG.info("%s: done in %.2f s", description, time.perf_counter() - start)
