@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 import intarsia as ia
 import intarsia.spark as ias
@@ -124,6 +125,16 @@ def test_a_session_has_suitable_settings(spark):
 
 
 @pytest.mark.spark
+def test_a_session_of_spark_submit_keeps_its_master(monkeypatch):
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setitem(ias.session.__globals__, "_configured", lambda builder, *_: builder)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    assert ias.session()._options["spark.master"] == "local[*]"
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert "spark.master" not in ias.session()._options
+    assert ias.session("local[3]")._options["spark.master"] == "local[3]"
+
+
 def test_a_session_starts_reads_and_writes_where_there_is_no_java(tmp_path):
     tools = tmp_path / "tools"
     tools.mkdir()

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 OLDEST_JAVA = 17
 """The first major version of Java that Spark 4 runs on."""
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""The environment variable that tells a program that ``spark-submit`` started it."""
 _SPLITS = re.compile(r"splits=(\d+)")
 _INSTALL = "install the extra, intarsia[spark]"
 _DEFAULTS = {
@@ -57,13 +59,14 @@ def session(
     Parameters
     ----------
     master : str, optional
-        The Spark master, by default ``local[*]``. ``sc://…`` is a Spark Connect server, for which
-        no Java is needed.
+        The Spark master, by default that of ``spark-submit``, else ``local[*]``. ``sc://…`` is a
+        Spark Connect server, for which no Java is needed.
     app_name : str, default "intarsia"
         The name of the application.
     **config : str
         Spark settings, with ``_`` in place of ``.``. Settings can also be passed as
-        ``**{"spark.sql.shuffle.partitions": "8"}``.
+        ``**{"spark.sql.shuffle.partitions": "8"}``. Spark's UI is off in a local session, unless
+        ``spark_ui_enabled`` is ``"true"``.
 
     Returns
     -------
@@ -92,6 +95,8 @@ def session(
     if java_home is not None:
         os.environ["JAVA_HOME"] = java_home
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master is None and _SUBMITTED in os.environ:
+        return _configured(session_class.builder, app_name, _DEFAULTS, config)
     master = master or "local[*]"
     settings = dict(_DEFAULTS)
     if master.startswith("local"):
