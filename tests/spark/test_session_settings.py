@@ -91,7 +91,7 @@ def test_the_plan_and_the_log_show_what_is_left_to_read(spark, lake, capsys, cap
     by_tasks, by_driver, by_spark = caplog.messages
     assert by_tasks.startswith("read: 1 of 4 files, ")
     assert by_tasks.endswith(" bytes of their columns, by 1 task: as asked for")
-    assert ", by the driver: " in by_driver
+    assert by_driver.endswith(" bytes of their columns, by the driver: little is left to read")
     assert by_spark == "read: 4 of 4 files, by Spark's own reader: as asked for"
     frame.explain()
     left = by_tasks.removeprefix("read: ").rpartition(", by ")[0]

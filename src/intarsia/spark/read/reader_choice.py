@@ -61,7 +61,8 @@ def choose(spark: SparkSession, source: Source, query: Query, reader: str) -> Re
     if reader == "auto" and plan is not None:
         rows, amount = read_on_driver(source, query, plan), _selected_bytes(plan)
         if rows is not None or amount.selected < WIDE * amount.total:
-            return ReaderChoice(plan, None, _share_to_read(plan), rows)
+            reason = _share_to_read(plan) if rows is None else "little is left to read"
+            return ReaderChoice(plan, None, reason, rows)
     if query.where is not None and _is_on(spark, _RECORD_FILTER):
         files_or_reason: NativeRead | str = (
             f"with {_RECORD_FILTER} it treats 0.0 and -0.0 as unequal"
