@@ -12,6 +12,7 @@ from intarsia.dataset.record_batches import as_table
 from intarsia.dataset.request_builder import (
     Columns,
     ScanRequest,
+    check_columns,
     scan_request,
     uses_scanner_columns,
 )
@@ -124,6 +125,7 @@ class PreparedQuery:
         key = None if columns is None else tuple(columns)
         request = self._requests.get(key)
         if request is None:
+            check_columns(self._dataset.schema, columns)
             request = scan_request(self._dataset.schema, columns, _EVERY_ROW)
             if len(self._requests) < _MAX_REQUESTS:
                 self._requests[key] = request

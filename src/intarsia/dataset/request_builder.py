@@ -40,7 +40,7 @@ class ScanRequest(NamedTuple):
 
 
 def scan_request(schema: pa.Schema, columns: Columns, filter_: pc.Expression | None) -> ScanRequest:
-    """Returns the request of a scan. Raises as ``check_columns`` does.
+    """Returns the request of a scan, whose ``columns`` passed ``check_columns``.
 
     A dotted path gives a column named after its last part, as in ``pyarrow.dataset``.
     """
@@ -52,13 +52,12 @@ def scan_request(schema: pa.Schema, columns: Columns, filter_: pc.Expression | N
         restore = restorer_of(_schema_of_plain_columns(computed, schema))
         request = computed_request(schema, computed, filter_)
         return ScanRequest(request, lambda table: restore(compute_columns(computed, table)))
-    check_columns(schema, columns)
     names = list(schema.names if columns is None else columns)
     paths = paths_of(schema, names)
-    if all(len(path) == 1 for path in paths):
-        return ScanRequest(request_of(schema, names, filter_), restorer_of(schema))
+    if max(map(len, paths), default=1) == 1:
+        return ScanRequest(_request_of(schema, names, filter_), restorer_of(schema))
     roots = list(dict.fromkeys(path[0] for path in paths))
-    request_of_roots = request_of(schema, roots, filter_)
+    request_of_roots = _request_of(schema, roots, filter_)
     request = replace(request_of_roots, pruned=pruned_to_fields(request_of_roots.schema, paths))
     for field in request_of_roots.schema:
         if field.name not in schema.names:
@@ -114,6 +113,12 @@ def _path_in(fields: Iterable[pa.Field], name: str) -> tuple[str, ...] | None:
 def request_of(schema: pa.Schema, columns: Sequence[str], filter_: pc.Expression | None) -> Request:
     """Returns a request for the columns named ``columns``. Raises as ``check_columns`` does."""
     check_columns(schema, columns)
+    return _request_of(schema, columns, filter_)
+
+
+def _request_of(
+    schema: pa.Schema, columns: Sequence[str], filter_: pc.Expression | None
+) -> Request:
     condition = None if filter_ is None else Filter.of(filter_, schema)
     schema = schema if condition is None else condition.schema
     for field in PSEUDO_COLUMNS:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from intarsia.dataset.request_builder import Columns, scan_request
+from intarsia.dataset.request_builder import Columns, check_columns, scan_request
 from intarsia.dataset.scan_source import ScanSource
 from intarsia.file.open_file import OpenedFile, read_one_version
 from intarsia.io.storage import gap_bytes
@@ -32,6 +32,7 @@ T = TypeVar("T")
 
 def planned_request(source: ScanSource, columns: Columns, filter_: FilterLike) -> Request:
     """Returns the request for a query, with the data set's own filter."""
+    check_columns(source.schema, columns)
     return scan_request(source.schema, columns, source.filter_with(filter_)).request
 
 
