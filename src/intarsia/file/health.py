@@ -28,6 +28,8 @@ class Health:
         self._known: dict[str, tuple[IndexEntry, SidecarOption]] = {}
         self._stale: dict[str, Mapping[SidecarOption, Collection[IndexEntry]]] = {}
         self._has_warned = False
+        self._has_news = False
+        """True if files were noted since ``tell`` last looked for something to warn of."""
         self._corrupt: dict[str, dict[CorruptData, None]] = {}
 
     def note_corrupt(self, path: str, places: Iterable[CorruptData]) -> None:
@@ -59,10 +61,14 @@ class Health:
             self._names[path] = frozenset(entry.name for entry in current)
             self._known |= {entry.name: (entry, sidecar) for entry, sidecar in current.items()}
             self._stale[path] = stale
+            self._has_news = True
 
     def tell(self) -> None:
         """Issues one warning if some files lack indexes that others have, or have stale ones."""
+        if not self._has_news:
+            return
         with self._lock:
+            self._has_news = False
             message = None if self._has_warned else self._message()
             self._has_warned = self._has_warned or message is not None
         if message:
