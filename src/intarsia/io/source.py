@@ -240,7 +240,7 @@ def coalesce(ranges: Sequence[ByteRange], gap: int) -> list[Group]:
         ranges    ##..##..........###
         gap 2     ######..........###
     """
-    order = sorted(range(len(ranges)), key=lambda i: ranges[i])
+    order = sorted(range(len(ranges)), key=ranges.__getitem__)
     groups: list[Group] = []
     start = stop = 0
     members: list[int] = []

@@ -129,8 +129,9 @@ class FileSource:
 
     def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
         deadline.check()
+        size = self.size
         for range_ in ranges:
-            check_range(range_, self.size)
+            check_range(range_, size)
         groups = coalesce(ranges, self.gap)
         try:
             with placed(Where(self.path)):
@@ -161,8 +162,14 @@ class FileSource:
         self._is_current = is_current
 
     def _fetch(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
-        tasks = [partial(self._read_at, *range_) for range_ in ranges]
-        return [task() for task in tasks] if self.is_local else await_all(tasks)
+        if self.is_local:
+            blocks = [self._read_at(*range_) for range_ in ranges]
+        else:
+            blocks = await_all([partial(self._read_at, *range_) for range_ in ranges])
+        with self._lock:
+            self.count.requests += len(ranges) if self.is_local else 0
+            self.count.bytes += sum([length for _, length in ranges])
+        return blocks
 
     def close(self) -> None:
         with self._lock:
@@ -232,9 +239,6 @@ class FileSource:
             data = error.data
         except OSError as error:
             raise PathError(f"{self.path}: cannot be read: {error}") from error
-        with self._lock:
-            self.count.requests += self.is_local
-            self.count.bytes += length
         if len(data) != length:
             message = f"of {length:,} bytes requested {len(data):,} came: the file is shorter now"
             raise PathError(f"{self.path}: {message}, or the read was cut off")
