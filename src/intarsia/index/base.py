@@ -24,6 +24,7 @@ from intarsia.errors import IndexSpecError
 from intarsia.expr.comparison_operators import Op
 from intarsia.expr.tree import read_expression, shown
 from intarsia.index.key_formula import FingerprintArray, Formula, KeyArray
+from intarsia.index.literal_encoding import as_bytes
 from intarsia.parquet.value_order import ValueOrder
 from intarsia.parquet.xxhash64 import hash_values
 from intarsia.pruning.predicates import How, Predicate
@@ -382,13 +383,6 @@ def hashable(values: pa.Array) -> pa.Array:
     if pa.types.is_temporal(kind):
         return values.view(pa.int32() if kind.bit_width == 32 else pa.int64())
     return values
-
-
-def as_bytes(values: pa.Array) -> pa.Array:
-    """Returns strings as their bytes, and other values unchanged."""
-    if pa.types.is_string(values.type):
-        return values.view(pa.binary())
-    return values.view(pa.large_binary()) if pa.types.is_large_string(values.type) else values
 
 
 def term_for(expression: pc.Expression, kind: str) -> Term:

@@ -36,7 +36,7 @@ def exact_values(comparison: Comparison, order: ValueOrder) -> pa.Array | None:
     ):
         return None
     if order.domain is Domain.BYTES and _is_text_or_bytes(comparison.values.type):
-        return comparison.values.cast(pa.large_binary())
+        return as_bytes(comparison.values)
     brackets = order.brackets(comparison.values)
     if brackets is None:
         return None
@@ -46,6 +46,13 @@ def exact_values(comparison: Comparison, order: ValueOrder) -> pa.Array | None:
         # comparison in narrower floats may still equal one of them.
         return None
     return _physical(order, low)
+
+
+def as_bytes(values: pa.Array) -> pa.Array:
+    """Returns strings as their bytes, and other values unchanged."""
+    if pa.types.is_string(values.type):
+        return values.view(pa.binary())
+    return values.view(pa.large_binary()) if pa.types.is_large_string(values.type) else values
 
 
 def _is_text_or_bytes(kind: pa.DataType) -> bool:

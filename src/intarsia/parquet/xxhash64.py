@@ -84,12 +84,12 @@ def _hash_binary(values: pa.Array) -> UInt64Array:
     width = np.int64 if large else np.int32
     stored = np.frombuffer(offsets, dtype=width)[values.offset : values.offset + len(values) + 1]
     bounds = stored.astype(np.int64)
-    lengths = np.diff(bounds)
     raw = np.frombuffer(data, dtype=np.uint8) if data is not None else np.empty(0, np.uint8)
-    if _is_faster_one_by_one(len(values), int(lengths.mean())):
+    if _is_faster_one_by_one(len(values), int(bounds[-1] - bounds[0]) // len(values)):
         view, edges = raw.data, itertools.pairwise(bounds.tolist())
         hashes = [xxhash.xxh64_intdigest(view[start:stop]) for start, stop in edges]
         return np.array(hashes, dtype=np.uint64)
+    lengths = np.diff(bounds)
     if (lengths == lengths[0]).all():  # they are contiguous
         concatenated = raw[bounds[0] : bounds[-1]]
         return _hash_rows(concatenated.reshape(len(values), int(lengths[0])))

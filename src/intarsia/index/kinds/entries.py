@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 from intarsia.expr.casts import is_text
 from intarsia.expr.comparison_operators import Op
 from intarsia.expr.functions import compares, representable_constants
-from intarsia.index.base import Inverted, Positions, Reads, Subject, as_bytes, fingerprints
+from intarsia.index.base import Inverted, Positions, Reads, Subject, fingerprints
 from intarsia.index.indexed_type import order_of_type
 from intarsia.index.key_formula import FingerprintArray, Formula, Keys
-from intarsia.index.literal_encoding import exact_values, unfit_for_hashing
+from intarsia.index.literal_encoding import as_bytes, exact_values, unfit_for_hashing
 from intarsia.parquet.xxhash64 import hash_values
 from intarsia.pruning.predicates import Comparison, How, Predicate, SearchPredicate
 from intarsia.row_ranges import UInt64Array

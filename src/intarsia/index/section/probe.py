@@ -108,7 +108,7 @@ class InvertedSection(Section):
             )
         if mask is None:
             return None
-        passing_granules = np.flatnonzero(mask)
+        (passing_granules,) = mask.nonzero()
         return RowRanges(
             self.granule_starts[passing_granules], self.granule_starts[passing_granules + 1]
         )
@@ -140,7 +140,7 @@ class InvertedSection(Section):
 
         def granules_with(leaf: Keys) -> GranuleMask:
             mask = np.zeros(self._num_cells, dtype=np.bool_)
-            leaf_keys = leaf.keys if len(leaf.keys) == 1 else distinct(leaf.keys)
+            leaf_keys = distinct(leaf.keys)
             if len(leaf_keys):
                 among = slice(bisect_left(last, leaf_keys[0]), bisect_right(first, leaf_keys[-1]))
                 for page in pages[among]:
@@ -187,7 +187,7 @@ class InvertedSection(Section):
         selected_keys, numbers = stored.keys[positions], stored.granules[positions]
         if not self._has_steps:
             return Entries(selected_keys, numbers)
-        starts = np.flatnonzero(np.isin(positions, page_starts))
+        starts = positions.searchsorted(page_starts)
         return Entries(
             selected_keys,
             self._check_granules_exist(granules_of_steps(selected_keys, numbers, starts)),

@@ -125,8 +125,8 @@ def entries_of(table: pa.Table) -> UInt64Array:
 
 def is_step_start(keys: FingerprintArray, page_starts: Int64Array) -> NDArray[np.bool_]:
     """Returns where a step starts from 0: at a new key or page. Shape ``(n,)``."""
-    is_start = np.ones(len(keys), dtype=np.bool_)
-    is_start[1:] = keys[1:] != keys[:-1]
+    is_start = np.empty(len(keys), dtype=np.bool_)
+    np.not_equal(keys[1:], keys[:-1], out=is_start[1:])
     is_start[page_starts[page_starts < len(keys)]] = True
     return is_start
 
@@ -138,10 +138,10 @@ def granules_of_steps(
 
     ``page_starts`` holds the first entry of each page. Sums cannot overflow, as they have 64 bits.
     """
-    sums = np.cumsum(steps, dtype=np.uint64)
-    step_starts = np.flatnonzero(is_step_start(keys, page_starts))
-    before = sums[step_starts] - steps[step_starts]
-    return sums - np.repeat(before, np.diff(step_starts, append=len(keys)))
+    sums = steps.cumsum(dtype=np.uint64)
+    is_start = is_step_start(keys, page_starts)
+    before = sums[is_start] - steps[is_start]
+    return sums - before[is_start.cumsum() - 1]
 
 
 def packed(entries: Iterable[tuple[FingerprintArray, FingerprintArray]]) -> UInt64Array:
@@ -161,6 +161,8 @@ def halves(merged: UInt64Array) -> tuple[FingerprintArray, FingerprintArray]:
 
 def distinct(values: NDArray[N]) -> NDArray[N]:
     """Returns sorted, distinct values. ``np.unique`` hashes first, which is far slower here."""
+    if len(values) < 2:
+        return values
     return without_repeats(np.sort(values))
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.index.base import as_bytes, hashable
+from intarsia.index.base import hashable
+from intarsia.index.literal_encoding import as_bytes
 from intarsia.parquet.xxhash64 import hash_values
 from intarsia.process_state import cached_property
 from intarsia.row_ranges import BoolArray, Int64Array, RowRanges, UInt64Array
