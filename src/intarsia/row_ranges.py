@@ -221,7 +221,10 @@ class RowRanges:
             return NotImplemented
         if self is other:
             return True
-        return np.array_equal(self.starts, other.starts) and np.array_equal(self.stops, other.stops)
+        return (
+            self.starts.tobytes() == other.starts.tobytes()
+            and self.stops.tobytes() == other.stops.tobytes()
+        )
 
     def __hash__(self) -> int:
         return hash((self.starts.tobytes(), self.stops.tobytes()))
@@ -283,6 +286,8 @@ class RowRanges:
         last = int(self.starts.searchsorted(stop, side="left"))
         if first >= last or start >= stop:
             return RowRanges.none()
+        if start <= self.starts[0] and self.stops[-1] <= stop:
+            return self
         starts, stops = self.starts[first:last].copy(), self.stops[first:last].copy()
         starts[0], stops[-1] = max(starts[0], start), min(stops[-1], stop)
         return RowRanges._from_sorted(starts, stops)

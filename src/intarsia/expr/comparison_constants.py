@@ -45,7 +45,9 @@ def with_comparable_constants(node: Node, schema: pa.Schema) -> Node:
     <pyarrow.compute.Expression (u == "00000000000000000000000000000041")>
     """
     has_fixed_sizes = any(
-        _has_type(field.type, pa.types.is_fixed_size_binary) for field in filterable_schema(schema)
+        _has_type(kind, pa.types.is_fixed_size_binary)
+        for kind in filterable_schema(schema).types
+        if kind.num_fields or kind.id == UUID_BYTES.id
     )
 
     def change(part: Node) -> Node:

@@ -50,7 +50,7 @@ _MAY_CHANGE = {
 
 def filterable_schema(schema: pa.Schema) -> pa.Schema:
     """Returns ``schema`` with each field in its ``filterable_type``."""
-    if not any(kind.id in _MAY_CHANGE for kind in schema.types):
+    if _MAY_CHANGE.isdisjoint([kind.id for kind in schema.types]):
         return schema
     fields = [field.with_type(filterable_type(field.type)) for field in schema]
     return pa.schema(fields, schema.metadata)
@@ -58,7 +58,11 @@ def filterable_schema(schema: pa.Schema) -> pa.Schema:
 
 def restorer_of(schema: pa.Schema) -> Callable[[pa.Table], pa.Table]:
     """Returns a function that gives tables the types and the metadata of ``schema`` again."""
-    changed = {field.name: field for field in schema if filterable_type(field.type) != field.type}
+    changed = {
+        field.name: field
+        for field in schema
+        if field.type.id in _MAY_CHANGE and filterable_type(field.type) != field.type
+    }
 
     def restore(table: pa.Table) -> pa.Table:
         if not table.num_columns:  # a table without columns would lose its row count

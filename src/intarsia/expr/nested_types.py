@@ -39,10 +39,14 @@ def type_at(fields: pa.Schema | pa.StructType, path: Sequence[str]) -> pa.DataTy
     """
     name, *rest = path
     positions = fields.get_all_field_indices(name)
-    kind = fields.field(positions[0]).type if len(positions) == 1 else None
-    if kind is None or not rest:
+    return type_within(fields.field(positions[0]).type, rest) if len(positions) == 1 else None
+
+
+def type_within(kind: pa.DataType, path: Sequence[str]) -> pa.DataType | None:
+    """Returns the type of a struct's field by its path. For an empty path, that is ``kind``."""
+    if not path:
         return kind
-    return type_at(kind, rest) if pa.types.is_struct(kind) else None
+    return type_at(kind, path) if pa.types.is_struct(kind) else None
 
 
 def column_at(table: pa.Table, path: Sequence[str]) -> pa.ChunkedArray:

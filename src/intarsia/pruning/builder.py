@@ -208,8 +208,8 @@ def _is_not(value: pa.Scalar, outcome: bool) -> bool:
 
 def _for_each_term(terms: list[Term | None], predicate_for: Callable[[Term], Pruning]) -> Pruning:
     """Returns the tree that holds for each of some equivalent terms. None among them is ignored."""
-    distinct = dict.fromkeys(term for term in terms if term is not None)
-    return all_of(*(predicate_for(term) for term in distinct))
+    distinct = dict.fromkeys([term for term in terms if term is not None])
+    return all_of(*[predicate_for(term) for term in distinct])
 
 
 def _terms_of(node: Node) -> list[Term | None]:

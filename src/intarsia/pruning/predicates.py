@@ -233,6 +233,8 @@ def _joined(
     The result is ``decisive`` if that is among the parts; ``neutral`` parts are dropped. Several
     ``one`` comparisons of one term become one ``many`` comparison.
     """
+    if len(parts) == 1:
+        return parts[0]
     if decisive in parts:
         return decisive
     flat = [p for part in parts for p in (part.parts if isinstance(part, into) else (part,))]

@@ -268,6 +268,7 @@ class Term:
         return ", ".join(parts)
 
 
+@functools.lru_cache(maxsize=256)
 def field_term(*path: str) -> Term:
     """Returns the term of a field."""
     return Term(quoted(path), path, FieldRef(path))

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from intarsia.file.open_file import OpenedFile
 from intarsia.io.source import ByteRange
 from intarsia.parquet.schema import Root
@@ -48,7 +46,8 @@ class ColumnRead:
 def groups_of(file: OpenedFile, rows: RowRanges) -> list[int]:
     """Returns the row groups that hold any of ``rows``."""
     starts = file.row_group_starts
-    return np.flatnonzero(rows.covers(starts[:-1], starts[1:])).tolist()
+    groups: list[int] = rows.covers(starts[:-1], starts[1:]).nonzero()[0].tolist()
+    return groups
 
 
 def rows_of(file: OpenedFile, groups: Sequence[int]) -> RowRanges:

@@ -274,6 +274,8 @@ def _quoted(column: str | tuple[str, ...]) -> str:
 
 def pruned_schema(schema: pa.Schema, columns: Sequence[str], pruned: Projection) -> pa.Schema:
     """Returns ``columns`` of ``schema``, with the pruned types of columns in ``pruned``."""
+    if not pruned and schema.names == list(columns):
+        return schema.remove_metadata()
     fields = [schema.field(name) for name in columns]
     return pa.schema(
         [

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from intarsia.errors import FormatError, Where
 from intarsia.expr.casts import is_json
-from intarsia.expr.nested_types import has_dictionary, type_at, whole_maps
+from intarsia.expr.nested_types import has_dictionary, type_within, whole_maps
 from intarsia.file.open_file import OpenedFile
 from intarsia.io.source import PrefetchSource, Source
 from intarsia.parquet.schema import Leaf, Root
@@ -168,7 +168,7 @@ def _single_string_leaf(
     if len(root.leaves) != 1:
         return None
     leaf = file.schema.leaves[root.leaves[0]]
-    types = (type_at(pa.schema([(root.name, own)]), leaf.path) for own in (kind, stored))
+    types = (type_within(own, leaf.path[1:]) for own in (kind, stored))
     return (
         leaf if all(own is not None and dictionary_type(own) is not None for own in types) else None
     )

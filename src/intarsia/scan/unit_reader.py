@@ -116,12 +116,10 @@ class UnitReader:
             return without_columns(current.num_rows)
         complete = self._complete_columns(current.table)
         late_names = [name for name in dict.fromkeys(request.columns) if name not in complete]
-        late_columns = (
-            self._read(late_names, current.rows, request.pruned, source)
-            if late_names
-            else current.table
-        )
-        by_name = {**columns_by_name(current.table), **columns_by_name(late_columns)}
+        by_name = columns_by_name(current.table)
+        if late_names:
+            late_columns = self._read(late_names, current.rows, request.pruned, source)
+            by_name |= columns_by_name(late_columns)
         arrays = [by_name[name] for name in request.columns]
         table = pa.Table.from_arrays(arrays, list(request.columns))
         if current.mask is not None:
@@ -214,7 +212,8 @@ class UnitReader:
                     passed = _ReadRows(table, current.rows, mask)
                 else:
                     passed = _ReadRows(*rows_where(mask, table, current.rows))
-        profile.filtered(condition.node, current.num_rows, passed.num_rows)
+        if profile.is_recording:
+            profile.filtered(condition.node, current.num_rows, passed.num_rows)
         return passed
 
     def _reads_most_pages(

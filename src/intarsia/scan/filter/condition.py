@@ -194,16 +194,15 @@ def _take(table: pa.Table, positions: pa.Array) -> pa.Table:
 
 
 _CONNECTIVES = (*CHAINS, "invert")
-_IS_SUPPORTED = (
-    pa.types.is_integer,
-    pa.types.is_float32,
-    pa.types.is_float64,
-    pa.types.is_string,
-    pa.types.is_large_string,
-    pa.types.is_binary,
-    pa.types.is_timestamp,
-    pa.types.is_date,
-)
+_SUPPORTED_IDS = {
+    kind.id
+    for kind in (
+        *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+        *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+        *(pa.float32(), pa.float64(), pa.string(), pa.large_string(), pa.binary()),
+        *(pa.timestamp("s"), pa.date32(), pa.date64()),
+    )
+}
 _MAX_EXACT_DOUBLE = 2**53
 _SET = "set"
 """The option of ``is_in`` that has its ``ValueSet``."""
@@ -264,7 +263,7 @@ def _constants(options: Mapping[str, Any], kind: pa.DataType | None) -> ValueSet
         or options["null_matching_behavior"].as_py() != _NULLS_MATCH
     ):
         return None
-    if kind is None or not any(is_kind(kind) for is_kind in _IS_SUPPORTED):
+    if kind is None or kind.id not in _SUPPORTED_IDS:
         return None
     if values.type != kind:
         if not (pa.types.is_integer(values.type) and pa.types.is_integer(kind)):
@@ -278,7 +277,7 @@ def _constants(options: Mapping[str, Any], kind: pa.DataType | None) -> ValueSet
 
 def _cast_constant(value: pa.Scalar, kind: pa.DataType | None) -> pa.Scalar | None:
     """Returns ``value`` cast to ``kind``; None if it would compare differently."""
-    if kind is None or not any(is_kind(kind) for is_kind in _IS_SUPPORTED):
+    if kind is None or kind.id not in _SUPPORTED_IDS:
         return None
     if value.type == kind:
         return value
