@@ -139,7 +139,7 @@ def _decoded(
         if isinstance(error, pa.ArrowNotImplementedError) and len(groups) > 1:
             return _decoded_separately(template, groups, verify_checksums)
         raise _decoding_error(error) from error
-    expected = sum(group.num_rows for group in groups)
+    expected = sum([group.num_rows for group in groups])
     if table.num_rows != expected or table.num_columns != template.num_roots:
         raise _row_count_error(table.num_rows, expected)
     return table
@@ -227,7 +227,7 @@ def splice(template: RootTemplate, groups: Sequence[RowGroupBytes]) -> pa.Buffer
     parts: list[bytes | memoryview] = [MAGIC]
     position, num_leaves = len(MAGIC), template.num_leaves
     columns_start = bytes([0x10 | LIST]) + list_header(num_leaves, STRUCT)
-    starts: dict[tuple[object, ...], bytes] = {}
+    starts = template.chunk_starts
     encoded: list[bytes | int] = []
     for group in groups:
         chunks: list[Sequence[bytes | int]] = [()] * num_leaves

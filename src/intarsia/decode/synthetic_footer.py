@@ -70,6 +70,10 @@ class RootTemplate:
     pyarrow decodes these in two thirds of the time, as it need not check for offset overflow. None
     if there are no such columns, or the values might differ.
     """
+    chunk_starts: dict[tuple[object, ...], bytes] = dataclasses.field(
+        default_factory=dict, compare=False, repr=False
+    )
+    """The encoded fields of chunks before their sizes, by what these depend on. For ``splice``."""
 
     def opened(
         self,
@@ -171,6 +175,9 @@ class SchemaTemplates:
         Returns None if the stored Arrow schema has a field for some of them only. pyarrow only uses
         a schema with a field for each root.
         """
+        known = self._logical.get((tuple(roots), False))
+        if known is not None:
+            return known
         num_stored = sum(len(self._stored_field(root, False)) for root in roots)
         return self._cached_template(tuple(roots), False) if num_stored in (0, len(roots)) else None
 

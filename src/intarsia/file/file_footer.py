@@ -180,7 +180,7 @@ class FileFooter:
 
     def num_rows_in(self, row_group: int) -> int:
         """Returns the number of rows of one row group."""
-        return self.metadata.row_groups[row_group].num_rows
+        return int(self.row_group_starts[row_group + 1] - self.row_group_starts[row_group])
 
     @cached_property
     def templates(self) -> SchemaTemplates:

@@ -63,7 +63,6 @@ class PageSelector:
         ``by_page`` never selects a whole chunk if it has a page without selected rows.
         """
         self._rows, self._num_rows, self._by_page = rows, num_rows, by_page
-        self._all = RowRanges.all(num_rows)
         self._pages_by_first_rows: dict[bytes, _SelectedPages] = {}
 
     def select(self, chunk: ColumnMetaData, index: OffsetIndex | None) -> ChunkSelection:
@@ -72,15 +71,14 @@ class PageSelector:
         Selects the whole chunk if ``index`` is None, or if pages with most of its bytes are needed.
         """
         if index is None or not len(index):
-            return whole_chunk(chunk, self._all)
-        selected, sizes = self._selected_pages(index.first_row_index), index.compressed_page_size
-        size = int(sizes[selected.pages].sum())
-        if not self._by_page and size >= WHOLE_CHUNK_SHARE * chunk.total_compressed_size:
-            return whole_chunk(chunk, self._all)
-        first = int(index.offset[0])
-        dictionary = (chunk.start, first - chunk.start) if first > chunk.start else None
-        offsets = index.offset[selected.pages].tolist()
-        parts = tuple(zip(offsets, sizes[selected.pages].tolist(), strict=True))
+            return whole_chunk(chunk, RowRanges.all(self._num_rows))
+        selected = self._selected_pages(index.first_row_index)
+        sizes = index.compressed_page_size[selected.pages].tolist()
+        if not self._by_page and sum(sizes) >= WHOLE_CHUNK_SHARE * chunk.total_compressed_size:
+            return whole_chunk(chunk, RowRanges.all(self._num_rows))
+        start, first = chunk.start, int(index.offset[0])
+        dictionary = (start, first - start) if first > start else None
+        parts = tuple(zip(index.offset[selected.pages].tolist(), sizes, strict=True))
         return ChunkSelection(
             dictionary if parts else None, parts, selected.rows, selected.page_rows
         )

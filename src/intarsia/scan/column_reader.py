@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
+from operator import attrgetter
 
 import numpy as np
 import pyarrow as pa
@@ -72,7 +74,7 @@ def read_rows(
     ``PageIndexMistrust`` if a page contradicts the page index, ``FormatError`` if bytes cannot be
     decoded, ``NotDictionaryEncodedError`` if strings cannot be read as dictionary indices.
     """
-    if not physical and not any(root.coded for root in roots):
+    if not physical and not any(map(attrgetter("coded"), roots)):
         whole = read_small_groups(file, roots, rows, source or file.source)
         if whole is not None:
             columns: list[pa.ChunkedArray] = _Cutter(rows).table(*whole).columns
@@ -122,14 +124,9 @@ def _take_room(room: AllocationBudget, file: OpenedFile, reads: Sequence[ColumnR
 
 def _have_same_rows(reads: Sequence[ColumnRead]) -> bool:
     """True if there are several roots of one leaf each, with the same rows selected."""
-    return len(reads) > 1 and all(
-        len(read.root.all_leaves) == 1
-        and all(
-            parts[0].rows == others[0].rows
-            for (_, parts), (_, others) in zip(read.groups, reads[0].groups, strict=True)
-        )
-        for read in reads
-    )
+    are_flat = all(len(read.root.all_leaves) == 1 for read in reads)
+    rows = [[parts[0].rows for _, parts in read.groups] for read in reads]
+    return len(reads) > 1 and are_flat and rows.count(rows[0]) == len(rows)
 
 
 def _decode_together(
@@ -217,19 +214,21 @@ def _checked_chunks(
     """Returns for each row group the chunks of the leaves, checked against their indexes."""
     groups = []
     mistrust: PageIndexMistrust | None = None
+    looks_for_damage, is_limited = file.options.looks_for_damage, room.is_limited
     for group, selections in read.groups:
         file.groups_read.add(group)
         chunks = []
         for leaf, selection in zip(read.root.leaves, selections, strict=True):
             dictionary = next(parts) if selection.dictionary else None
-            pages = [next(parts) for _ in selection.parts]
-            try:
-                check_selection(file, group, leaf, selection, dictionary, pages)
-            except PageIndexMistrust as signal:  # raised once all chunks are checked, so that
-                mistrust = signal  # the caller plans again only once
-                continue
+            pages = list(islice(parts, len(selection.parts)))
+            if looks_for_damage:
+                try:
+                    check_selection(file, group, leaf, selection, dictionary, pages)
+                except PageIndexMistrust as signal:  # raised once all chunks are checked, so that
+                    mistrust = signal  # the caller plans again only once
+                    continue
             check_pages(file, group, leaf, selection, dictionary, pages)
-            if room.is_limited:
+            if is_limited:
                 read_parts = pages if dictionary is None else [dictionary, *pages]
                 reserve_page_memory(room, file, group, leaf, selection, read_parts)
             if dictionary is not None:
@@ -239,8 +238,9 @@ def _checked_chunks(
             chunk = file.chunk(group, leaf)
             count = checked_values(file, group, leaf, chunk, selection, pages)
             file.pages_read += len(selection.page_rows) or file.page_indexes.num_pages(group, leaf)
-            offsets = [offset for offset, _ in selection.parts] if selection.page_rows else None
-            file.profile.pages(group, leaf, offsets)
+            if file.profile.is_recording:
+                offsets = [offset for offset, _ in selection.parts] if selection.page_rows else None
+                file.profile.pages(group, leaf, offsets)
             chunks.append(ChunkBytes(chunk, dictionary, pages, count))
         groups.append(chunks)
     if mistrust is not None:

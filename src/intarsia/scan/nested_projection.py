@@ -57,7 +57,7 @@ def root_of_type(file: OpenedFile, root: Root, kind: pa.DataType) -> Root:
 
     Only fields of structs that ``kind`` has are read.
     """
-    if not pa.types.is_struct(kind) or file.arrow_type(root) == kind:
+    if not isinstance(kind, pa.StructType) or file.arrow_type(root) == kind:
         return root
     return PrunedColumn(tuple(_paths_in(kind, (root.name,))), kind).root_in(file.schema, root)
 

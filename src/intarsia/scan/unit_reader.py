@@ -262,7 +262,8 @@ def _allows_reading_at_once(file: OpenedFile, request: Request, constants: Const
         positions = [] if name in constants else stored.get_all_field_indices(name)
         kind = request.schema.field(name).type
         for place in positions:
-            if not fits(stored.field(place).type, kind):
+            stored_type = stored.field(place).type
+            if stored_type != kind and not fits(stored_type, kind):
                 return False
     return True
 

@@ -69,13 +69,11 @@ def check_selection(
     dictionary: memoryview | None,
     pages: Sequence[memoryview],
 ) -> None:
-    """Checks the pages that were read of a chunk, if the file is checked for damage.
+    """Checks the pages that were read of a chunk, for a file that is checked for damage.
 
     Raises ``PageIndexMistrust`` if rows have to be skipped or an index is wrong. If damage is not
     skipped, raises ``FormatError`` with the page.
     """
-    if not file.options.looks_for_damage:
-        return
     problem = _problem_of(file, group, leaf, selection, dictionary, pages)
     if problem is not None:
         raise record_problem(file, group, leaf, selection, problem)
