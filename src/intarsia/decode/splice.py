@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -240,7 +241,7 @@ def splice(template: RootTemplate, groups: Sequence[RowGroupBytes]) -> pa.Buffer
             if start is None:
                 start = starts[key] = _start_of(metadata)
             pieces = [*([dictionary] if dictionary else []), *chunk.pages]
-            size = sum([piece.nbytes for piece in pieces])
+            size = sum(map(attrgetter("nbytes"), pieces))
             uncompressed = max(metadata.total_uncompressed_size, size)
             dictionary_size = dictionary.nbytes if dictionary else 0
             chunks[leaf] = _encoded_chunk(

@@ -105,7 +105,8 @@ class ColumnChunks:
             outlines = self._outlines[row_group]
             if outlines is not None:
                 return [outlines[leaf] for leaf in leaves]
-        return [self.chunk(row_group, leaf) for leaf in leaves]
+        known = self._chunks
+        return [known.get((row_group, leaf)) or self.chunk(row_group, leaf) for leaf in leaves]
 
     def _outlined(self, row_group: int) -> Sequence[Outline] | None:
         """Returns all chunks of a row group, or None if one may be wrong or elsewhere."""

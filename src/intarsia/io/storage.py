@@ -202,6 +202,9 @@ class FileSource:
         return self._open() if self.is_local else None
 
     def _open(self) -> Handle:
+        handle = self._handle
+        if handle is not None and self.is_local:
+            return handle
         with self._lock:
             handle = self._handle or self._pinned()
             if handle is not None and (self.is_local or self._process == os.getpid()):

@@ -11,7 +11,9 @@ from __future__ import annotations
 import functools
 from array import array
 from collections.abc import Callable, Iterable, Iterator
+from io import BytesIO
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from thrift.protocol.TCompactProtocol import TCompactProtocolAccelerated
@@ -47,12 +49,9 @@ fast_encode: Callable[[Any, Any], bytes] | None = _IN_C._fast_encode
 """Encodes a value by its class and specification, in C. None if the C extension is missing."""
 
 
-class _ProtocolFields(NamedTuple):
-    """The attributes of a protocol that the C extension reads; the library's is slower."""
-
-    trans: TMemoryBuffer
-    string_length_limit: int
-    container_length_limit: int
+def _no_bytes(*_: object) -> None:
+    """Raises ``EOFError``. The C extension calls it at the end of the data."""
+    raise EOFError
 
 
 class _AssignmentCounter:
@@ -73,11 +72,17 @@ class Decoder:
 
     def __init__(self, data: bytes) -> None:
         limit = max(len(data), 1)
-        transport = TMemoryBuffer(data)
-        self.data, self._buffer = data, transport.cstringio_buf
-        self._fast = _IN_C._fast_decode
-        protocol: Any = _Protocol if self._fast is None else _ProtocolFields
-        self._protocol = protocol(transport, limit, limit)
+        self.data, self._fast = data, _IN_C._fast_decode
+        transport: Any
+        if self._fast is None:
+            transport = TMemoryBuffer(data)
+            self._protocol: Any = _Protocol(transport, limit, limit)
+        else:  # the attributes that the C extension reads; the library's objects are slower
+            transport = SimpleNamespace(cstringio_buf=BytesIO(data), cstringio_refill=_no_bytes)
+            self._protocol = SimpleNamespace(
+                trans=transport, string_length_limit=limit, container_length_limit=limit
+            )
+        self._buffer = transport.cstringio_buf
 
     def read(self, cls: Callable[..., Any], spec: tuple[Any, ...], at: int) -> tuple[Any, int]:
         """Returns an instance of ``cls`` from the struct at ``at``, and the offset after it."""
@@ -225,22 +230,31 @@ def list_header(size: int, kind: int) -> bytes:
 def varint(value: int) -> bytes:
     """Returns a non-negative integer as ULEB128."""
     out = bytearray()
+    _append_varint(out, value)
+    return bytes(out)
+
+
+def _append_varint(out: bytearray, value: int) -> None:
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
         value >>= 7
     out.append(value)
-    return bytes(out)
 
 
 def zigzag(value: int) -> bytes:
     """Returns a signed integer in zigzag encoding, as a varint."""
-    encoded = value << 1 if value >= 0 else (-value << 1) - 1
-    return bytes((encoded,)) if encoded <= 0x7F else varint(encoded)
+    return joined((value,))
 
 
 def joined(parts: Iterable[bytes | int]) -> bytes:
     """Returns ``parts`` joined. Integers are encoded by ``zigzag``."""
-    return b"".join([zigzag(part) if isinstance(part, int) else part for part in parts])
+    out = bytearray()
+    for part in parts:
+        if isinstance(part, int):
+            _append_varint(out, part << 1 if part >= 0 else (-part << 1) - 1)
+        else:
+            out += part
+    return bytes(out)
 
 
 def _walk(data: bytes, at: int, depth: int) -> Iterable[tuple[int, int, int, int]]:

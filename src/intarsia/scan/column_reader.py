@@ -97,7 +97,7 @@ def _read_rows(
         _take_room(room, file, reads)
     parts = iter((source or file.source).read(ranges))
     fetched = [_checked_chunks(file, read, parts, room) for read in reads]
-    size = sum(length for _, length in ranges)
+    size = sum([length for _, length in ranges])
     if not physical and _have_same_rows(reads):
         with contextlib.suppress(FormatError):  # decoding columns one by one names the damaged one
             columns = _decode_together(file, reads, fetched, cutter, size)
@@ -124,7 +124,7 @@ def _take_room(room: AllocationBudget, file: OpenedFile, reads: Sequence[ColumnR
 
 def _have_same_rows(reads: Sequence[ColumnRead]) -> bool:
     """True if there are several roots of one leaf each, with the same rows selected."""
-    are_flat = all(len(read.root.all_leaves) == 1 for read in reads)
+    are_flat = {len(read.root.all_leaves) for read in reads} == {1}
     rows = [[parts[0].rows for _, parts in read.groups] for read in reads]
     return len(reads) > 1 and are_flat and rows.count(rows[0]) == len(rows)
 

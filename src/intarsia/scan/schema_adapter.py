@@ -114,17 +114,18 @@ def read_columns(
         arrays_read = read_rows(file, roots_to_decode, rows, source=source)
     except NotDictionaryEncodedError:
         arrays_read = read_rows(file, roots, rows, source=source)
-    decoded = dict(zip((root.name for root in roots), arrays_read, strict=True))
+    decoded = dict(zip([root.name for root in roots], arrays_read, strict=True))
+    num_rows = rows.num_rows
     if ROW_NUMBER in stored_names and ROW_NUMBER not in decoded:
         decoded[ROW_NUMBER] = pa.chunked_array([rows.rows()])
     if FILENAME in stored_names and FILENAME not in decoded:
         constants = {**constants, FILENAME: pa.scalar(file.name)}
     arrays = [
-        _adapt(file, field, decoded.get(field.name), constants.get(field.name), rows.num_rows)
+        _adapt(file, field, decoded.get(field.name), constants.get(field.name), num_rows)
         for field in output
     ]
     if not arrays:
-        return without_columns(rows.num_rows)
+        return without_columns(num_rows)
     return pa.Table.from_arrays(arrays, schema=output)
 
 
@@ -137,7 +138,7 @@ def _as_dictionaries(
     with few distinct strings is marked as well: casting it back is faster than decoding strings.
     ``groups`` are the row groups that are read.
     """
-    may_be_marked = pa.types.is_nested(kind) or pa.types.is_dictionary(kind)
+    may_be_marked = kind.num_fields > 0 or isinstance(kind, pa.DictionaryType)
     if not may_be_marked and not (are_many and dictionary_type(kind)):
         return root
     stored = file.arrow_type(root)
@@ -168,10 +169,11 @@ def _single_string_leaf(
     if len(root.leaves) != 1:
         return None
     leaf = file.schema.leaves[root.leaves[0]]
-    types = (type_within(own, leaf.path[1:]) for own in (kind, stored))
-    return (
-        leaf if all(own is not None and dictionary_type(own) is not None for own in types) else None
-    )
+    for own in (kind, stored):
+        leaf_type = type_within(own, leaf.path[1:])
+        if leaf_type is None or dictionary_type(leaf_type) is None:
+            return None
+    return leaf
 
 
 def _dictionary_paths_in(
