@@ -368,6 +368,8 @@ def _nests_deeper(value: object, max_levels: int) -> bool:
             if isinstance(outer, dict | list)
             for inner in (outer.values() if isinstance(outer, dict) else outer)
         ]
+        if not level:
+            break
     return any(isinstance(inner, dict | list) for inner in level)
 
 

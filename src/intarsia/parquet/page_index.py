@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia.errors import FormatError
+from intarsia.parquet.compact_protocol import STRUCT, read_list_header
 from intarsia.parquet.metadata import ColumnIndexStruct, OffsetIndexStruct, PageLocation
 from intarsia.parquet.thrift import decode, encode
 from intarsia.row_ranges import Int64Array
@@ -45,10 +46,11 @@ class OffsetIndex:
         """
         if not len(self):
             return None if num_rows == 0 else "no pages for a chunk that has rows"
-        rows = np.append(self.first_row_index, num_rows)
+        rows = self.first_row_index
         if rows[0] != 0:
             return f"the first page starts at row {rows[0]}, not 0"
-        if (rows[1:] <= rows[:-1]).any():  # differences might not fit 64 bits
+        # Differences might not fit 64 bits.
+        if rows[-1] >= num_rows or (rows[1:] <= rows[:-1]).any():
             return "first_row_index does not ascend within the row group"
         if not 0 <= start <= stop < 2**63:
             return "the chunk lies outside of any file"
@@ -150,6 +152,9 @@ def _thrift_offset_index(data: memoryview) -> OffsetIndex:
 
 
 _TOKENS_PER_PAGE = 7
+_FIRST_LIST = 0x19
+"""Header of a list field whose number is one more than that of the field before."""
+_I64 = 6
 _MAX_VARINT_BYTES = 9
 """A longer varint is left to plain Thrift decoding."""
 _FIELD_HEADERS = (0x16, 0x15, 0x16, 0x00)
@@ -201,56 +206,45 @@ def _regular_offset_index(data: memoryview) -> OffsetIndex | None:
     tokens: header, offset, header, size, header, row, end.
     """
     raw = np.frombuffer(data, dtype=np.uint8)
-    ends = np.flatnonzero(raw < 0x80)
-    # The list's field header (0x19), then its own: size and element type, in one byte or more.
-    if len(ends) < 2 or raw[0] != 0x19 or raw[1] & 0x0F != 0x0C:
-        return None
-    if raw[1] < 0xF0:
-        first, size = 2, int(raw[1] >> 4)
-    else:
-        stop = int(ends[np.searchsorted(ends, 2)]) if ends[-1] >= 2 else 2
-        if stop > 2 + _MAX_VARINT_BYTES:
+    (ends,) = (raw < 0x80).nonzero()
+    try:
+        size, kind, first = read_list_header(data, 1)
+        count = size * _TOKENS_PER_PAGE
+        ends = ends[ends.searchsorted(first) :]
+        if raw[0] != _FIRST_LIST or kind != STRUCT or not 0 < count <= len(ends):
             return None
-        first, size = stop + 1, int(_read_varints(raw, np.array([2]), np.array([stop]))[0])
-    ends = ends[np.searchsorted(ends, first) :]
-    count = int(size) * _TOKENS_PER_PAGE
-    if not 0 < count <= len(ends):
+        if not _is_valid_end(data, ends[count:], int(ends[count - 1]) + 1):
+            return None
+    except FormatError:
         return None
-    stops = ends[:count].reshape(-1, _TOKENS_PER_PAGE)
-    starts = np.append(first, stops.ravel()[:-1] + 1).reshape(-1, _TOKENS_PER_PAGE)
-    headers = stops[:, ::2]
-    if (headers != starts[:, ::2]).any() or (raw[headers] != _FIELD_HEADERS).any():
+    stops = ends[:count] - first
+    starts = np.empty_like(stops)
+    starts[0], starts[1:] = 0, stops[:-1] + 1
+    lengths = stops - starts + 1
+    if (
+        lengths.max() > _MAX_VARINT_BYTES
+        or (lengths.reshape(-1, _TOKENS_PER_PAGE)[:, ::2] > 1).any()
+    ):
         return None
-    if (stops[:, 1::2] - starts[:, 1::2] >= _MAX_VARINT_BYTES).any():
+    tokens = raw[first : first + stops[-1] + 1]
+    shifts = 7 * (np.arange(len(tokens)) - starts.repeat(lengths))
+    decoded = np.add.reduceat((tokens & 0x7F).astype(np.int64) << shifts, starts)
+    decoded = decoded.reshape(-1, _TOKENS_PER_PAGE)
+    if (decoded[:, ::2] != _FIELD_HEADERS).any():
         return None
-    if not _is_valid_end(raw, int(stops[-1, -1]) + 1):
-        return None
-    values = _read_varints(raw, starts[:, 1::2].ravel(), stops[:, 1::2].ravel()).reshape(-1, 3)
-    values = (values >> 1) ^ -(values & 1)
-    return OffsetIndex(*(np.ascontiguousarray(values[:, i]) for i in range(3)))
+    values = decoded[:, 1::2].T
+    return OffsetIndex(*((values >> 1) ^ -(values & 1)).copy())
 
 
-def _is_valid_end(raw: NDArray[np.uint8], at: int) -> bool:
-    """True if the bytes after the entries are an optional list of i64 and the struct's end."""
-    if at + 1 < len(raw) and raw[at] == 0x19 and raw[at + 1] & 0x0F == 0x06:
-        size, at = int(raw[at + 1] >> 4), at + 2
-        ends = np.flatnonzero(raw[at:] < 0x80)
-        if size == 15:
-            if not len(ends) or ends[0] >= _MAX_VARINT_BYTES:
-                return False
-            size = int(_read_varints(raw, np.array([at]), np.array([at + ends[0]]))[0])
-            ends, at = ends[1:] - (ends[0] + 1), at + int(ends[0]) + 1
-        if size > len(ends):
+def _is_valid_end(data: memoryview, ends: Int64Array, at: int) -> bool:
+    """True if the bytes from ``at`` on are an optional list of i64 and the struct's end.
+
+    ``ends`` has the positions of those of the bytes that are below 0x80. Raises ``FormatError``.
+    """
+    if at < len(data) and data[at] == _FIRST_LIST:
+        size, kind, at = read_list_header(data, at + 1)
+        ends = ends[ends.searchsorted(at) :]
+        if kind != _I64 or size > len(ends):
             return False
-        at += int(ends[size - 1]) + 1 if size else 0
-    return at < len(raw) and raw[at] == 0
-
-
-def _read_varints(raw: NDArray[np.uint8], starts: Int64Array, stops: Int64Array) -> Int64Array:
-    """Decodes varints of at most nine bytes, ``starts`` to ``stops`` inclusive. Shape ``(n,)``."""
-    values = np.zeros(len(starts), dtype=np.int64)
-    for i in range(int((stops - starts).max(initial=0)) + 1):
-        has_byte = starts + i <= stops
-        byte = raw[np.where(has_byte, starts + i, 0)].astype(np.int64) & 0x7F
-        values |= np.where(has_byte, byte, 0) << (7 * i)
-    return values
+        at = int(ends[size - 1]) + 1 if size else at
+    return at < len(data) and data[at] == 0
