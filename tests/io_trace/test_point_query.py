@@ -75,10 +75,10 @@ def cost_of(data, run, monkeypatch):
 @pytest.mark.parametrize(
     ("is_prepared", "key", "rows", "most"),
     [
-        (False, KEY, 1, Cost(1_370, 83, 6, 30_000, 6)),
-        (False, ABSENT, 0, Cost(435, 54, 0, 0, 0)),
-        (True, KEY, 1, Cost(1_240, 81, 6, 30_000, 6)),
-        (True, ABSENT, 0, Cost(305, 52, 0, 0, 0)),
+        (False, KEY, 1, Cost(1_030, 81, 6, 30_000, 6)),
+        (False, ABSENT, 0, Cost(340, 52, 0, 0, 0)),
+        (True, KEY, 1, Cost(960, 79, 6, 30_000, 6)),
+        (True, ABSENT, 0, Cost(270, 50, 0, 0, 0)),
     ],
     ids=["row", "no row", "prepared: row", "prepared: no row"],
 )

@@ -55,9 +55,9 @@ def scan_request(schema: pa.Schema, columns: Columns, filter_: pc.Expression | N
     names = list(schema.names if columns is None else columns)
     paths = paths_of(schema, names)
     if max(map(len, paths), default=1) == 1:
-        return ScanRequest(_request_of(schema, names, filter_), restorer_of(schema))
+        return ScanRequest(request_of(schema, names, filter_), restorer_of(schema))
     roots = list(dict.fromkeys(path[0] for path in paths))
-    request_of_roots = _request_of(schema, roots, filter_)
+    request_of_roots = request_of(schema, roots, filter_)
     request = replace(request_of_roots, pruned=pruned_to_fields(request_of_roots.schema, paths))
     for field in request_of_roots.schema:
         if field.name not in schema.names:
@@ -111,14 +111,7 @@ def _path_in(fields: Iterable[pa.Field], name: str) -> tuple[str, ...] | None:
 
 
 def request_of(schema: pa.Schema, columns: Sequence[str], filter_: pc.Expression | None) -> Request:
-    """Returns a request for the columns named ``columns``. Raises as ``check_columns`` does."""
-    check_columns(schema, columns)
-    return _request_of(schema, columns, filter_)
-
-
-def _request_of(
-    schema: pa.Schema, columns: Sequence[str], filter_: pc.Expression | None
-) -> Request:
+    """Returns a request for ``columns``, which ``schema`` or ``PSEUDO_COLUMNS`` has."""
     condition = None if filter_ is None else Filter.of(filter_, schema)
     schema = schema if condition is None else condition.schema
     for field in PSEUDO_COLUMNS:
@@ -136,6 +129,7 @@ def computed_request(
         paths = field_paths(read_expression(expression))
         needed |= {(name,) for name in schema.names} if paths is None else paths
     names = list(dict.fromkeys(path[0] for path in sorted(needed)))
+    check_columns(schema, names)
     request = request_of(schema, names or schema.names[:1], filter_)
     request = replace(request, schema=filterable_schema(request.schema))
     check_paths(request.schema, sorted(needed))

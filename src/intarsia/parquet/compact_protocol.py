@@ -350,7 +350,7 @@ _SKIPS: dict[int, Callable[[bytes, int, int], int]] = {
 }
 
 
-def read_list_header(data: bytes, at: int) -> tuple[int, int, int]:
+def read_list_header(data: bytes | memoryview, at: int) -> tuple[int, int, int]:
     """Returns a list's size, the type of its elements, and the offset of the first element."""
     header, at = _byte(data, at), at + 1
     size, kind = header >> 4, header & 0x0F
@@ -361,13 +361,13 @@ def read_list_header(data: bytes, at: int) -> tuple[int, int, int]:
     return size, kind, at
 
 
-def _byte(data: bytes, at: int) -> int:
+def _byte(data: bytes | memoryview, at: int) -> int:
     if at >= len(data):
         raise FormatError("thrift data ends early", Where(offset=at))
     return data[at]
 
 
-def read_varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
     """Returns the unsigned varint at ``at``, and the offset after it."""
     value = shift = 0
     while True:

@@ -49,8 +49,7 @@ class OffsetIndex:
         rows = self.first_row_index
         if rows[0] != 0:
             return f"the first page starts at row {rows[0]}, not 0"
-        # Differences might not fit 64 bits.
-        if rows[-1] >= num_rows or (rows[1:] <= rows[:-1]).any():
+        if rows[-1] >= num_rows or (rows[1:] <= rows[:-1]).any():  # differences might not fit
             return "first_row_index does not ascend within the row group"
         if not 0 <= start <= stop < 2**63:
             return "the chunk lies outside of any file"
@@ -220,16 +219,13 @@ def _regular_offset_index(data: memoryview) -> OffsetIndex | None:
     stops = ends[:count] - first
     starts = np.empty_like(stops)
     starts[0], starts[1:] = 0, stops[:-1] + 1
-    lengths = stops - starts + 1
-    if (
-        lengths.max() > _MAX_VARINT_BYTES
-        or (lengths.reshape(-1, _TOKENS_PER_PAGE)[:, ::2] > 1).any()
-    ):
+    lengths = (stops - starts + 1).reshape(-1, _TOKENS_PER_PAGE)
+    if lengths.max() > _MAX_VARINT_BYTES or (lengths[:, ::2] > 1).any():
         return None
     tokens = raw[first : first + stops[-1] + 1]
-    shifts = 7 * (np.arange(len(tokens)) - starts.repeat(lengths))
+    shifts = 7 * (np.arange(len(tokens)) - starts.repeat(lengths.ravel()))
     decoded = np.add.reduceat((tokens & 0x7F).astype(np.int64) << shifts, starts)
-    decoded = decoded.reshape(-1, _TOKENS_PER_PAGE)
+    decoded = decoded.reshape(lengths.shape)
     if (decoded[:, ::2] != _FIELD_HEADERS).any():
         return None
     values = decoded[:, 1::2].T

@@ -138,10 +138,11 @@ def granules_of_steps(
 
     ``page_starts`` holds the first entry of each page. Sums cannot overflow, as they have 64 bits.
     """
-    sums = steps.cumsum(dtype=np.uint64)
+    sums: UInt64Array = steps.cumsum(dtype=np.uint64)
     is_start = is_step_start(keys, page_starts)
     before = sums[is_start] - steps[is_start]
-    return sums - before[is_start.cumsum() - 1]
+    sums -= before[is_start.cumsum() - 1]
+    return sums
 
 
 def packed(entries: Iterable[tuple[FingerprintArray, FingerprintArray]]) -> UInt64Array:
