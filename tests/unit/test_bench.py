@@ -8,9 +8,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import bench
+import bench_report
 import floor
 import pyarrow.fs as pafs
 import pytest
+import workloads
 
 from intarsia.io.storage import FileSource
 
@@ -144,15 +146,15 @@ def bench_folders(tmp_path_factory):
 def test_json_table_and_plot_of_all_workloads_agree(bench_folders):
     _, output = bench_folders
     results = json.loads((output / "results.json").read_text())
-    assert [workload["name"] for workload in results["workloads"]] == list(bench.WORKLOADS)
+    assert [workload["name"] for workload in results["workloads"]] == list(workloads.WORKLOADS)
     text = (output / "results.md").read_text()
-    assert text == bench.report(results)
+    assert text == bench_report.report(results)
     for workload in results["workloads"]:
         for query in workload["queries"]:
-            word, peer, ratio = bench.verdict(query)
+            word, peer, ratio = bench_report.verdict(query)
             line = f"{workload['name']}: {query['query']} | {query['rows']:,} | {word} | {peer}"
             assert f"| {line} | {ratio:.2f} |" in text
-            assert query["engines"].keys() >= bench.ENGINES.keys()
+            assert query["engines"].keys() >= workloads.ENGINES.keys()
     lines = ElementTree.parse(output / "curve.svg").iter("{http://www.w3.org/2000/svg}polyline")
     assert sum(len(line.get("points").split()) for line in lines) == len(results["curve"])
 
@@ -160,16 +162,18 @@ def test_json_table_and_plot_of_all_workloads_agree(bench_folders):
 def test_the_log_table_has_the_peers_better_layouts(bench_folders):
     _, output = bench_folders
     logs = json.loads((output / "results.json").read_text())["workloads"][0]
-    layouts = {f"{name}, {bench.SORTED}" for name in bench.ENGINES if name != bench.OURS}
+    layouts = {
+        f"{name}, {workloads.SORTED}" for name in workloads.ENGINES if name != workloads.OURS
+    }
     for query in logs["queries"]:
-        assert query["engines"].keys() == {*bench.ENGINES, *layouts, bench.ART}
+        assert query["engines"].keys() == {*workloads.ENGINES, *layouts, workloads.ART}
     indexed, *_ = logs["built"]
     assert 0 < indexed["index_bytes"] < indexed["bytes"]
 
 
 def test_peak_memory_is_that_of_one_engine(bench_folders):
     data, _ = bench_folders
-    peak = printed("bench.py", "--size", "smoke", "--data", data, "--peak", "logs", bench.ART)
+    peak = printed("bench.py", "--size", "smoke", "--data", data, "--peak", "logs", workloads.ART)
     assert int(peak) > 0
 
 
@@ -182,11 +186,11 @@ def test_small_differences_are_ties(ours, peer, expected):
         name: {"warm": bench.Times(wall=[ms], processor=[ms]).summary()}
         for name, ms in times.items()
     }
-    assert bench.verdict({"engines": engines}) == (expected, "peer", peer / ours)
+    assert bench_report.verdict({"engines": engines}) == (expected, "peer", peer / ours)
 
 
 def test_different_answers_stop_the_benchmark(tmp_path):
-    workload = bench.wide_workload(bench.SIZES["smoke"], tmp_path)
+    workload = workloads.wide_workload(workloads.SIZES["smoke"], tmp_path)
     query = workload.queries[0]
     runners = {name: open_() for name, open_ in workload.engines.items()}
     bench.check_answers(workload, query, runners)
