@@ -28,14 +28,11 @@ import functools
 import json
 import os
 import platform
-import random
-import statistics
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -43,25 +40,10 @@ from typing import Any
 import selectivity
 from bench_report import CURVE_ENGINES, report
 from peers import OURS, Query, Runner, fingerprint, leave
-from queries import DATA, PACKAGES
+from queries import DATA, PACKAGES, measure_rounds
 from workloads import SIZES, WORKLOADS, Workload
 
 OUTPUT = Path(__file__).parents[1] / "build" / "bench"
-
-
-@dataclass(frozen=True)
-class Times:
-    """Milliseconds of the rounds of one engine."""
-
-    wall: list[float] = field(default_factory=list)
-    processor: list[float] = field(default_factory=list)
-
-    def summary(self) -> dict[str, dict[str, float]]:
-        """Returns the median, the minimum and the maximum of both."""
-        return {
-            name: {"median": statistics.median(ms), "min": min(ms), "max": max(ms)}
-            for name, ms in asdict(self).items()
-        }
 
 
 # --- measuring ----------------------------------------------------------------------------------
@@ -78,24 +60,21 @@ def measure_query(
 ) -> dict[str, Any]:
     """Returns the measurements of one query by all engines."""
     check_answers(workload, query, warm)
-    times = {name: {"warm": Times(), "cold": Times()} for name in warm}
-    reads = {}
+    reads, actions = {}, {}
     for name, open_ in workload.engines.items():
         with count_reads() as counted:
             open_()(query)
         reads[name] = counted
-    for _ in range(runs):
-        for name in random.sample(list(warm), len(warm)):
-            add_time(times[name]["warm"], functools.partial(warm[name], query))
-            open_ = workload.engines[name]
-            add_time(times[name]["cold"], lambda open_=open_: open_()(query))
+        actions[name, "warm"] = functools.partial(warm[name], query)
+        actions[name, "cold"] = lambda open_=open_: open_()(query)
+    times = measure_rounds(actions, runs)
     return {
         "query": query.text,
         "rows": query.rows,
         "columns": len(query.columns),
         "engines": {
-            name: {state: rounds.summary() for state, rounds in of_engine.items()} | reads[name]
-            for name, of_engine in times.items()
+            name: {state: times[name, state].summary() for state in ("warm", "cold")} | counted
+            for name, counted in reads.items()
         },
     }
 
@@ -108,15 +87,6 @@ def check_answers(workload: Workload, query: Query, runners: dict[str, Runner]) 
     }
     if len(set(answers.values())) != 1 or answers[OURS][0] != query.rows:
         raise AssertionError(f"{workload.name}, {query.text}: expected {query.rows}, not {answers}")
-
-
-def add_time(times: Times, action: Callable[[], object]) -> None:
-    """Runs ``action`` and adds its milliseconds to ``times``."""
-    start, processor = time.perf_counter(), time.process_time()
-    answer = action()
-    times.processor.append((time.process_time() - processor) * 1e3)
-    times.wall.append((time.perf_counter() - start) * 1e3)
-    del answer
 
 
 @contextmanager

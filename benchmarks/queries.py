@@ -20,11 +20,11 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from floor import Floor, Shares, count_bytes, shares
 from logs import facts_of, log_file, without_indexes
@@ -37,6 +37,7 @@ FLOOR_TIMES, FLOOR_MS = 1.5, 1.0
 """A query of an index may take this multiple of the floor, and these milliseconds on top."""
 GROWTH = 1.3
 """Maximum ratio of a lookup's time in ten times the rows to its time in the rows."""
+Name = TypeVar("Name", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -65,19 +66,42 @@ class Result:
 # --- measuring ----------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Times:
+    """Milliseconds of the rounds of one action."""
+
+    wall: list[float] = field(default_factory=list)
+    processor: list[float] = field(default_factory=list)
+
+    def add(self, action: Callable[[], object]) -> None:
+        """Runs ``action`` and adds its times."""
+        start, processor = time.perf_counter(), time.process_time()
+        answer = action()
+        self.processor.append((time.process_time() - processor) * 1e3)
+        self.wall.append((time.perf_counter() - start) * 1e3)
+        del answer
+
+    def summary(self) -> dict[str, dict[str, float]]:
+        """Returns the median, the minimum and the maximum of both."""
+        return {
+            name: {"median": statistics.median(ms), "min": min(ms), "max": max(ms)}
+            for name, ms in asdict(self).items()
+        }
+
+
+def measure_rounds(actions: Mapping[Name, Callable[[], object]], runs: int) -> dict[Name, Times]:
+    """Runs each action once a round, in an order drawn for the round. Returns their times."""
+    order = random.Random(len(actions))
+    times = {name: Times() for name in actions}
+    for _ in range(runs):
+        for name in order.sample(list(actions), len(actions)):
+            times[name].add(actions[name])
+    return times
+
+
 def time_rounds(actions: dict[str, Callable[[], Any]], runs: int) -> dict[str, list[float]]:
     """Returns each action's wall times in ms, by round, after a round that is not counted."""
-    order = random.Random(len(actions))
-    times: dict[str, list[float]] = {name: [] for name in actions}
-    for run in range(-1, runs):
-        for name in order.sample(list(actions), len(actions)):
-            start = time.perf_counter()
-            answer = actions[name]()
-            took = (time.perf_counter() - start) * 1000
-            del answer
-            if run >= 0:
-                times[name].append(took)
-    return times
+    return {name: times.wall[1:] for name, times in measure_rounds(actions, runs + 1).items()}
 
 
 def measure(path: Path, query: Query, engines: dict[str, Runner], runs: int) -> Result:

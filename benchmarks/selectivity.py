@@ -20,9 +20,9 @@ import os
 import random
 import statistics
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -33,7 +33,7 @@ import pyarrow.parquet as pq
 from line_plot import line_plot
 from logs import SCHEMA, log_file
 from peers import ENGINES, OURS, Query, Runner, fingerprint, leave
-from queries import DATA, PACKAGES, markdown
+from queries import DATA, PACKAGES, markdown, measure_rounds
 
 import intarsia as ia
 
@@ -115,18 +115,9 @@ def measure(path: Path, runs: int, names: list[str]) -> Iterator[Point]:
         answers = {name: fingerprint(run(query), query.columns) for name, run in runners.items()}
         if len(set(answers.values())) != 1 or answers[names[0]][0] != query.rows:
             raise AssertionError(f"{condition}: expected {query.rows} rows, not {answers}")
-        times: dict[str, list[tuple[float, float]]] = {name: [] for name in runners}
-        for _ in range(runs):
-            for name in random.sample(names, len(names)):
-                start, processor = time.perf_counter(), time.process_time()
-                answer = runners[name](query)
-                end = time.process_time() - processor, time.perf_counter() - start
-                del answer
-                times[name].append(end)
-        for name, pairs in times.items():
-            processor_ms, wall_ms = (
-                statistics.median(column) * 1e3 for column in zip(*pairs, strict=True)
-            )
+        actions = {name: partial(run, query) for name, run in runners.items()}
+        for name, times in measure_rounds(actions, runs).items():
+            processor_ms, wall_ms = map(statistics.median, (times.processor, times.wall))
             share = query.rows / rows
             yield Point(condition, name, query.rows, share, processor_ms, wall_ms)
 

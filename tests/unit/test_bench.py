@@ -12,6 +12,7 @@ import bench_report
 import floor
 import pyarrow.fs as pafs
 import pytest
+import queries
 import workloads
 
 from intarsia.io.storage import FileSource
@@ -183,7 +184,7 @@ def test_peak_memory_is_that_of_one_engine(bench_folders):
 def test_small_differences_are_ties(ours, peer, expected):
     times = {"Intarsia": ours, "peer": peer, "slow peer": 9}
     engines = {
-        name: {"warm": bench.Times(wall=[ms], processor=[ms]).summary()}
+        name: {"warm": queries.Times(wall=[ms], processor=[ms]).summary()}
         for name, ms in times.items()
     }
     assert bench_report.verdict({"engines": engines}) == (expected, "peer", peer / ours)
