@@ -129,19 +129,19 @@ def _write(path: Path, rows: int) -> None:
         write_batch_size=1000,
         data_page_size=4 * 1024 * 1024,
     ) as writer:
-        tables = _Tables(rows)
+        tables = Tables(rows)
         for table in tables:
             writer.write_table(table, row_group_size=len(table))
         facts = json.dumps(asdict(tables.facts()))
         writer.add_key_value_metadata({_FACTS: facts})
 
 
-class _Tables:
+class Tables:
     """The row groups of a table; afterwards the values to search for in them."""
 
-    def __init__(self, rows: int) -> None:
+    def __init__(self, rows: int, groups: int = ROW_GROUPS) -> None:
         self._rows = rows
-        self._step = max(min(ROW_GROUP_ROWS, -(-rows // ROW_GROUPS)), 1)
+        self._step = max(min(ROW_GROUP_ROWS, -(-rows // groups)), 1)
         self._random = np.random.default_rng(SEED)
         self._user = max(rows // 2, 1) // 3
         self._users_at = [int(rows * share) for share in (0.137, 0.462, 0.839)]

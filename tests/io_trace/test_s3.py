@@ -57,13 +57,7 @@ class Lake:
         return f"lake/{name}"
 
     def asking(self, action):
-        self.server.settle()
-        self.server.clear()
-        self.server.waits = True
-        try:
-            return action()
-        finally:
-            self.server.waits = False
+        return self.server.log(action)
 
     @property
     def heads(self):
