@@ -45,6 +45,7 @@ check: .venv/test
 	@$(BIN)/mypy
 
 # Beside DuckDB, Polars, DataFusion and pyarrow, into build/bench; BENCH has options of the script.
+# BENCH=--docs also writes docs/benchmark.md.
 bench: .venv/bench
 	@$(BIN)/python benchmarks/bench.py --memory $(BENCH)
 

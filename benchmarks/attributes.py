@@ -48,14 +48,14 @@ CONDITIONS = {
 }
 
 
-def write(path: Path) -> None:
-    """Writes the file of spans, without an index."""
+def table_of(rows: int) -> pa.Table:
+    """Returns the table of spans."""
     rng = np.random.default_rng(0)
 
     def draw(choices: list[str]) -> pa.Array:
-        return pa.array(choices).take(pa.array(rng.integers(0, len(choices), ROWS)))
+        return pa.array(choices).take(pa.array(rng.integers(0, len(choices), rows)))
 
-    failed = rng.random(ROWS) < 1 / 50_000
+    failed = rng.random(rows) < 1 / 50_000
     error = draw(["timeout", "refused", "reset"]).filter(pa.array(failed))
     columns = {
         HOST: draw([f"host {n}" for n in range(50)]),
@@ -73,14 +73,13 @@ def write(path: Path) -> None:
     value_rows = np.full(offsets[-1], -1)
     for number in range(len(columns)):
         key_numbers[offsets[:-1] + number] = number
-        value_rows[offsets[:-1] + number] = number * ROWS + np.arange(ROWS)
-    value_rows[key_numbers == len(columns)] = len(columns) * ROWS + np.arange(len(error))
+        value_rows[offsets[:-1] + number] = number * rows + np.arange(rows)
+    value_rows[key_numbers == len(columns)] = len(columns) * rows + np.arange(len(error))
     values = pa.concat_arrays([*columns.values(), error]).take(pa.array(value_rows))
     maps = pa.MapArray.from_arrays(
         pa.array(offsets, pa.int32()), keys.take(pa.array(key_numbers)), values
     )
-    table = pa.table({"id": range(ROWS), "duration": rng.gamma(2, 30, ROWS), "attrs": maps})
-    ia.write_table(table, path, row_group_size=250_000)
+    return pa.table({"id": range(rows), "duration": rng.gamma(2, 30, rows), "attrs": maps})
 
 
 def compare(name: str, runs: dict[str, Callable[[], Any]]) -> str:
@@ -106,7 +105,7 @@ def main() -> None:
     """Prints the table of conditions, then the size and the build time of the index."""
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
         path, indexed = Path(folder, "spans.parquet"), Path(folder, "indexed.parquet")
-        write(path)
+        ia.write_table(table_of(ROWS), path, row_group_size=250_000)
         indexed.write_bytes(path.read_bytes())
         start = time.process_time()
         ia.add_indexes(indexed, "attrs:entries")

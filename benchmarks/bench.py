@@ -3,13 +3,17 @@
 The workloads are:
 
 - the log table of ``logs.py``, and the same table as DuckDB and Polars write it by default
-- TPC-H's line items, many small files, and a table of many columns
-- the curve from few rows of the log table to all of them.
+- TPC-H's line items, and its orders with lists of items
+- attributes in maps, lists and JSON, a web log, and the changelogs of Debian's packages
+- many small files, and a table of many columns
+- the curve from few rows of the log table to all of them
+- lookups a second (``service.py``), requests to S3 (``remote.py``), and more rows (``large.py``).
 
-The peers run on the same file. On the log table they also run on layouts that suit them better: a
-copy sorted by ``trace_id`` with page indexes and bloom filters, and a DuckDB table with an ART
-index on each key. All answers are compared before anything is timed. Each engine runs once in each
-round, in an order drawn for the round.
+The peers read the same rows without Intarsia's indexes, in the longer pages that suit them. On the
+log table they also run on layouts that suit them better: a copy sorted by ``trace_id`` with page
+indexes and bloom filters, and a DuckDB table with an ART index on each key. All answers are
+compared before anything is timed. Each engine runs once in each round, in an order drawn for the
+round. Infino searches the changelogs too, if it is installed.
 
 - *warm*: the data set is open. *cold*: it is opened for each query, with its bytes in the page
   cache.
@@ -18,30 +22,37 @@ round, in an order drawn for the round.
   of memory-mapped files are not counted, which Polars uses.
 - *peak* (``--memory``): the growth of a process that opens the data and runs all queries once.
 
-The folder ``build/bench`` receives ``results.json``, ``results.md`` and ``curve.svg``.
+The folder ``build/bench`` receives ``results.json``, ``results.md`` and ``curve.svg``. ``--docs``
+also writes ``docs/benchmark.md`` and its plots.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import importlib.util
 import json
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import bench_page
+import large
+import remote
 import selectivity
+import service
 from bench_report import CURVE_ENGINES, report
 from peers import OURS, Query, Runner, fingerprint, leave
 from queries import DATA, PACKAGES, measure_rounds
-from workloads import SIZES, WORKLOADS, Workload
+from workloads import SIZES, WORKLOADS, Size, SkippedError, Workload
 
 OUTPUT = Path(__file__).parents[1] / "build" / "bench"
 
@@ -51,8 +62,12 @@ OUTPUT = Path(__file__).parents[1] / "build" / "bench"
 
 def measure(workload: Workload, runs: int) -> list[dict[str, Any]]:
     """Returns the measurements of each query. Raises ``AssertionError`` if answers differ."""
-    warm = {name: open_() for name, open_ in workload.engines.items()}
-    return [measure_query(workload, query, warm, runs) for query in workload.queries]
+    opened = {name: open_() for name, open_ in workload.engines.items()}
+    measured = []
+    for query in workload.queries:
+        warm = {name: run for name, run in opened.items() if name not in query.unsupported}
+        measured.append(measure_query(workload, query, warm, runs))
+    return measured
 
 
 def measure_query(
@@ -61,7 +76,8 @@ def measure_query(
     """Returns the measurements of one query by all engines."""
     check_answers(workload, query, warm)
     reads, actions = {}, {}
-    for name, open_ in workload.engines.items():
+    for name in warm:
+        open_ = workload.engines[name]
         with count_reads() as counted:
             open_()(query)
         reads[name] = counted
@@ -115,11 +131,42 @@ def peak_bytes() -> int:
 
 def peak_of(workload: Workload, engine: str) -> int:
     """Returns how far this process grows when it opens the data and runs all queries once."""
+    Path("/proc/self/clear_refs").write_text("5")  # the peak of making the queries is forgotten
     before = peak_bytes()
     runner = workload.engines[engine]()
     for query in workload.queries:
-        runner(query)
+        if engine not in query.unsupported:
+            runner(query)
     return peak_bytes() - before
+
+
+def measure_curve(size: Size, data: Path) -> list[dict[str, Any]]:
+    """Returns the points of the curve from few rows to all."""
+    path = selectivity.file_of(size.rows, data)
+    return [asdict(point) for point in selectivity.measure(path, size.runs, CURVE_ENGINES)]
+
+
+def measure_service(size: Size, data: Path) -> list[dict[str, Any]]:
+    """Returns the lines of ``service.py``, which forks processes that must not have threads."""
+    options = {
+        "rows": size.rows,
+        "files": min(size.files, 500),
+        "seconds": size.seconds,
+        "data": data,
+    }
+    command = [sys.executable, service.__file__, "--json"]
+    command += [f"--{name}={value}" for name, value in options.items()]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+PARTS: dict[str, Callable[[Size, Path], list[dict[str, Any]]]] = {
+    "curve": measure_curve,
+    "service": measure_service,
+    "remote": lambda size, data: remote.measure(size.rows // 10, 20),
+    "large": lambda size, data: large.measure(size.lake_rows, size.catalog_files, 50, data),
+}
+"""Measurements that compare other things than the time of one query."""
 
 
 # --- the command --------------------------------------------------------------------------------
@@ -128,27 +175,42 @@ def peak_of(workload: Workload, engine: str) -> int:
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """Runs the selected workloads. Returns the contents of ``results.json``."""
     size = SIZES[options.size]
-    workloads = []
+    workloads, skipped, parts = [], {}, {}
     for name in options.workloads:
-        print(f"running {name}", file=sys.stderr)
-        workload = WORKLOADS[name](size, options.data)
-        queries = measure(workload, size.runs)
-        peaks = measured_peaks(options, workload) if options.memory else {}
-        workloads.append(
-            {"name": name, "built": workload.built, "queries": queries, "peak_bytes": peaks}
-        )
-    curve = []
-    if options.curve:
-        path = selectivity.file_of(size.rows, options.data)
-        curve = [asdict(p) for p in selectivity.measure(path, size.runs, CURVE_ENGINES)]
-    versions = {name: version(name) for name in ("intarsia", *PACKAGES)}
+        with print_seconds(name):
+            if name in PARTS:
+                parts[name] = PARTS[name](size, options.data)
+                continue
+            try:
+                workload = WORKLOADS[name](size, options.data)
+            except SkippedError as reason:
+                print(f"{name} is skipped: {reason}", file=sys.stderr)
+                skipped[name] = str(reason)
+                continue
+            queries = measure(workload, size.runs)
+            peaks = measured_peaks(options, workload) if options.memory else {}
+            workloads.append(
+                {"name": name, "built": workload.built, "queries": queries, "peak_bytes": peaks}
+            )
+    optional = [name for name in ("infino",) if importlib.util.find_spec(name)]
+    versions = {name: version(name) for name in ("intarsia", *PACKAGES, *optional)}
     return {
         "versions": {"Python": platform.python_version(), **versions},
         "cores": os.cpu_count(),
         "size": asdict(size),
         "workloads": workloads,
-        "curve": curve,
+        "skipped": skipped,
+        **{name: parts.get(name, []) for name in PARTS},
     }
+
+
+@contextmanager
+def print_seconds(name: str) -> Iterator[None]:
+    """Prints when a workload begins, and how long it took."""
+    print(f"running {name}", file=sys.stderr)
+    start = time.perf_counter()
+    yield
+    print(f"{name} took {time.perf_counter() - start:.0f} s", file=sys.stderr)
 
 
 def measured_peaks(options: argparse.Namespace, workload: Workload) -> dict[str, int]:
@@ -175,11 +237,18 @@ def write(results: dict[str, Any], folder: Path) -> None:
 def main() -> None:
     """Runs the selected workloads, prints the report and writes the files."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    names = [*WORKLOADS, *PARTS]
     parser.add_argument("--size", choices=SIZES, default="bench")
     parser.add_argument("--data", type=Path, default=DATA, help="folder of the data, made once")
     parser.add_argument("--output", type=Path, default=OUTPUT)
-    parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
-    parser.add_argument("--no-curve", dest="curve", action="store_false")
+    parser.add_argument("--workloads", nargs="+", choices=names, default=names)
+    parser.add_argument(
+        "--docs",
+        nargs="?",
+        type=Path,
+        const=bench_page.DOCS,
+        help="also write the page of the documents into this folder",
+    )
     parser.add_argument("--memory", action="store_true", help="also measure peak memory")
     parser.add_argument("--peak", nargs=2, metavar=("WORKLOAD", "ENGINE"))
     options = parser.parse_args()
@@ -187,7 +256,10 @@ def main() -> None:
         name, engine = options.peak
         print(peak_of(WORKLOADS[name](SIZES[options.size], options.data), engine))
         return
-    write(run(options), options.output)
+    results = run(options)
+    write(results, options.output)
+    if options.docs:
+        bench_page.write_page(results, options.docs)
     print((options.output / "results.md").read_text())
 
 

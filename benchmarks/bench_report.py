@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import large
+import remote
 import selectivity
+import service
 from peers import ENGINES, OURS
 from queries import Table, markdown
 
@@ -37,6 +40,7 @@ def report(results: dict[str, Any]) -> str:
             label = f"{workload['name']}: {query['query']}"
             summary.append([label, f"{query['rows']:,}", word, peer, f"{ratio:.2f}"])
     parts.append(markdown(summary))
+    parts += [f"{name} is skipped: {reason}." for name, reason in results["skipped"].items()]
     for workload in results["workloads"]:
         parts += [f"## {workload['name']}", markdown(built_table(workload))]
         parts += [times_of_query(query) for query in workload["queries"]]
@@ -48,6 +52,9 @@ def report(results: dict[str, Any]) -> str:
     if points:
         parts += ["## From few rows to many", "![Processor time by rows.](curve.svg)"]
         parts.append(markdown(selectivity.table_of(points, CURVE_ENGINES)))
+    for name, module in (("service", service), ("remote", remote), ("large", large)):
+        if results[name]:
+            parts += [f"## {name}", markdown(module.table_of(results[name]))]
     return "\n\n".join(parts) + "\n"
 
 

@@ -62,6 +62,8 @@ class Query:
     against: tuple[str, ...] = ()
     key: str | None = None
     """The column whose index answers the query. The goals for floor and bytes apply then."""
+    unsupported: tuple[str, ...] = ()
+    """The engines that cannot run the query."""
 
     @property
     def select(self) -> str:
@@ -175,6 +177,9 @@ def duckdb_of(path: Path) -> Callable[[str], pa.Table]:
     connection = duckdb.connect()
     connection.execute("SET parquet_metadata_cache = true")
     files = f"{path}/*.parquet" if path.is_dir() else path
+    connection.execute(
+        "CREATE MACRO regexp_like(s, re) AS regexp_matches(s, re)"
+    )  # DataFusion's name
     connection.execute(f"CREATE VIEW logs AS SELECT * FROM read_parquet('{files}')")
     return lambda query: connection.sql(query).to_arrow_table()
 

@@ -6,13 +6,17 @@ Each workload is a function of the sizes and of a folder, where files stay once 
 from __future__ import annotations
 
 import functools
+import glob
+import importlib.util
 import json
+import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import attributes
 import duckdb
 import many_files
 import numpy as np
@@ -21,14 +25,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
-from layout import load_tpch
+import text
+import text_keys
+from layout import ORDERS, load_tpch
 from logs import facts_of, log_file, without_indexes
-from peers import ENGINES, OURS, Query, Runner, queries_of
+from peers import (
+    DATAFUSION,
+    ENGINES,
+    OURS,
+    PYARROW,
+    Query,
+    Runner,
+    duckdb_of,
+    queries_of,
+)
 
 import intarsia as ia
+from intarsia.writer.defaults import INDEXED_PAGE_ROWS
 
 KEYS = ("trace_id", "user_id")
 ART, SORTED = "DuckDB, table with ART", "sorted, bloom filters"
+CHANGELOGS = "/usr/share/doc/*/changelog*.gz"
+
+
+class SkippedError(Exception):
+    """Raised if the machine lacks the data of a workload."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +60,18 @@ class Size:
     tpch_scale: str
     files: int
     columns: int
+    lake_rows: int
+    """Rows of the smaller lake of ``large.py``; the other one has ten times as many."""
+    catalog_files: int
+    seconds: float
+    """The time of each measurement of ``service.py``."""
     runs: int
 
 
 SIZES = {
-    "smoke": Size(rows=20_000, tpch_scale="0.01", files=10, columns=50, runs=1),
-    "bench": Size(rows=2_000_000, tpch_scale="0.2", files=500, columns=2_000, runs=5),
-    "full": Size(rows=10_000_000, tpch_scale="1", files=2_000, columns=2_000, runs=9),
+    "smoke": Size(20_000, "0.01", 10, 50, 2_000, 10, 0.2, 1),
+    "bench": Size(2_000_000, "0.2", 500, 2_000, 300_000, 2_000, 3, 5),
+    "full": Size(10_000_000, "1", 2_000, 2_000, 10_000_000, 10_000, 10, 9),
 }
 
 
@@ -83,17 +109,19 @@ def made(path: Path, write: Callable[[Path], object]) -> dict[str, Any]:
 
 
 def with_indexes(path: Path, plain: Path, specs: Sequence[Any]) -> dict[str, Any]:
-    """Copies ``plain`` to ``path`` and adds indexes. Counts only the indexes as built."""
+    """Writes the rows of ``plain`` in short pages, and adds indexes, whose cost it returns."""
 
     def write(to: Path) -> None:
         ia.add_indexes(to, specs)
 
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(plain.read_bytes())
-    before = plain.stat().st_size
+        file = pq.ParquetFile(plain)
+        rows = pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches())
+        ia.write_table(rows, path, max_rows_per_page=INDEXED_PAGE_ROWS)
     built = made(path, write)
-    return built | {"index_bytes": built["bytes"] - before}
+    (report,) = ia.list_indexes(path)
+    return built | {"index_bytes": sum(index.length for index in report.indexes)}
 
 
 def on(path: Path) -> dict[str, Callable[[], Runner]]:
@@ -115,12 +143,7 @@ def log_workload(size: Size, folder: Path) -> Workload:
         pq.write_table(rows, to, compression="zstd", write_page_index=True, row_group_size=122_880)
         ia.add_indexes(to, [ia.Bloom(key) for key in KEYS])
 
-    def write_table(to: Path) -> None:
-        with duckdb.connect(to) as connection:
-            connection.execute(f"CREATE TABLE logs AS FROM '{plain}'")
-            for key in KEYS:
-                connection.execute(f"CREATE INDEX {key}_art ON logs ({key})")
-
+    write_table = functools.partial(write_duckdb_table, plain)
     built_by_peers = [made(ordered, write_sorted), made(table, write_table)]
     engines = on(plain) | {OURS: functools.partial(ENGINES[OURS], path)}
     for name, open_ in ENGINES.items():
@@ -131,31 +154,221 @@ def log_workload(size: Size, folder: Path) -> Workload:
     return Workload("logs", schema, queries_of(facts_of(source)), engines, [built, *built_by_peers])
 
 
+def write_duckdb_table(rows: Path, path: Path) -> None:
+    """Writes a DuckDB database with the rows of a file, and an ART index on each key."""
+    with duckdb.connect(path) as connection:
+        connection.execute(f"CREATE TABLE logs AS FROM '{rows}'")
+        for key in KEYS:
+            connection.execute(f"CREATE INDEX {key}_art ON logs ({key})")
+
+
 def by_duckdb_table(path: Path) -> Runner:
     """Returns a runner on a DuckDB database that has the table ``logs``."""
     connection = duckdb.connect(path, read_only=True)
     return lambda query: connection.sql(query.select).to_arrow_table()
 
 
-def line_item_workload(size: Size, folder: Path) -> Workload:
-    """Returns lookups and ranges on TPC-H's line items, in the order of ``l_orderkey``."""
+def tpch_workload(
+    name: str, query: str, lookup: str, key: str, size: Size, folder: Path
+) -> Workload:
+    """Returns the rows of a value in two columns of a table of TPC-H in the order of ``key``."""
     tpch = folder / f"tpch-{size.tpch_scale}"
     tpch.mkdir(parents=True, exist_ok=True)
-    plain, path = tpch / "plain.parquet", tpch / "indexed.parquet"
+    plain, path = tpch / f"{name}-plain.parquet", tpch / f"{name}-indexed.parquet"
 
     def write(to: Path) -> None:
-        rows = load_tpch("FROM lineitem ORDER BY l_orderkey, l_linenumber", tpch, size.tpch_scale)
-        ia.write_table(rows, to)
+        ia.write_table(load_tpch(query, tpch, size.tpch_scale), to)
 
-    built = [made(plain, write), with_indexes(path, plain, [ia.Lookup("l_partkey")])]
-    keys = pq.read_table(plain, columns=["l_orderkey", "l_partkey"])
-    schema = pq.read_schema(plain)
+    built = [made(plain, write), with_indexes(path, plain, [ia.Lookup(lookup)])]
+    keys, schema = pq.read_table(plain, columns=[lookup, key]), pq.read_schema(plain)
+    queries = [equal_query(keys, column, schema) for column in (lookup, key)]
+    engines = on(plain) | {OURS: functools.partial(ENGINES[OURS], path)}
+    return Workload(name, schema, queries, engines, built)
+
+
+def condition_query(
+    path: Path,
+    label: str,
+    sql: str,
+    arrow: Any,
+    polars: pl.Expr,
+    columns: Sequence[str],
+    unsupported: tuple[str, ...] = (),
+) -> Query:
+    """Returns the query for a condition, whose rows DuckDB counts."""
+    count = duckdb_of(path)(f"SELECT count(*) FROM logs WHERE {sql}")[0][0].as_py()
+    query = Query(label, label, count, 0, sql=sql, arrow=arrow, polars=polars)
+    return replace(query, columns=tuple(columns), unsupported=unsupported)
+
+
+def attribute_workload(size: Size, folder: Path) -> Workload:
+    """Returns lookups of one value in a map, in a list and in JSON text."""
+    rows = size.rows // 4
+    plain, path = (folder / f"attributes-{kind}{rows}.parquet" for kind in ("", "indexed-"))
+
+    def write(to: Path) -> None:
+        table = attributes.table_of(rows)
+        maps = table["attrs"].combine_chunks()
+        users = pc.map_lookup(maps, attributes.USER, "first")
+        table = table.append_column("tags", pa.ListArray.from_arrays(maps.offsets, maps.items))
+        payload = pc.binary_join_element_wise('{"user": "', users, '", "version": 2}', "")
+        ia.write_table(table.append_column("payload", payload), to)
+
+    indexes = ["entries(attrs)", "elements(tags)", "lookup(payload->>'$.user')"]
+    built = [made(plain, write), with_indexes(path, plain, indexes)]
+    key, (attrs, tags, payload) = attributes.USER, map(pl.col, ("attrs", "tags", "payload"))
+    user = duckdb_of(plain)(f"SELECT attrs['{key}'] FROM logs LIMIT 1 OFFSET {rows // 5}")[0][0]
+    user = user.as_py()
+    in_list, in_json = f"list_contains(tags, '{user}')", f"payload->>'$.user' = '{user}'"
+    json_value = payload.str.json_path_match("$.user")
     queries = [
-        equal_query(keys, "l_partkey", schema),
-        equal_query(keys, "l_orderkey", schema),
+        condition_query(plain, label, sql, arrow, polars, ("id", "duration"), unsupported)
+        for label, sql, arrow, polars, unsupported in (
+            (
+                f"`attrs['{key}'] = …`",
+                f"attrs['{key}'] = '{user}'",
+                attributes.value(key) == user,
+                attrs.map.get(key) == user,
+                (),
+            ),
+            ("`list_contains(tags, …)`", in_list, in_list, tags.list.contains(user), (PYARROW,)),
+            (
+                "`payload->>'$.user' = …`",
+                in_json,
+                in_json,
+                json_value == user,
+                (PYARROW, *DATAFUSION),
+            ),
+        )
     ]
     engines = on(plain) | {OURS: functools.partial(ENGINES[OURS], path)}
-    return Workload("lineitem", schema, queries, engines, built)
+    return Workload("attributes", pq.read_schema(plain), queries, engines, built)
+
+
+def web_log_table(rows: int) -> pa.Table:
+    """Returns requests for 50,000 paths by Zipf's law; every tenth address has a new session."""
+    random = np.random.default_rng(3)
+    words = [
+        "shoes",
+        "coats",
+        "lamps",
+        "chairs",
+        "books",
+        "games",
+        "phones",
+        "tents",
+        "bikes",
+        "tools",
+    ]
+    kinds = ("/shop/{}/{:05}", "/blog/{}-{:05}", "/api/v1/{}/{:05}", "/static/{}.{:05}.js")
+    paths = [kinds[n % 4].format(words[n // 4 % 9], n * 7919 % 100_003) for n in range(50_000)]
+    shares = 1 / np.arange(1, len(paths) + 1)
+    ranks = random.choice(len(paths), rows, p=shares / shares.sum())
+    url = pa.array(["/", *paths[1:]]).take(pa.array(ranks))
+    is_session = random.random(rows) < 0.1
+    sessions = pa.array([random.bytes(8).hex() for _ in range(int(is_session.sum()))])
+    query = pc.binary_join_element_wise("?session=", sessions, "")
+    url = pc.binary_join_element_wise(
+        url, pc.replace_with_mask(pa.array([""] * rows), pa.array(is_session), query), ""
+    )
+    return pa.table(
+        {
+            "ts": pa.array(np.cumsum(random.integers(1, 20_000, rows)), pa.timestamp("us")),
+            "client": random.integers(0, max(rows // 10, 1), rows),
+            "url": url,
+            "status": random.choice(
+                np.array([200, 301, 404, 500]), rows, p=[0.9, 0.05, 0.04, 0.01]
+            ),
+            "bytes": random.lognormal(8, 2, rows).astype(np.int64),
+        }
+    )
+
+
+def web_log_workload(size: Size, folder: Path) -> Workload:
+    """Returns searches in addresses: a rare and a frequent one, one session, and a folder."""
+    plain, path = (folder / f"web-log-{kind}{size.rows}.parquet" for kind in ("", "indexed-"))
+    built = [
+        made(plain, lambda to: ia.write_table(web_log_table(size.rows), to)),
+        with_indexes(path, plain, [ia.Lookup("url"), ia.NGram("url", granule_rows=256)]),
+    ]
+    schema, url, frame = pq.read_schema(plain), pc.field("url"), pl.col("url")
+    run_sql = duckdb_of(plain)
+    few = "NOT LIKE '%?%' GROUP BY url ORDER BY count(*), url"
+    rare, address = (
+        run_sql(f"SELECT url FROM logs WHERE url {condition} LIMIT 1")[0][0].as_py()
+        for condition in (few, "LIKE '%session%' ORDER BY url")
+    )
+    session = address[-16:]
+    tools = "/static/tools."
+    queries = [
+        condition_query(plain, label, sql, arrow, polars, schema.names)
+        for label, sql, arrow, polars in (
+            ("`url = …`, rare", f"url = '{rare}'", url == rare, frame == rare),
+            ("`url = '/'`, the most frequent", "url = '/'", url == "/", frame == "/"),
+            (
+                "`url LIKE '%session%'`, one session",
+                f"url LIKE '%{session}%'",
+                pc.match_substring(url, session),
+                frame.str.contains(session, literal=True),
+            ),
+            (
+                f"`url LIKE '{tools}%'`",
+                f"url LIKE '{tools}%'",
+                pc.starts_with(url, tools),
+                frame.str.starts_with(tools),
+            ),
+        )
+    ]
+    engines = on(plain) | {OURS: functools.partial(ENGINES[OURS], path)}
+    return Workload("web log", schema, queries, engines, built)
+
+
+def changelog_workload(size: Size, folder: Path) -> Workload:
+    """Returns the searches of ``text.py`` in lines of Debian's changelogs."""
+    if not glob.glob(CHANGELOGS):
+        raise SkippedError(f"no file is called {CHANGELOGS}")
+    path = folder / f"changelogs-indexed-{size.rows}.parquet"
+    plain = text_keys.table_of(CHANGELOGS, size.rows, folder)
+
+    queries = [
+        condition_query(plain, q.name, q.datafusion, q.ours, q.polars, ["text"], unsupported)
+        for q in text.QUERIES
+        for unsupported in [(PYARROW,) if "contains_words" in str(q.ours) else ()]
+    ]
+    engines = on(plain) | {OURS: functools.partial(ENGINES[OURS], path)}
+    built = [with_indexes(path, plain, [ia.NGram("text"), ia.Words("text")])]
+    if importlib.util.find_spec("infino"):
+        table = folder / f"changelogs-infino-{size.rows}"
+        built.append(made(table, functools.partial(write_infino_table, plain)))
+        engines["infino"] = functools.partial(by_infino, table)
+    return Workload("changelogs", pq.read_schema(plain), queries, engines, built)
+
+
+def write_infino_table(rows: Path, path: Path) -> None:
+    """Writes Infino's table with the lines of a file, and an index on their words."""
+    import infino
+
+    schema = pa.schema([pa.field("text", pa.large_string(), nullable=False)])
+    indexes = infino.IndexSpec().fts("text")
+    table = infino.connect(str(path)).create_table("logs", schema, indexes)
+    table.append(pq.read_table(rows).cast(schema))
+    table.optimize()
+
+
+def by_infino(path: Path) -> Runner:
+    """Returns a runner on Infino's table, which searches words by its index."""
+    import infino
+
+    connection = infino.connect(str(path))
+    table = connection.open_table("logs")
+
+    def run(query: Query) -> pa.Table:
+        words = re.search(r'contains_words\(text, "(.*)"\)', str(query.arrow))
+        if words:
+            return table.token_match("text", words[1], mode="and", projection=["text"])
+        return connection.query_sql(query.select)
+
+    return run
 
 
 def equal_query(table: pa.Table, column: str, schema: pa.Schema) -> Query:
@@ -207,7 +420,10 @@ def wide_workload(size: Size, folder: Path) -> Workload:
 
     built = made(path, write)
     schema = pq.read_schema(path)
-    queries = [number_query("id", 77, 1, names) for names in (schema.names[:3], schema.names)]
+    queries = [
+        replace(number_query("id", 77, 1, names), text=f"`id = …`, {len(names):,} columns")
+        for names in (schema.names[:3], schema.names)
+    ]
     return Workload("wide table", schema, queries, on(path), [built])
 
 
@@ -229,7 +445,17 @@ def foreign_workload(writer: str, size: Size, folder: Path) -> Workload:
 
 WORKLOADS: dict[str, Callable[[Size, Path], Workload]] = {
     "logs": log_workload,
-    "lineitem": line_item_workload,
+    "lineitem": functools.partial(
+        tpch_workload,
+        "lineitem",
+        "FROM lineitem ORDER BY l_orderkey, l_linenumber",
+        "l_partkey",
+        "l_orderkey",
+    ),
+    "orders": functools.partial(tpch_workload, "orders", ORDERS, "o_custkey", "o_orderkey"),
+    "attributes": attribute_workload,
+    "web log": web_log_workload,
+    "changelogs": changelog_workload,
     "small files": small_file_workload,
     "wide table": wide_workload,
     "file by DuckDB": functools.partial(foreign_workload, "DuckDB"),

@@ -2,18 +2,22 @@
 
 import gzip
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import bench
+import bench_page
 import bench_report
 import floor
 import pyarrow.fs as pafs
 import pytest
 import queries
+import service
 import workloads
+from prose import problems_in
 
 from intarsia.io.storage import FileSource
 
@@ -140,14 +144,17 @@ def test_lines_from_few_rows_to_all_are_drawn_for_each_engine(tmp_path):
 def bench_folders(tmp_path_factory):
     """The folders of data and output of ``bench.py``, which fails if engines disagree."""
     data, output = (tmp_path_factory.mktemp(name) for name in ("bench-all", "bench-output"))
-    printed("bench.py", "--size", "smoke", "--data", data, "--output", output)
+    options = ("--size", "smoke", "--data", data, "--output", output, "--docs", output / "docs")
+    printed("bench.py", *options)
     return data, output
 
 
 def test_json_table_and_plot_of_all_workloads_agree(bench_folders):
     _, output = bench_folders
     results = json.loads((output / "results.json").read_text())
-    assert [workload["name"] for workload in results["workloads"]] == list(workloads.WORKLOADS)
+    names = [workload["name"] for workload in results["workloads"]]
+    assert {*names, *results["skipped"]} == {*workloads.WORKLOADS}
+    assert results["skipped"].keys() <= {"changelogs"}, "only its data may be absent"
     text = (output / "results.md").read_text()
     assert text == bench_report.report(results)
     for workload in results["workloads"]:
@@ -155,9 +162,50 @@ def test_json_table_and_plot_of_all_workloads_agree(bench_folders):
             word, peer, ratio = bench_report.verdict(query)
             line = f"{workload['name']}: {query['query']} | {query['rows']:,} | {word} | {peer}"
             assert f"| {line} | {ratio:.2f} |" in text
-            assert query["engines"].keys() >= workloads.ENGINES.keys()
+            assert query["engines"].keys() >= {workloads.OURS, "DuckDB", "Polars"}
     lines = ElementTree.parse(output / "curve.svg").iter("{http://www.w3.org/2000/svg}polyline")
     assert sum(len(line.get("points").split()) for line in lines) == len(results["curve"])
+
+
+def test_the_page_lists_each_query_once_in_plain_sentences(bench_folders):
+    _, output = bench_folders
+    results = json.loads((output / "results.json").read_text())
+    path = output / "docs" / bench_page.PAGE
+    text = path.read_text()
+    assert list(problems_in(path)) == []
+    labels = [
+        f"{workload['name']}: {query['query']}"
+        for workload in results["workloads"]
+        for query in workload["queries"]
+    ]
+    assert {label: text.count(f"\n| {label} | ") for label in labels} == dict.fromkeys(labels, 1)
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        assert len({line.count("|") for line in table.splitlines()}) == 1, table
+    pictures = re.findall(r"!\[[^]]+\]\((.*)\)", text)
+    assert len(pictures) == 2
+    for picture in pictures:
+        assert ElementTree.parse(path.parent / picture).getroot().tag.endswith("svg")
+    for title in ("Lookups a second", "Requests to S3", "More rows and files"):
+        assert f"## {title}" in text
+
+
+def test_reasons_are_those_of_the_query_and_of_the_peer():
+    reason = bench_page.reason_of
+    assert reason("logs", "`trace_id = …`, lookup index", workloads.ART).startswith("DuckDB's")
+    assert reason("logs", "`trace_id = …`, lookup index", "Polars") == "Not known yet."
+    assert reason("web log", "`url = '/'`, the most frequent", "Polars") == bench_page.EVERYWHERE
+
+
+def test_goals_of_a_service_depend_on_the_mode():
+    line = {"per_second": 500, "median_ms": 2, "p99_ms": 11}
+    figures = dict.fromkeys(service.MODES, line)
+    actual = {mode: service.goal_of(mode, 500, figures)[1] for mode in figures}
+    assert actual == {
+        "1 thread": True,
+        "4 threads": None,
+        "16 threads": False,
+        "2 processes": False,
+    }
 
 
 def test_the_log_table_has_the_peers_better_layouts(bench_folders):

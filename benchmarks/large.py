@@ -1,0 +1,102 @@
+"""Measures how the cost of a lookup grows with the number of rows and of files.
+
+The data is a table like that of ``logs.py`` in files of 1,000,000 rows, with a lookup index on
+``trace_id``. One folder has 10,000,000 rows (``--rows``), one ten times as many. A third folder has
+10,000 files (``--files``) of 500 rows. All folders have a catalog and are made once.
+
+``python benchmarks/large.py`` prints a line for each folder: the median processor time in
+milliseconds of a lookup by ``Dataset.prepare``, and of one for which the data set is opened. Each
+looks up another key. The goals are a ratio of 1.3 between the two sizes, and 10 ms for the many
+files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from logs import SEED, Tables
+from queries import DATA, GROWTH, Table, Times, markdown
+from service import write_small_files
+from workloads import made
+
+import intarsia as ia
+
+MOST_MS = 10
+"""The goal for a lookup in many small files."""
+
+
+def write_logs(rows: int, folder: Path) -> None:
+    """Writes the files of a table, and their catalog."""
+    folder.mkdir(exist_ok=True)
+    for number, table in enumerate(Tables(rows)):
+        path = folder / f"{number:05}.parquet"
+        ia.write_table(table, path, indexes=[ia.Lookup("trace_id")])
+    ia.build_catalog(folder)
+
+
+def keys_of(folder: Path, column: str, count: int) -> list[Any]:
+    """Returns values of random rows of random files."""
+    draw, paths = random.Random(SEED), sorted(folder.glob("*.parquet"))
+    columns = [
+        pq.read_table(path, columns=[column])[column]
+        for path in draw.sample(paths, min(10, len(paths)))
+    ]
+    return [draw.choice(draw.choice(columns)).as_py() for _ in range(count)]
+
+
+def measure_folder(folder: Path, column: str, lookups: int) -> dict[str, float]:
+    """Returns the median processor times of lookups, warm and newly opened, in milliseconds."""
+    keys, condition = keys_of(folder, column, lookups), f"{column} = ?"
+    query, warm, cold = ia.dataset(folder).prepare(condition), Times(), Times()
+    for key in keys[:3]:
+        assert query.to_table(key).num_rows == 1
+    for key in keys:
+        warm.add(partial(query.to_table, key))
+        cold.add(lambda key=key: ia.dataset(folder).prepare(condition).to_table(key))
+    return {"warm": statistics.median(warm.processor), "cold": statistics.median(cold.processor)}
+
+
+def measure(rows: int, files: int, lookups: int, data: Path) -> list[dict[str, Any]]:
+    """Makes the folders. Returns the figures of each, with the goals that apply."""
+    lines: list[dict[str, Any]] = []
+    for count in (rows, 10 * rows):
+        folder = data / f"large-{count}"
+        made(folder, partial(write_logs, count))
+        lines.append({"data": f"{count:,} rows"} | measure_folder(folder, "trace_id", lookups))
+    few, many = (line["warm"] for line in lines)
+    lines[1] |= {"goal": f"at most {GROWTH} times", "met": many <= GROWTH * few}
+    folder = data / f"service-files-{files}"
+    made(folder, partial(write_small_files, files))
+    line = measure_folder(folder, "user_id", lookups)
+    goal = {"goal": f"at most {MOST_MS} ms", "met": line["warm"] <= MOST_MS}
+    return [*lines, {"data": f"{files:,} files", **line, **goal}]
+
+
+def table_of(lines: list[dict[str, Any]]) -> Table:
+    """Returns the figures as a table."""
+    table = [["processor ms", "warm", "newly opened", "goal"]]
+    for line in lines:
+        verdict = f"{line['goal']}: {'met' if line['met'] else 'missed'}" if "goal" in line else ""
+        table.append([line["data"], f"{line['warm']:,.1f}", f"{line['cold']:,.1f}", verdict])
+    return table
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--files", type=int, default=10_000)
+    parser.add_argument("--lookups", type=int, default=50)
+    parser.add_argument("--data", type=Path, default=DATA)
+    options = parser.parse_args()
+    print(markdown(table_of(measure(options.rows, options.files, options.lookups, options.data))))
+
+
+if __name__ == "__main__":
+    main()
