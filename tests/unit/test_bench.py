@@ -189,6 +189,13 @@ def test_the_page_lists_each_query_once_in_plain_sentences(bench_folders):
         assert f"## {title}" in text
 
 
+def test_the_web_log_has_rows_for_each_search(tmp_path):
+    workload = workloads.web_log_workload(workloads.SIZES["smoke"], tmp_path)
+    rare, frequent, session, folder = [query.rows for query in workload.queries]
+    assert rare == session == 1
+    assert frequent > folder > 100
+
+
 def test_reasons_are_those_of_the_query_and_of_the_peer():
     reason = bench_page.reason_of
     assert reason("logs", "`trace_id = …`, lookup index", workloads.ART).startswith("DuckDB's")
