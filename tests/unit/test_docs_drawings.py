@@ -11,7 +11,8 @@ import pytest
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 MAX_PNG_BYTES = 150_000  # pages with pictures load fast on a phone
-NAMES = [path.stem for path in sorted(IMAGES.glob("*.svg"))]
+NAMES = [p.stem for p in sorted(IMAGES.glob("*.svg")) if not p.stem.startswith("benchmark-")]
+"""The drawings. ``make bench`` plots its results in other files."""
 LINK = re.compile(r"!\[([^]]*)\]\((?:\.\./|docs/)?images/([\w-]+\.(?:png|svg))\)")
 DOCUMENTS = [IMAGES.parents[1] / "README.md", *IMAGES.parent.rglob("*.md")]
 
