@@ -9,6 +9,7 @@ pyarrow's client gets the file's length by HEAD; no read can begin before the an
 """
 
 import threading
+from collections import Counter
 
 import numpy as np
 import pyarrow as pa
@@ -317,6 +318,28 @@ def test_a_file_is_read_while_others_are(lake, folder, at_once):
     assert expected == [id_of(i * FILE_ROWS + k) for i in range(FILES) for k in range(2)]
     assert lake.asking(lambda: data.to_table(["id"], asked)).num_rows == 2 * FILES
     assert lake.round_trips <= 2 * -(-FILES // at_once) + 2
+
+
+def test_a_catalog_is_read_with_few_round_trips_and_once(lake):
+    for number in range(4):
+        table = table_of(FILE_ROWS, 40, number * FILE_ROWS)
+        lake.put(f"cataloged/{number}.parquet", table, [ia.Lookup("id", granule_rows=500)])
+    ia.build_catalog("lake/cataloged", filesystem=lake.filesystem)
+    opened = []
+
+    def look_up(row):
+        if not opened:
+            opened.append(ia.dataset("lake/cataloged", filesystem=lake.filesystem))
+        return opened[0].to_table(["seq"], lookup(row))
+
+    assert lake.asking(lambda: look_up(1)).column("seq").to_pylist() == [1]
+    # Three requests for listings and logs of tables, six for the catalog, two for the file.
+    assert lake.round_trips <= 9 + 2
+    requested = Counter((r.method, r.path, r.range) for r in lake.server.requests)
+    again = [key for key in requested if requested[key] > 1 and "_intarsia" in key[1]]
+    assert again == []
+    assert lake.asking(lambda: look_up(3 * FILE_ROWS)).column("seq").to_pylist() == [0]
+    assert not [r for r in lake.server.requests if "_intarsia" in r.path]
 
 
 def test_a_given_schema_and_partitioning_cost_no_request_per_file(lake, folder):

@@ -27,7 +27,7 @@ from intarsia.file.open_file import OpenedFile
 from intarsia.file.read_options import ReadOptions
 from intarsia.io.file_handle import Stamp, Version, stamps_under
 from intarsia.io.fsspec_listing import is_fsspec
-from intarsia.io.retry import infos_of
+from intarsia.io.retry import infos_of, is_remote
 from intarsia.io.source import BufferSource, EndSource, Source
 from intarsia.io.storage import (
     SIDECAR_FOLDER,
@@ -43,6 +43,7 @@ from intarsia.plan.plan import Amount, Figures
 from intarsia.process_state import ForkLock, SharedState
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.scan.request import Request
+from intarsia.threads import await_all
 
 F = TypeVar("F", bound=tuple[str, Constants])
 Identity = tuple[int, int | None]
@@ -184,6 +185,8 @@ class Catalog(SharedState):
         self._lock = ForkLock()
         self._state: _State | None = None
         self._ignored: Identity | None = None
+        self._first_pointer: tuple[Identity | None, Pointer] | None = None
+        """The pointer that ``first`` read, with its identity in the listing."""
         self._is_shared = True
         self.count = IOCount()
         """The reads of the catalog so far, if it was made by ``anew``."""
@@ -218,7 +221,9 @@ class Catalog(SharedState):
         try:
             if self._listing is None:
                 return None
-            first = read_pointer(self._filesystem, self.root).first
+            pointer = read_pointer(self._filesystem, self.root)
+            self._first_pointer = self._listing.get(f"{SIDECAR_FOLDER}/{POINTER}"), pointer
+            first = pointer.first
             path_below = path.removeprefix(f"{self.root}/")
             if first is None or not _is_same(first, path_below, self._listing.get(path_below)):
                 return None
@@ -269,18 +274,31 @@ class Catalog(SharedState):
         if state is not None and state.identity == identity and not anew:
             segments = state.segments
         else:
-            segments = self._segments(listing, anew)
+            segments = self._segments(listing, identity, anew)
         return _State(identity, segments, self._locate_files(segments, listing))
 
-    def _segments(self, listing: dict[str, Identity], anew: bool) -> Sequence[SegmentReader]:
-        """Returns the cached segments of an earlier query, or opens the current ones."""
+    def _segments(
+        self, listing: dict[str, Identity], identity: Identity, anew: bool
+    ) -> Sequence[SegmentReader]:
+        """Returns the cached segments of an earlier query, or opens the current ones.
+
+        On remote storage, the tables that most queries read are opened at the same time.
+        """
         is_local = isinstance(self._filesystem, pafs.LocalFileSystem)
         own = _own_files(listing) if is_local and self._is_shared and not anew else {}
         cached = _CATALOG_CACHE.find(self.root, self._options, own) if own else None
         if cached is not None:
             return cached
-        pointer, _ = versioned_pointer(self._filesystem, self.root, self.count)
+        known, self._first_pointer = self._first_pointer, None
+        if known is not None and known[0] == identity and not anew:
+            pointer = known[1]
+        else:
+            pointer, _ = versioned_pointer(self._filesystem, self.root, self.count)
         segments = open_segments(self._filesystem, self.root, pointer, self._options, self.count)
+        if is_remote(self._filesystem):
+            await_all(
+                [partial(each.open, table) for each in segments for table in each.common_tables]
+            )
         if own:
             _CATALOG_CACHE.keep(self.root, self._options, own, segments)
         return segments

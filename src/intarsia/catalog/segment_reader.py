@@ -53,6 +53,8 @@ _MAX_PROBED_BYTES = 32 * 1024 * 1024
 """Bytes of keys that one predicate may read. Beyond that, the files' own indexes are used."""
 _MAX_CACHED_TAIL_PAGES, _MAX_CACHED_KEY_PARTS = 8, 64
 """Pages and tables cached for each segment, so that memory stays bounded."""
+_MAX_COMMON_KEY_BYTES = 1024 * 1024
+"""Bytes of all keys of a segment that are read early. A request takes as long as a megabyte."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,8 +126,24 @@ class SegmentReader:
             if isinstance(source, FileSource):
                 source.suspend()
 
+    @property
+    def common_tables(self) -> list[Table]:
+        """The tables that most queries read. Keys are among them if all of them are small."""
+        segment = self.segment
+        tails = [part.table for part in segment.tails[:1]]
+        keys = [part.table for index in segment.keys for part in index.parts]
+        if sum(table.size for table in keys) > _MAX_COMMON_KEY_BYTES:
+            keys = []
+        return [segment.files, segment.bounds, segment.covers, *tails, *keys]
+
+    def open(self, table: Table) -> None:
+        """Opens a table of the segment, and reads a small one."""
+        self._source_of(table)
+
     def _source_of(self, table: Table) -> Source:
-        source = self._sources[table.name] = self._find_source(table)
+        source = self._sources.get(table.name)
+        if source is None:
+            source = self._sources[table.name] = self._find_source(table)
         return source
 
     def _table(self, table: Table, schema: pa.Schema) -> Rows:

@@ -24,7 +24,7 @@ from intarsia.errors import PathError, Where, placed
 from intarsia.io.file_handle import Handle, Stamp, Version, open_handle
 from intarsia.io.fsspec_listing import check_not_forked, is_fsspec, wrapped
 from intarsia.io.glob import HIDDEN, is_glob, matching
-from intarsia.io.retry import infos_of, retried
+from intarsia.io.retry import infos_of, is_remote, retried
 from intarsia.io.source import ByteRange, check_range, coalesce
 from intarsia.io.table_format import Tables, is_deletion_vector, tables_in
 from intarsia.process_state import ForkLock, SharedState, abandon
@@ -441,6 +441,12 @@ class _Listing(NamedTuple):
 
 
 def _expand(filesystem: pafs.FileSystem, path: str, listing: _Listing) -> list[str]:
+    if is_remote(filesystem) and not os.path.splitext(path)[1] and not is_glob(path):
+        # S3 needs two requests to say that a path is a folder, and one to list it.
+        with contextlib.suppress(OSError):
+            files = _files_under(filesystem, path, listing)
+            if files:
+                return files
     info = infos_of(filesystem, path)
     if info.type == pafs.FileType.File:
         return [path]
