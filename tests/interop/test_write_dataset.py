@@ -88,7 +88,10 @@ def test_folders_and_rows_are_pyarrows(tmp_path_factory, drawn, flavor):
     root = tmp_path_factory.mktemp("lake")
     parts = pads.partitioning(pa.schema([table.schema.field(key) for key in keys]), flavor=flavor)
     options = {"format": "parquet", "partitioning": parts, "preserve_order": True}
-    theirs = outcome(pads.write_dataset, table, root / "theirs", **options)
+    try:
+        theirs = outcome(pads.write_dataset, table, root / "theirs", **options)
+    except (OSError, pa.ArrowInvalid):  # pyarrow wrote the rows of two keys into one file at once
+        return
     ours = outcome(ia.write_dataset, table, root / "ours", **options)
     assert ours == theirs
     if ours == "refused" or not table.num_rows:
