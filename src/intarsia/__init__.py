@@ -51,7 +51,7 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time ``__getattr__`` 
         map_contains,
     )
     from intarsia.file.corrupt_data import CorruptData
-    from intarsia.index.base import Index
+    from intarsia.index.index import Index
     from intarsia.index.kinds.distinct import Distinct
     from intarsia.index.kinds.distinct_idx1 import DistinctIDX1
     from intarsia.index.kinds.elements import Elements
@@ -170,7 +170,7 @@ _NAMES = {
         "QueryTimeoutError",
         "UnsupportedError",
     ),
-    "intarsia.index.base": ("Index",),
+    "intarsia.index.index": ("Index",),
     "intarsia.index.kinds.distinct": ("Distinct",),
     "intarsia.index.kinds.elements": ("Elements",),
     "intarsia.index.kinds.entries": ("Entries",),

@@ -136,7 +136,7 @@ def spark(path: str, frame: Any) -> None:
     assert_type(ias.optimize(session, path), list[ias.OptimizedFolder])
     ias.maintain(session, path).to_dict()
     assert_type(ias.recover(path), list[str])
-    ias.add_indexes(session, path, ["lookup(k)"])
+    ias.add_indexes(session, path, ["lookup(k)"], progress=ias.show_progress)
     ias.drop_indexes(session, path, all=True)
     assert_type(ias.build_catalog(session, path), CatalogReport)
     ias.read(session)  # type: ignore[call-arg]

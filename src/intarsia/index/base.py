@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from intarsia.errors import IndexSpecError
 from intarsia.expr.comparison_operators import Op
 from intarsia.expr.tree import read_expression, shown
+from intarsia.index.index import Index
 from intarsia.index.key_formula import FingerprintArray, Formula, KeyArray
 from intarsia.index.literal_encoding import as_bytes
 from intarsia.parquet.value_order import ValueOrder
@@ -95,17 +96,6 @@ class Subject:
         """True if the values are strings."""
         checks = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
         return any(check(self.type) for check in checks)
-
-
-class Index:
-    """Base class of all indexes, for type annotations: ``list[ia.Index | str]``.
-
-    Its subclasses are the built-in kinds, kinds of your own, ``PageIndex`` and ``Bloom``.
-    """
-
-    __slots__ = ()
-
-    kind: ClassVar[str]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from intarsia.errors import IndexSpecError
-from intarsia.index.base import Index
+from intarsia.index.index import Index
 from intarsia.index.literal_encoding import exact_values, unfit_for_hashing
 from intarsia.parquet.value_order import ValueOrder
 from intarsia.parquet.xxhash64 import hash_values, xxh64

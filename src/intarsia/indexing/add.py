@@ -35,8 +35,9 @@ from intarsia.file.health import missing_in
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.page_layout import PageLayout, page_layout
 from intarsia.file.sidecar_discovery import Sidecars, places_of
-from intarsia.index.base import Index, index_name
+from intarsia.index.base import index_name
 from intarsia.index.directory import IndexEntry
+from intarsia.index.index import Index
 from intarsia.index.kinds.distinct_idx1 import DistinctIDX1
 from intarsia.index.parquet_indexes import Bloom, PageIndex, Standard
 from intarsia.index.registry import IndexSpec, make, parse_indexes

@@ -9,7 +9,7 @@ from typing import Any
 from intarsia.errors import IndexSpecError, public, quiet
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.sidecar_discovery import Sidecars
-from intarsia.index.base import Index
+from intarsia.index.index import Index
 from intarsia.index.parquet_indexes import Bloom, PageIndex
 from intarsia.index.registry import IndexSpec, check_is_index, parse, parse_indexes, spec_name
 from intarsia.indexing.add import (

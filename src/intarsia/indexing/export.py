@@ -12,8 +12,8 @@ import pyarrow.fs as pafs
 from intarsia.errors import FormatError, IndexSpecError, PathError, public
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.sidecar_discovery import places_of
-from intarsia.index.base import Index
 from intarsia.index.directory import IndexEntry
+from intarsia.index.index import Index
 from intarsia.indexing.drop import name_of
 from intarsia.io.atomic_replace import replacing
 from intarsia.io.source import Source

@@ -15,7 +15,7 @@ import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
 from intarsia.errors import FormatError, IndexSpecError, IntarsiaError, PathError, Where, warn
-from intarsia.index.base import Index
+from intarsia.index.index import Index
 from intarsia.index.parquet_indexes import PageIndex, Standard
 from intarsia.index.registry import IndexSpec, parse, parse_indexes, spec_name, spec_text
 from intarsia.io.glob import is_glob

@@ -26,7 +26,8 @@ from intarsia.file.file_view import FileView
 from intarsia.file.index_subjects import subject_of
 from intarsia.file.page_layout import LONG_PAGES, page_layout
 from intarsia.file.sidecar_discovery import Sidecars, places_of
-from intarsia.index.base import Index, index_name
+from intarsia.index.base import index_name
+from intarsia.index.index import Index
 from intarsia.index.literal_encoding import unfit_for_hashing
 from intarsia.index.parquet_indexes import Bloom, PageIndex
 from intarsia.index.registry import IndexSpec, make, parse_indexes, spec_name, spec_text

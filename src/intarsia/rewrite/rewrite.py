@@ -45,7 +45,7 @@ from intarsia.dataset.partitioning import hive_types
 from intarsia.deadline import time_limited
 from intarsia.errors import PathError, PredicateError, public, unknown_column
 from intarsia.expr.evaluate import evaluate
-from intarsia.index.base import Index
+from intarsia.index.index import Index
 from intarsia.index.registry import IndexSpec, parse_indexes, spec_name
 from intarsia.indexing.policy import Policy, change_policy, policy_above, policy_folder
 from intarsia.io.atomic_replace import remove_leftovers_of

@@ -30,7 +30,7 @@ from intarsia.commit.job import Job, check_place, job_folder, names_of
 from intarsia.commit.storage import Place
 from intarsia.errors import PathError, public, unknown_column
 from intarsia.expr.filterable_types import taken
-from intarsia.index.base import Index
+from intarsia.index.index import Index
 from intarsia.index.registry import IndexSpec, parse_indexes
 from intarsia.io.atomic_replace import make_folder
 from intarsia.io.external_sort import Workspace

@@ -21,8 +21,8 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from intarsia.errors import PathError, Where, placed, public
-from intarsia.index.base import Index
 from intarsia.index.directory import without_pointer
+from intarsia.index.index import Index
 from intarsia.index.registry import IndexSpec, parse_indexes
 from intarsia.indexing.file_layout import compose
 from intarsia.io.atomic_replace import check_place, replacing, sync_folder

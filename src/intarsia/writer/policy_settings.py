@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from intarsia.errors import UnsupportedError, unknown_column
-from intarsia.index.base import Index
+from intarsia.index.index import Index
 from intarsia.index.registry import IndexSpec
 from intarsia.indexing.missing_indexes import choose
 from intarsia.indexing.policy import Policy, policy_above

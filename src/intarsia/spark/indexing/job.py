@@ -29,7 +29,7 @@ from intarsia.commit.storage import Place
 from intarsia.dataset.commit_log import visible
 from intarsia.errors import IndexSpecError, PathError, quiet, warn
 from intarsia.file.sidecar_discovery import Sidecars
-from intarsia.index.base import Index
+from intarsia.index.index import Index
 from intarsia.index.registry import IndexSpec, parse_indexes, spec_name
 from intarsia.indexing.drop import asked_of
 from intarsia.indexing.partial_build import cut

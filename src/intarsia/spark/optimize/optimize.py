@@ -32,7 +32,7 @@ from intarsia.commit.job import (
 from intarsia.commit.storage import Place
 from intarsia.dataset.commit_log import visible
 from intarsia.errors import PathError, UnsupportedError, Where
-from intarsia.index.base import Index
+from intarsia.index.index import Index
 from intarsia.index.registry import parse_indexes
 from intarsia.io.storage import PathLike
 from intarsia.parquet.value_display import plural

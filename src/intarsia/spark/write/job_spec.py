@@ -13,7 +13,7 @@ from intarsia.commit.storage import Place
 from intarsia.dataset.spark_footer import collations_of
 from intarsia.errors import IndexSpecError, PredicateError, unknown_column
 from intarsia.expr.nested_types import nullable
-from intarsia.index.base import Index
+from intarsia.index.index import Index
 from intarsia.index.parquet_indexes import PageIndex
 from intarsia.index.registry import parse_indexes, spec_name
 from intarsia.io.glob import HIDDEN

@@ -30,7 +30,7 @@ from intarsia.commit.job import (
 )
 from intarsia.commit.storage import Place
 from intarsia.errors import PathError
-from intarsia.index.base import Index
+from intarsia.index.index import Index
 from intarsia.io.storage import PathLike
 from intarsia.scan.request import without_rows
 from intarsia.spark.column_names import Act, map_in_arrow
