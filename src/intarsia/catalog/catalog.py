@@ -185,8 +185,6 @@ class Catalog(SharedState):
         self._lock = ForkLock()
         self._state: _State | None = None
         self._ignored: Identity | None = None
-        self._first_pointer: tuple[Identity | None, Pointer] | None = None
-        """The pointer that ``first`` read, with its identity in the listing."""
         self._is_shared = True
         self.count = IOCount()
         """The reads of the catalog so far, if it was made by ``anew``."""
@@ -221,9 +219,7 @@ class Catalog(SharedState):
         try:
             if self._listing is None:
                 return None
-            pointer = read_pointer(self._filesystem, self.root)
-            self._first_pointer = self._listing.get(f"{SIDECAR_FOLDER}/{POINTER}"), pointer
-            first = pointer.first
+            first = read_pointer(self._filesystem, self.root).first
             path_below = path.removeprefix(f"{self.root}/")
             if first is None or not _is_same(first, path_below, self._listing.get(path_below)):
                 return None
@@ -274,12 +270,10 @@ class Catalog(SharedState):
         if state is not None and state.identity == identity and not anew:
             segments = state.segments
         else:
-            segments = self._segments(listing, identity, anew)
+            segments = self._segments(listing, anew)
         return _State(identity, segments, self._locate_files(segments, listing))
 
-    def _segments(
-        self, listing: dict[str, Identity], identity: Identity, anew: bool
-    ) -> Sequence[SegmentReader]:
+    def _segments(self, listing: dict[str, Identity], anew: bool) -> Sequence[SegmentReader]:
         """Returns the cached segments of an earlier query, or opens the current ones.
 
         On remote storage, the tables that most queries read are opened at the same time.
@@ -289,11 +283,7 @@ class Catalog(SharedState):
         cached = _CATALOG_CACHE.find(self.root, self._options, own) if own else None
         if cached is not None:
             return cached
-        known, self._first_pointer = self._first_pointer, None
-        if known is not None and known[0] == identity and not anew:
-            pointer = known[1]
-        else:
-            pointer, _ = versioned_pointer(self._filesystem, self.root, self.count)
+        pointer, _ = versioned_pointer(self._filesystem, self.root, self.count)
         segments = open_segments(self._filesystem, self.root, pointer, self._options, self.count)
         if is_remote(self._filesystem):
             await_all(
