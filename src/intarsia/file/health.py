@@ -68,7 +68,8 @@ class Health:
         if not self._has_news:
             return
         with self._lock:
-            self._has_news, message = False, None if self._has_warned else self._message()
+            self._has_news = False
+            message = None if self._has_warned else self._message()
             self._has_warned = self._has_warned or message is not None
         if message:
             warn(message)

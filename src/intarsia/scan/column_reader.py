@@ -124,9 +124,10 @@ def _take_room(room: AllocationBudget, file: OpenedFile, reads: Sequence[ColumnR
 
 def _have_same_rows(reads: Sequence[ColumnRead]) -> bool:
     """True if there are several roots of one leaf each, with the same rows selected."""
-    are_flat = {len(read.root.all_leaves) for read in reads} == {1}
+    if len(reads) < 2 or {len(read.root.all_leaves) for read in reads} != {1}:
+        return False
     rows = [[parts[0].rows for _, parts in read.groups] for read in reads]
-    return len(reads) > 1 and are_flat and rows.count(rows[0]) == len(rows)
+    return rows.count(rows[0]) == len(rows)
 
 
 def _decode_together(

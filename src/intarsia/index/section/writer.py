@@ -126,6 +126,7 @@ def entries_of(table: pa.Table) -> UInt64Array:
 def is_step_start(keys: FingerprintArray, page_starts: Int64Array) -> NDArray[np.bool_]:
     """Returns where a step starts from 0: at a new key or page. Shape ``(n,)``."""
     is_start = np.empty(len(keys), dtype=np.bool_)
+    is_start[:1] = True
     np.not_equal(keys[1:], keys[:-1], out=is_start[1:])
     is_start[page_starts[page_starts < len(keys)]] = True
     return is_start
