@@ -9,6 +9,7 @@ from thrift.Thrift import TType
 from intarsia.errors import FormatError
 from intarsia.parquet import compact_protocol, metadata, thrift
 from intarsia.parquet.compact_protocol import (
+    Decoder,
     Span,
     list_elements,
     list_header,
@@ -235,6 +236,21 @@ def test_huge_counts_are_refused_at_once(data, tail):
 def test_unknown_compact_types_are_refused(kind):
     with pytest.raises(FormatError, match="unknown compact thrift type"):
         spans(bytes([0x10 | kind]) + bytes(4))
+
+
+@pytest.mark.parametrize("at", [-1, 11, 5_000, 1 << 40])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda decoder, at: decoder.read(SimpleNamespace, (), at),
+        lambda decoder, at: decoder.count_fields(at, 1),
+        lambda decoder, at: decoder.bounds_of_structs(at, 1),
+    ],
+)
+def test_offsets_outside_the_data_are_refused(call, at):
+    """The C extension would read other memory, or crash."""
+    with pytest.raises(FormatError, match="ends early"):
+        call(Decoder(bytes(10)), at)
 
 
 def test_errors_name_the_offset():

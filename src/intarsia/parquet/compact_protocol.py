@@ -84,9 +84,15 @@ class Decoder:
             )
         self._buffer = transport.cstringio_buf
 
+    def _seek(self, at: int) -> None:
+        """Raises ``FormatError`` beyond the data, where the C extension reads foreign memory."""
+        if not 0 <= at <= len(self.data):
+            raise FormatError("thrift data ends early", Where(offset=at))
+        self._buffer.seek(at)
+
     def read(self, cls: Callable[..., Any], spec: tuple[Any, ...], at: int) -> tuple[Any, int]:
         """Returns an instance of ``cls`` from the struct at ``at``, and the offset after it."""
-        self._buffer.seek(at)
+        self._seek(at)
         if self._fast is not None:
             value = self._fast(None, self._protocol, [cls, spec])
         else:
@@ -100,7 +106,7 @@ class Decoder:
         skipped = TType.STRUCT, [object, ()], False
         spec = (*[None] * number, (number, TType.LIST, "list", skipped, None))
         counter = _AssignmentCounter()
-        self._buffer.seek(at)
+        self._seek(at)
         self._fast(counter, self._protocol, [_AssignmentCounter, spec])
         return counter.count
 
@@ -121,7 +127,7 @@ class Decoder:
             for _ in range(size):
                 bounds.append(_skip_struct(self.data, bounds[-1], 1))
             return bounds
-        self._buffer.seek(at)
+        self._seek(at)
         skip = functools.partial(self._fast, None, self._protocol, [object, ()])
         tell = self._buffer.tell
         try:
