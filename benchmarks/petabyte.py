@@ -29,9 +29,9 @@ class Figures(NamedTuple):
     row: float = 100
     row_groups: float = 5
     """Row groups of a file."""
-    identity: float = 82
+    identity: float = 84
     """Identity and bounds of a file in the catalog."""
-    footer: float = 944
+    footer: float = 959
     """The footer of a file in the catalog."""
     key: float = 3.5
     """A key of a unique column in the catalog."""
