@@ -151,7 +151,7 @@ def _own_files(listing: Mapping[str, Identity]) -> dict[str, Identity]:
 
 def is_inside(path: str) -> bool:
     """True if the path is relative and stays in the folder that it is relative to."""
-    return "://" not in path and not {"", ".", ".."} & set(path.split("/")) and "\0" not in path
+    return not {"", ".", ".."} & set(path.split("/")) and "\0" not in path
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import resource
 import weakref
 from collections import OrderedDict
@@ -35,6 +36,8 @@ SIDECAR_FOLDER = "_intarsia"
 """Name of the folder beside data files that has their sidecars."""
 POLICY_NAME = "policy.json"
 """Name of the policy in that folder of a data set."""
+_SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]*://")
+"""The start of a URI. A path may have ``://`` further behind, below a folder ``a:``."""
 
 LOCAL_GAP_BYTES = 16 * 1024
 """As ``REMOTE_GAP_BYTES``, on the local disk."""
@@ -324,12 +327,12 @@ def resolve(path: PathLike, filesystem: Any = None) -> tuple[pafs.FileSystem, st
         check_not_forked(filesystem)
         if is_fsspec(filesystem):
             text = str(filesystem.handler.fs._strip_protocol(text)) or "/"
-        elif "://" in text and not isinstance(filesystem, pafs.PyFileSystem):
+        elif _SCHEME.match(text) and not isinstance(filesystem, pafs.PyFileSystem):
             raise PathError(f"{text}: with a file system, a path on it is needed, not a URI")
         return filesystem, text
     if is_uri(text):
-        scheme = text.partition("://")[0]
-        if "://" in text and scheme != "file":
+        scheme = text.partition(":")[0]
+        if scheme != "file":
             check_not_forked(scheme)
         try:
             resolved, resolved_path = pafs.FileSystem.from_uri(text)
@@ -379,7 +382,7 @@ def as_list(paths: PathLike | Sequence[PathLike]) -> list[PathLike]:
 def is_uri(path: PathLike) -> bool:
     """True if ``resolve`` takes ``path`` as a URI when no file system is given."""
     text = os.fspath(path)
-    return "://" in text or text.startswith("file:")
+    return bool(_SCHEME.match(text)) or text.startswith("file:")
 
 
 def list_files(

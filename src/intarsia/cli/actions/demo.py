@@ -15,7 +15,7 @@ from intarsia.cli.output import terminal
 from intarsia.cli.output.terminal import Column
 from intarsia.errors import PathError
 from intarsia.indexing.add import list_indexes
-from intarsia.io.storage import resolve
+from intarsia.io.storage import is_uri, resolve
 from intarsia.plan.explain_text import of
 
 _FILE = "logs.parquet"
@@ -53,7 +53,7 @@ def _path_in(folder: str) -> Path:
     on, place = resolve(folder)
     if not isinstance(on, pafs.LocalFileSystem):
         raise PathError(f"{folder}: files are written to local folders only")
-    path = Path(place if "://" in folder else folder, _FILE)
+    path = Path(place if is_uri(folder) else folder, _FILE)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
