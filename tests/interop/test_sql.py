@@ -170,6 +170,7 @@ s ILIKE 'é%'
 s LIKE s
 s ~ 'a'
 NOT (s ~ 'a')
+s !~ 'A'
 s ~ 'a.b'
 regexp_matches(s, 'a.b')
 regexp_matches(s, 'A.B')
@@ -771,7 +772,6 @@ f > 1e0
 lower(s) > 'a'
 upper(s) = 'É'
 s ILIKE 'é'
-NOT (s ~ 'a')
 regexp_matches(s, 'A', 'g')
 regexp_matches(s, 'É', 'i')
 regexp_matches(s, '\\pL')

@@ -78,6 +78,8 @@ regexp_matches(s, 'a.*b')
 regexp_matches(s, '^A', 'i')
 NOT regexp_matches(s, '[a-x]$')
 regexp_matches(s, '')
+s ~ 'a.*b'
+s !~ '^a'
 i IS DISTINCT FROM 2
 NOT (2 IS NOT DISTINCT FROM i)
 i IS DISTINCT FROM NULL
@@ -423,7 +425,6 @@ map_contains(l, 2)
         " ",
         *REFUSED,
         "@ > NOT t",
-        "s ~ 'a'",
         "regexp_matches(s, 'a', 'x')",
         "regexp_matches(s, '(')",
         "contains(s, s)",

@@ -106,9 +106,6 @@ class _Exact(Translator):
         match node:
             case exp.SimilarTo() | exp.RegexpFullMatch():
                 return self._full_match(node)
-        # ``~`` must match the whole string. It parses as ``regexp_matches``, which finds more rows.
-        if type(node) is exp.RegexpLike and not is_plainly_wanted(node):
-            raise _rejection(node)
         return super().condition(node)
 
     def _compare(self, comparison: type[exp.Expr], left: exp.Expr, right: exp.Expr) -> Node:

@@ -102,7 +102,7 @@ def read_where(
 
     - lower, upper, length, abs, isnan, coalesce,
     - date_trunc, year, month, extract and similar ones,
-    - starts_with, ends_with, contains, regexp_matches, contains_words,
+    - starts_with, ends_with, contains, regexp_matches or ~, contains_words,
     - ``payload->>'$.user.id'`` and json_extract_string of JSON text,
     - list_contains, list_has_any, list_has_all, map_contains (by any of DuckDB's names for them),
       and ``= ANY`` of a list.
@@ -144,10 +144,6 @@ def parse_condition(text: str, schema: pa.Schema) -> exp.Expr:
     interval = partial_interval(text, "duckdb")
     if interval is not None:
         raise PredicateError(f"{text!r}: the interval {interval!r} is not understood")
-    if "~" in _QUOTED.sub("", text) and tree.find(exp.RegexpLike):  # the two parse alike
-        raise PredicateError(
-            f"{text!r}: ~ is not understood; use regexp_matches, which finds parts"
-        )
     if "[" in text and _is_in_list_with_null(text):
         raise PredicateError(f"{text!r}: NULL in IN […] is not understood: use IN (…)")
     for name in sorted(misread_columns(tree, [schema], text, "duckdb")):
