@@ -1,4 +1,7 @@
-"""A reader of lookups, written from ``docs/reference/format.md`` alone: it imports no Intarsia."""
+"""A reader of lookups and of the keys of strings, written from ``docs/reference/format.md`` alone.
+
+It imports no Intarsia.
+"""
 
 import base64
 import hashlib
@@ -90,34 +93,63 @@ def binding_of(footer: dict) -> str:
     return digest.hexdigest()
 
 
+def pointer_of(data: bytes, footer: dict) -> dict:
+    """Returns the pointer in a file's footer."""
+    pointer = json.loads({pair[1]: pair[2] for pair in footer[5]}[b"intarsia"])
+    assert pointer["offset"] + pointer["length"] == len(data) - 8 - footer_length(data, -8)
+    return pointer
+
+
+def pointer_of_sidecar(data: bytes, path: Path) -> dict:
+    """Returns the pointer at the end of the sidecar of the file at ``path``."""
+    assert data[:8] == data[-8:] == b"INTARSIA"
+    pointer = json.loads(data[-12 - footer_length(data, -12) : -12])
+    parquet = path.read_bytes()
+    thrift = parquet[-8 - footer_length(parquet, -8) : -8]
+    assert pointer["of"] == {
+        "size": len(parquet),
+        "stamp": f"time {round(path.stat().st_mtime_ns / 1e6)}",
+        "footer": hashlib.blake2b(thrift, digest_size=16).hexdigest(),
+    }
+    return pointer
+
+
+def footer_length(data: bytes, at: int) -> int:
+    return struct.unpack("<I", data[at:][:4])[0]
+
+
 def lookup_of(path: Path, column: str) -> tuple[pa.Table, np.ndarray, np.ndarray]:
     """Returns the entries of a file's lookup, the first of each page, and the granules' starts."""
     data = path.read_bytes()
-    footer_start = len(data) - 8 - struct.unpack("<I", data[-8:-4])[0]
-    footer = Thrift(data[footer_start:-8]).struct()
-    pointer = json.loads({pair[1]: pair[2] for pair in footer[5]}[b"intarsia"])
+    parquet_footer = Thrift(data[-8 - footer_length(data, -8) : -8]).struct()
+    sidecars = [*path.parent.glob(f"_intarsia/{path.name}.{'[0-9a-f]' * 8}.intarsia")]
+    if sidecars:
+        data = max(sidecars, key=lambda sidecar: sidecar.stat().st_mtime_ns).read_bytes()
+        pointer = pointer_of_sidecar(data, path)
+    else:
+        pointer = pointer_of(data, parquet_footer)
     raw = data[pointer["offset"] :][: pointer["length"]]
     directory = json.loads(raw)
     assert pointer["version"] == 1
     assert zlib.crc32(raw) == pointer["crc32"]
-    assert directory["binding"] == binding_of(footer), "the indexes are stale"
+    assert directory["binding"] == binding_of(parquet_footer), "the indexes are stale"
     (entry,) = (e for e in directory["indexes"] if (e["kind"], e["on"]) == ("lookup", column))
     section = data[entry["offset"] :][: entry["length"]]
     assert entry["kind_version"] == 1
     assert "meaning" not in entry
     assert zlib.crc32(section[-entry["meta_length"] :]) == entry["meta_crc32"]
-    footer = Thrift(section[len(section) - 4 - struct.unpack("<I", section[-4:])[0] :]).struct()
+    footer = Thrift(section[-4 - footer_length(section, -4) :]).struct()
     info = json.loads({pair[1]: pair[2] for pair in footer[5]}[b"intarsia"])
     assert info["file_id"] == directory["file_id"]
     assert "block_size" not in info
-    steps = np.frombuffer(zlib.decompress(base64.b64decode(info["granules"])), "<i8")
+    sizes = np.frombuffer(zlib.decompress(base64.b64decode(info["granules"])), "<i8")
     page_starts, first = [], 0
     for group in footer[4]:
         offset_index = Thrift(section[group[1][0][4] :]).struct()
         page_starts += [first + place.get(3, 0) for place in offset_index[1]]
         first += group[3]
     table = pq.read_table(pa.BufferReader(section + b"PAR1"), page_checksum_verification=True)
-    return table, np.array(page_starts), np.cumsum(steps)
+    return table, np.array(page_starts), np.cumsum(sizes)
 
 
 def candidate_rows(path: Path, column: str, plain: bytes) -> list[tuple[int, int]]:
@@ -132,3 +164,28 @@ def candidate_rows(path: Path, column: str, plain: bytes) -> list[tuple[int, int
         granule = int(steps[position]) + (0 if is_new[position] else granule)
         granules.append(granule)
     return [(int(starts[granule]), int(starts[granule + 1])) for granule in granules]
+
+
+def gram_keys(text: str) -> set[int]:
+    """Returns the keys of a string of ASCII in an n-gram index."""
+    symbols = text.upper().encode()
+    keys = set()
+    for i in range(len(symbols) - 2):
+        gram = symbols[i : i + 4]
+        number = int.from_bytes(gram, "little")
+        head = ((number & 0xFFFFFF) * 0x9E3779B1 & 0xFFFFFFFF) >> 12 & ~15
+        tail = (number * 0x85EBCA9D & 0xFFFFFFFF) >> 28 if len(gram) == 4 else 0
+        is_frequent = all(symbol in b"0123456789ABCDEF TINORSL" for symbol in gram[:3])
+        keys.add(head | (tail if is_frequent else tail & ~1))
+    return keys
+
+
+def word_key(word: str) -> int:
+    """Returns the key of a word of ASCII."""
+    mask = (1 << 64) - 1
+    value = sum(
+        ord(character) * pow(0x9E3779B97F4A7C15, i, 1 << 64)
+        for i, character in enumerate(word.upper()[:64])
+    )
+    value = value & mask ^ (value & mask) >> 32
+    return (value * 0xD6E8FEB86659FD93 & mask) >> 32

@@ -1,6 +1,7 @@
 """A reader written from ``docs/reference/format.md`` finds the rows that the library finds."""
 
 import math
+import re
 import struct
 
 import numpy as np
@@ -8,17 +9,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from format_reader import candidate_rows
+from format_reader import candidate_rows, gram_keys, word_key
 
 import intarsia as ia
+from intarsia.index.kinds import gram_keys as grams
+from intarsia.strings import tokenizer
 
 ROWS = 50_000
 FLOATS = [0.0, -0.0, math.nan, 1.5, None]
 
 
-@pytest.fixture(params=["written", "added", "without statistics"])
+@pytest.fixture(params=["written", "added", "sidecar", "without statistics"])
 def path(request, tmp_path):
-    """A file with three lookups, made in one of three ways."""
+    """A file with three lookups, made in one of four ways."""
     numbers = np.random.default_rng(7).integers(-20_000, 20_000, ROWS)
     columns = {
         "number": pa.array(numbers, pa.int64()),
@@ -30,9 +33,9 @@ def path(request, tmp_path):
     if request.param == "written":
         ia.write_table(table, path, indexes=indexes, row_group_size=20_000)
     else:
-        has_statistics = request.param == "added"
+        has_statistics = request.param != "without statistics"
         pq.write_table(table, path, row_group_size=20_000, write_statistics=has_statistics)
-        ia.add_indexes(path, indexes)
+        ia.add_indexes(path, indexes, sidecar=request.param == "sidecar")
     return path
 
 
@@ -65,3 +68,11 @@ def test_a_copied_pointer_is_noticed(path, tmp_path):
     pq.write_table(table.replace_schema_metadata(metadata), copy)
     with pytest.raises((AssertionError, ValueError, KeyError)):
         candidate_rows(copy, "number", struct.pack("<q", 77))
+
+
+@pytest.mark.parametrize("text", ["it'S", "ab", "Disk 42 full!", "a0f3", "tin foil", "x" * 70])
+def test_keys_of_strings_are_those_of_the_library(text):
+    strings, positions = pa.array([text]), np.zeros(1, np.int64)
+    assert gram_keys(text) == {*grams.keys_of_strings(strings, positions)[0].tolist()}
+    words = re.findall("[A-Za-z0-9]+", text)
+    assert {*map(word_key, words)} == {*tokenizer.keys_of_strings(strings, positions)[0].tolist()}
