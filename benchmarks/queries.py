@@ -237,8 +237,10 @@ def growth_table(growth: dict[str, Any]) -> Table:
 
 
 def markdown(table: Table) -> str:
-    """Formats a table as in ``docs/performance.md``."""
-    rule = ["---", *["---:"] * (len(table[0]) - 1)]
+    """Formats a table as in ``docs/performance.md``. Columns of sentences are at the left."""
+    columns = [*zip(*table, strict=True)][1:]
+    is_prose = [any(cell.endswith(".") for cell in column) for column in columns]
+    rule = ["---", *("---" if prose else "---:" for prose in is_prose)]
     return "\n".join("| " + " | ".join(row) + " |" for row in [table[0], rule, *table[1:]])
 
 

@@ -31,6 +31,8 @@ myst_heading_anchors = 3  # links such as performance.md#many-files
 html_theme = "furo"
 html_title = "Intarsia"
 html_show_sourcelink = html_copy_source = False
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_theme_options = {
     "light_css_variables": {
         "color-brand-primary": "#7a4a12",
@@ -41,6 +43,8 @@ html_theme_options = {
         "color-brand-content": "#e0a95e",
     },
 }
+
+MAX_SHORT_CODE = 24  # characters that fit beside other words on a phone
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings name the types
@@ -107,7 +111,15 @@ def inline_drawings(app: Sphinx, document: nodes.document) -> None:
         if path.suffix == ".svg" and app.builder.format == "html":
             drawing = path.read_text().replace("aria-label=", "data-title=", 1)
             html = drawing.replace("<svg ", f'<svg aria-label="{escape(image["alt"])}" ', 1)
+            html = f'<div class="drawing">{html}</div>'
             image.parent.replace_self(nodes.raw("", html, format="html"))
+
+
+def keep_short_code_together(app: Sphinx, document: nodes.document) -> None:
+    """Marks short code such as ``--no-replace``, which browsers would break at its hyphens."""
+    for literal in document.findall(nodes.literal):
+        if len(literal.astext()) <= MAX_SHORT_CODE and " " not in literal.astext():
+            literal["classes"].append("short")
 
 
 class Screenshots(SphinxTransform):
@@ -135,3 +147,4 @@ def setup(app: Sphinx) -> None:
     app.add_directive("intarsia-commands", Commands)
     app.connect("doctree-read", unlink_types)
     app.connect("doctree-read", inline_drawings)
+    app.connect("doctree-read", keep_short_code_together)
