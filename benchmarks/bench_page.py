@@ -51,6 +51,8 @@ make bench BENCH=--docs
 """
 SMOKE = "This run had the size `smoke`, which only tests the command. Its times mean nothing.\n"
 METHOD = f"""- Each query is compared with its fastest peer, in the layout that suits the peer best.
+- "Intarsia" is `Dataset.to_table` with Intarsia's own readers. `ia.sql` and `ia.polars.scan` leave
+  files of which little can be skipped to DuckDB and Polars.
 - Times are medians of processor time in milliseconds. Data is open, or newly opened for each
   query. The rounds of all engines take turns, and all answers are compared before.
 - The ratio is the peer's time by ours with open data. In parentheses are the lowest and the
