@@ -30,6 +30,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark import cloudpickle
 
 import intarsia as ia
+import intarsia.indexing.add as add_module
 import intarsia.spark as ias
 from intarsia.commit.storage import Place
 from intarsia.index.registry import parse_indexes
@@ -45,6 +46,8 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot im
 ROWS = 600
 ASKED = ["lookup(key, granule_rows=50)", "minmax(ratio, granule_rows=50)", "ngram(text)"]
 NAMES = ["key:lookup", "ratio:minmax", "text:ngram"]
+ADDED = [*NAMES, "page_index"]
+"""What files without a page index get."""
 WHERE = "key = 17 OR text LIKE '%-123%' OR ratio > 24.9"
 
 
@@ -138,7 +141,9 @@ def test_files_of_all_writers_are_indexed_and_answer_as_they_should(spark, tmp_p
 
 def test_indexes_may_be_objects(spark, lake):
     actual = report(ias.add_indexes(spark, lake, [ia.Lookup("key"), ia.Lookup(pc.field("text"))]))
-    assert {tuple(row["indexes"]) for row in actual.values()} == {("key:lookup", "text:lookup")}
+    assert {tuple(row["indexes"]) for row in actual.values()} == {
+        ("key:lookup", "text:lookup", "page_index")
+    }
 
 
 def test_hive_folders_and_unioned_schemas(spark, tmp_path):
@@ -158,7 +163,7 @@ def test_hive_folders_and_unioned_schemas(spark, tmp_path):
         assert actual[f"full{at}.parquet"]["status"] == "done"
         assert actual[f"full{at}.parquet"]["why"] is None
         partly = actual[f"old{at}.parquet"]
-        assert (partly["status"], partly["indexes"]) == ("done", ["text:lookup"])
+        assert (partly["status"], partly["indexes"]) == ("done", ["text:lookup", "page_index"])
         assert "column 'key' is not there" in partly["why"]
         none = actual[f"older{at}.parquet"]
         assert (none["status"], none["indexes"], none["bytes_added"]) == ("skipped", [], 0)
@@ -261,7 +266,8 @@ def test_existing_indexes_are_skipped(spark, lake):
         "3.parquet": "done",
     }
     assert actual["1.parquet"]["why"] == "it has key:lookup, ratio:minmax, text:ngram already"
-    assert actual["2.parquet"]["indexes"] == NAMES
+    assert actual["2.parquet"]["indexes"] == NAMES  # it has a page index
+    assert actual["0.parquet"]["indexes"] == ADDED
     assert (lake / "1.parquet").read_bytes() == untouched
     before = contents(lake)
     again = ias.add_indexes(spark, lake, [*ASKED[:2]])
@@ -278,7 +284,7 @@ def test_existing_indexes_are_skipped(spark, lake):
     damaged[entry.offset + entry.length - 3] ^= 255
     (lake / "3.parquet").write_bytes(damaged)
     actual = report(ias.add_indexes(spark, lake, [*ASKED, "lookup(id)"]))
-    assert actual["0.parquet"]["indexes"] == [*NAMES, "id:lookup"]
+    assert actual["0.parquet"]["indexes"] == [*NAMES, "id:lookup", "page_index"]
     assert actual["1.parquet"]["indexes"] == ["id:lookup"]
     assert actual["3.parquet"]["indexes"] == ["key:lookup", "id:lookup"]
     assert [list(ia.verify(path)) for path in sorted(lake.iterdir())] == [[]] * 4
@@ -499,18 +505,18 @@ def test_a_file_deleted_in_between_is_reported_as_deleted(spark, lake, monkeypat
 def test_a_file_finished_by_another_attempt_is_recognized(lake, monkeypatch):
     """For example if Spark runs a slow task twice: the second to finish finds the file changed."""
     path, indexes = str(lake / "0.parquet"), (ia.Lookup("key"),)
-    change_indexes, calls = task_module.change_indexes, []
+    change_indexes, calls = add_module.change_indexes, []
 
     def beaten(*args, **options):
-        if not calls:
+        calls.append(args[0].name)
+        if len(calls) == 1:
             ia.add_indexes(path, indexes)
-        calls.append(1)
         change_indexes(*args, **options)
 
-    monkeypatch.setattr(task_module, "change_indexes", beaten)
+    monkeypatch.setattr(add_module, "change_indexes", beaten)
     actual = task_module.index_file(path, IndexAction(pafs.LocalFileSystem(), indexes, False))
     assert (actual.status, actual.why) == ("skipped", "it has key:lookup already")
-    assert len(calls) == 1
+    assert calls == [path] * 2  # one of each attempt
     (listed,) = ia.list_indexes(path)
     assert [entry.name for entry in listed.indexes] == ["key:lookup"]
 
@@ -529,8 +535,8 @@ def gathered(lake):
         for part in range(len(split.groups))
     ]
     assert len(parts) > 1
-    assert {why for *_, why in parts} == {None}
-    return Merge(split, tuple(name for name, *_ in parts), 1.0), expected, places
+    assert {part.error for part in parts} == {None}
+    return Merge(split, tuple(part.name for part in parts), 1.0), expected, places
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
@@ -562,7 +568,7 @@ def test_sections_survive_a_task_killed_while_it_replaces_the_file(gathered, mon
         raise SystemExit
 
     with monkeypatch.context() as patch:
-        patch.setattr(task_module, "change_indexes", killed)
+        patch.setattr(add_module, "change_indexes", killed)
         with pytest.raises(SystemExit):
             merge_section(SectionMerge(merge, 2), expected, places)
     monkeypatch.setattr(task_module.FromParts, "write_one", killed)  # all of them are there
@@ -601,7 +607,7 @@ def test_a_file_whose_sections_no_task_saw_completely_is_not_done(gathered):
 
 def test_indexes_are_dropped(spark, lake):
     before = contents(lake)
-    ias.add_indexes(spark, lake, ASKED)
+    ias.add_indexes(spark, lake, ASKED, page_index=False)
     ia.drop_indexes(lake / "3.parquet", NAMES)
     actual = report(ias.drop_indexes(spark, lake, ["key:lookup", "ngram(text)", "ratio:minmax"]))
     assert actual["3.parquet"]["status"] == "skipped"

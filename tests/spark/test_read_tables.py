@@ -2,6 +2,7 @@
 
 import datetime as dt
 import time
+from pathlib import Path
 
 import delta_log
 import deltalake
@@ -85,6 +86,31 @@ def test_spark_has_the_rows_of_the_table(spark, tmp_path, make, read, open_table
     ] == [("k0007",)]
     with pytest.raises(ia.UnsupportedError, match="has other rows, names or values"):
         read(spark, table, reader="spark")
+
+
+@pytest.mark.parametrize("sidecar", [False, True], ids=["in files", "in sidecars"])
+@pytest.mark.parametrize(
+    ("make", "open_table"), [(delta, ia.delta), (iceberg, ia.iceberg)], ids=["delta", "iceberg"]
+)
+def test_indexes_of_tables_are_added_and_dropped(spark, tmp_path, make, open_table, sidecar):
+    """By the names of the table, in files that tasks divide among them."""
+    data = open_table(make(tmp_path))
+    before = {file: Path(file).read_bytes() for file in data.files}
+    split = {"split_bytes": min(map(len, before.values())) - 1}
+    added = ias.add_indexes(
+        spark, data, ["key:lookup", "id:minmax"], sidecar=sidecar, keep=True, **split
+    ).collect()
+    assert [(row.path, row.status) for row in added] == [(file, "done") for file in data.files]
+    for report in ia.list_indexes(data):
+        assert [entry.name for entry in report.entries] == ["key:lookup", "id:minmax"]
+        assert bool(report.sidecar) is sidecar
+    assert ias.maintain(spark, data).changed == ()
+    expected = data.to_table(filter="key = 'k0007'").to_pylist()
+    assert [row.asDict() for row in ias.read(spark, data, where="key = 'k0007'").collect()] == (
+        expected
+    )
+    ias.drop_indexes(spark, data, all=True, sidecar=sidecar)
+    assert {file: Path(file).read_bytes() for file in data.files} == before
 
 
 def test_versions_are_read(spark, tmp_path):

@@ -351,33 +351,62 @@ def index_file(
     with quiet(), _naming(path):
         opened = open_file(path, filesystem, sidecar=places, view=view)
         choice = due_in(opened, indexes, places, replace=replace, page_index=page_index)
-        names = names_of(opened, choice.all_due)
+    change = add_chosen(opened, filesystem, version, places, choice, Builder(on_group_done))
+    if change.choice.extra_problem is not None:
+        warn(f"{path}: {change.choice.extra_problem}")
+    report = report_of(change.file)
+    report = dataclasses.replace(report, added=change.added, kept=change.kept)
+    return _with_unfit(report, choice)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Change:
+    """What ``add_chosen`` did: the file as it is now, and the names of added and kept indexes."""
+
+    file: OpenedFile
+    added: tuple[str, ...]
+    kept: tuple[str, ...]
+    choice: Choice
+    """The choice, without a page index that could not be built."""
+
+
+def add_chosen(
+    file: OpenedFile,
+    filesystem: Any,
+    version: Version,
+    places: Sidecars | None,
+    choice: Choice,
+    builder: Builder,
+) -> Change:
+    """Adds the indexes of ``choice`` to a file of that ``version``, or to its sidecar.
+
+    If the page index that it was to get along cannot be built, the file gets the others.
+    """
+    if not choice.all_due:
+        return Change(file, (), choice.present, choice)
+    path = file.name
+    check_may_write(filesystem, path)
+    if places is None:
+        check_changeable(file)
+        warn_of_names(path, filesystem)
+    change = partial(change_indexes, file, filesystem, version, places, builder=builder)
+    with quiet(), _naming(path):
+        names = names_of(file, choice.all_due)
         has_standard = any(isinstance(index, Standard) for index in choice.all_due)
-        reports_before = _parquet_reports(opened) if has_standard else []
-    if choice.all_due:
-        check_may_write(filesystem, path)
-        if places is None:
-            check_changeable(opened)
-            warn_of_names(path, filesystem)
-        reason = None
-        change = partial(
-            change_indexes, opened, filesystem, version, places, builder=Builder(on_group_done)
-        )
-        with quiet(), _naming(path):
-            try:
-                change(add=choice.all_due)
-            except (FormatError, OutOfMemoryError) as error:
-                if not choice.extra:
-                    raise
-                change(add=choice.due)
-                reason = error
-        if reason is not None:
-            warn(f"{path}: it gets no page index: {reason}")
-    report = report_of(open_file(path, filesystem, sidecar=places, view=view))
-    added = _added(names, reports_before, report.standard)
-    present_names = {index_report.name for index_report in report.standard} - {*added}
-    untouched = (*choice.present, *(name for name in names if name in present_names))
-    return _with_unfit(dataclasses.replace(report, added=added, kept=untouched), choice)
+        reports_before = _parquet_reports(file) if has_standard else []
+        try:
+            change(add=choice.all_due)
+        except (FormatError, OutOfMemoryError) as error:
+            if not choice.extra:
+                raise
+            choice = choice.without_extra(str(error).removeprefix(path).lstrip(",: "))
+            change(add=choice.due)
+        changed = open_file(path, filesystem, sidecar=places, view=file.view)
+        reports_now = _parquet_reports(changed) if has_standard else []
+    added = _added(names, reports_before, reports_now)
+    unchanged = {report.name for report in reports_now} - {*added}
+    kept = (*choice.present, *(name for name in names if name in unchanged))
+    return Change(changed, added, kept, choice)
 
 
 def _with_unfit(report: IndexReport, choice: Choice) -> IndexReport:

@@ -37,11 +37,18 @@ class Choice:
     """The columns that the file lacks, and no table or folder has, by names of unfit indexes."""
     extra: tuple[PageIndex, ...] = ()
     """The page index, if the file gets one along with the indexes that are due."""
+    extra_problem: str | None = None
+    """Why the page index could not be built, if the file was to get one along."""
 
     @property
     def all_due(self) -> tuple[IndexSpec, ...]:
         """The indexes to build, ``extra`` included."""
         return (*self.due, *self.extra)
+
+    def without_extra(self, reason: str) -> Choice:
+        """Returns the same choice, without the page index that cannot be built for ``reason``."""
+        problem = f"it gets no page index: {reason}"
+        return dataclasses.replace(self, extra=(), extra_problem=problem)
 
     def without(self, unknown: Iterable[str]) -> Choice:
         """Returns the same choice, with indexes of unregistered kinds among the unfit."""
@@ -62,9 +69,10 @@ class Choice:
 
     @property
     def why(self) -> str | None:
-        """A message about the indexes that are not due. None if all are due."""
+        """A message about the indexes that are not built. None if all are."""
         messages = [f"it has {', '.join(self.present)} already"] if self.present else []
-        return "; ".join([*messages, *self.unfit.values()]) or None
+        messages += filter(None, [*self.unfit.values(), self.extra_problem])
+        return "; ".join(messages) or None
 
 
 def choose(

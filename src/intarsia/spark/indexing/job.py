@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
 from intarsia.commit.commit import TEMPORARY
@@ -39,7 +40,6 @@ from intarsia.indexing.sidecar_writer import only_embedded
 from intarsia.io.file_handle import version_of
 from intarsia.io.storage import PathLike, is_uri
 from intarsia.parquet.value_display import plural
-from intarsia.scan.parquet_file import open_file
 from intarsia.spark.indexing.file_packing import file_sizes, spread
 from intarsia.spark.indexing.task import (
     DONE,
@@ -49,6 +49,7 @@ from intarsia.spark.indexing.task import (
     FileReport,
     IndexAction,
     Merge,
+    Part,
     SectionMerge,
     Split,
     drop_from_file,
@@ -63,7 +64,13 @@ from intarsia.spark.job_status import Progress
 from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.session_settings import or_session_setting
 from intarsia.spark.tasks import results_of
-from intarsia.tables.data_files import TableFormatOption
+from intarsia.tables.data_files import (
+    Data,
+    TableFormatOption,
+    data_folder,
+    table_of,
+    view_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,11 +87,12 @@ _PRECEDENCE = {DONE: 0, FAILED: 1, SKIPPED: 2, MERGED: 3}
 
 def add_indexes(
     spark: SparkSession,
-    path: PathLike | Sequence[PathLike],
+    path: Data,
     indexes: Sequence[Index | str],
     *,
     sidecar: bool | PathLike = False,
     replace: bool = False,
+    page_index: bool = True,
     keep: bool = False,
     split_bytes: int | str | None = None,
     parallelism: int | None = None,
@@ -109,14 +117,19 @@ def add_indexes(
     ----------
     spark : pyspark.sql.SparkSession
         The session.
-    path : str, path or sequence of these
-        Files, folders or patterns, as for ``intarsia.dataset``.
+    path : str, path, sequence of these or Dataset
+        Files, folders or patterns, as for ``intarsia.dataset``. A data set stands for its files: of
+        a table, such as ``intarsia.delta`` opens, these are the files of its version, and indexes
+        are on columns by their names in the table.
     indexes : sequence of Index or str
         The indexes.
     sidecar : bool, str or path, default False
         Writes sidecars instead, for files that must not be changed; a path is the sidecars' folder.
     replace : bool, default False
         Builds existing indexes again.
+    page_index : bool, default True
+        As for ``intarsia.add_indexes``: files without a page index get one along with an index that
+        finds rows. False adds it only if ``indexes`` ask for it.
     keep : bool, default False
         Adds the indexes to the policy of the folder ``path`` when the job has run: writers then
         give them to new files, and ``maintain`` adds them to files that lack them.
@@ -175,12 +188,18 @@ def add_indexes(
     policy_place = policy_folder(path, filesystem) if keep else None
     max_bytes = bytes_of(or_session_setting(spark, "split_bytes", split_bytes), "split_bytes")
     files, action = _files_and_action(
-        path, filesystem, index_objects, sidecar, table_format, anew=replace
+        path,
+        filesystem,
+        index_objects,
+        sidecar,
+        table_format,
+        anew=replace,
+        page_index=page_index,
     )
-    if action.places is not None:
+    if action.places is not None and not isinstance(path, pads.FileSystemDataset):
         action.places.check_apart(path, filesystem)
     num_workers = _parallelism(spark, parallelism)
-    folder = _folder(path, action.filesystem)
+    folder = _folder(path, filesystem, action.filesystem)
     sizes = file_sizes(action.filesystem, folder, files)
     if max_bytes is None:
         max_bytes = max(SPLIT_BYTES, -(-sum(sizes) // num_workers))
@@ -218,13 +237,13 @@ def add_indexes(
         )
         reports += _settled(outcomes, merges)
     if policy_place is not None:
-        change_policy(*policy_place, index_objects, sidecar=action.sidecar)
+        change_policy(*policy_place, index_objects, sidecar=action.sidecar, page_index=page_index)
     return _report(spark, files, reports, "no file can have it")
 
 
 def drop_indexes(
     spark: SparkSession,
-    path: PathLike | Sequence[PathLike],
+    path: Data,
     indexes: Sequence[Index | str] | Index | str | None = None,
     *,
     all: bool = False,  # noqa: A002 # as in intarsia.drop_indexes
@@ -271,7 +290,7 @@ def drop_indexes(
     files, action = _files_and_action(
         path, filesystem, asked_of(indexes, all=all), sidecar, table_format
     )
-    sizes = file_sizes(action.filesystem, _folder(path, action.filesystem), files)
+    sizes = file_sizes(action.filesystem, _folder(path, filesystem, action.filesystem), files)
     tasks = spread(sizes, _parallelism(spark, parallelism))
     reports = _run(
         spark,
@@ -284,13 +303,12 @@ def drop_indexes(
 
 
 def _files_and_action(
-    path: PathLike | Sequence[PathLike],
+    path: Data,
     filesystem: Any,
     indexes: Sequence[IndexSpec | str] | None,
     sidecar: bool | PathLike,
     table_format: TableFormatOption,
-    *,
-    anew: bool = False,
+    **options: bool,
 ) -> tuple[list[str], IndexAction]:
     require_pyspark()
     storage, files = visible(path, filesystem, table_format=table_format)
@@ -299,9 +317,10 @@ def _files_and_action(
         if not is_uri(sidecar) and isinstance(storage, pafs.LocalFileSystem):
             # Absolute, as tasks run in other working directories.
             sidecar = os.path.abspath(os.path.expanduser(sidecar))
-    return list(dict.fromkeys(files)), IndexAction(
-        storage, None if indexes is None else tuple(indexes), sidecar, anew
-    )
+    files, view = list(dict.fromkeys(files)), view_of(path)
+    views = {file: view(file) for file in files} if table_of(path) is not None else {}
+    asked = None if indexes is None else tuple(indexes)
+    return files, IndexAction(storage, asked, sidecar, **options, views=views)
 
 
 def _parallelism(spark: SparkSession, requested: int | None) -> int:
@@ -311,12 +330,10 @@ def _parallelism(spark: SparkSession, requested: int | None) -> int:
     return requested or parallelism_of(spark)
 
 
-def _folder(path: PathLike | Sequence[PathLike], filesystem: pafs.FileSystem) -> str | None:
-    """Returns the path if it is a single folder, else None."""
-    if not isinstance(path, str | os.PathLike):
-        return None
-    root = Place.of(path, None if is_uri(path) else filesystem).root
-    is_folder = filesystem.get_file_info(root).type == pafs.FileType.Directory
+def _folder(data: Data, filesystem: Any, storage: pafs.FileSystem) -> str | None:
+    """Returns the folder of a table, or the path on ``storage`` if it is a folder, else None."""
+    root = data_folder(data, filesystem)
+    is_folder = bool(root) and storage.get_file_info(root).type == pafs.FileType.Directory
     return root if is_folder else None
 
 
@@ -329,7 +346,7 @@ def _split(path: str, action: IndexAction, max_bytes: int) -> Split | None:
     try:
         with quiet():
             version = version_of(path, action.filesystem)
-            file = open_file(path, action.filesystem, sidecar=places)
+            file = action.opened(path)
             choice = action.choice_of(file)
             if places is None:
                 check_changeable(file)
@@ -338,7 +355,7 @@ def _split(path: str, action: IndexAction, max_bytes: int) -> Split | None:
             file_id = file_id_of(file, places)
     except Exception:  # noqa: BLE001 # the task that gets the whole file reports it
         return None
-    if not choice.due or len(groups) < 2:
+    if not choice.all_due or len(groups) < 2:
         return None
     refused = FileReport(path, FAILED, bytes_before=size, rows=file.num_rows)
     return Split(path, version, choice, tuple(groups), file_id, refused)
@@ -387,18 +404,22 @@ def _gathered(
         f"read values of {plural(len(splits), 'large file')}, {plural(len(tasks), 'part')}"
     )
 
-    def gather(parts: Sequence[tuple[Split, int]]) -> tuple[str, float, str | None]:
+    def gather(parts: Sequence[tuple[Split, int]]) -> Part:
         return gather_from(*parts[0], action, place, job)
 
     results = iter(results_of(spark, tasks, gather, description, progress))
     merges, reports = [], []
     for split in splits:
-        names, times, errors = zip(*itertools.islice(results, len(split.groups)), strict=True)
-        error = next((error for error in errors if error is not None), None)
-        if error is None:
-            merges.append(Merge(split, names, sum(times)))
-        else:
-            reports.append(replace(split.refused, why=error, seconds=sum(times)))
+        parts = list(itertools.islice(results, len(split.groups)))
+        seconds = sum(part.seconds for part in parts)
+        error = next(filter(None, (part.error for part in parts)), None)
+        if error is not None:
+            reports.append(replace(split.refused, why=error, seconds=seconds))
+            continue
+        extra_error = next(filter(None, (part.extra_error for part in parts)), None)
+        if extra_error is not None:
+            split = replace(split, choice=split.choice.without_extra(extra_error))
+        merges.append(Merge(split, tuple(part.name for part in parts), seconds))
     return merges, reports
 
 

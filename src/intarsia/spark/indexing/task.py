@@ -9,7 +9,7 @@ import contextlib
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,17 +18,17 @@ import pyarrow.fs as pafs
 
 from intarsia.commit.commit import TEMPORARY
 from intarsia.commit.storage import Place
-from intarsia.errors import FormatError, IndexSpecError, IntarsiaError, quiet
+from intarsia.errors import FormatError, IndexSpecError, IntarsiaError, OutOfMemoryError, quiet
+from intarsia.file.file_view import OWN_VIEW, FileView
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.parquet_indexes import Standard
-from intarsia.index.registry import IndexSpec, spec_name
-from intarsia.indexing.add import change_indexes
+from intarsia.index.registry import IndexSpec
+from intarsia.indexing.add import add_chosen, change_indexes
 from intarsia.indexing.build import Builder, new_file_id
 from intarsia.indexing.drop import added_index_names, name_of, parquet_index_names
-from intarsia.indexing.missing_indexes import Choice, choose
+from intarsia.indexing.missing_indexes import Choice, due_in
 from intarsia.indexing.partial_build import FromParts, FromSections, gather_part
-from intarsia.indexing.rewrite import check_changeable
 from intarsia.io.atomic_replace import check_unchanged
 from intarsia.io.external_sort import Workspace
 from intarsia.io.file_handle import Version, version_of
@@ -64,11 +64,20 @@ class IndexAction:
     sidecar: bool | str
     anew: bool = False
     """True if existing indexes are built again."""
+    page_index: bool = False
+    """True if files without a page index get one along, as in ``due_in``."""
+    views: Mapping[str, FileView] = field(default_factory=dict)
+    """The views of files that are in a table."""
+
+    def opened(self, path: str) -> OpenedFile:
+        """Opens a file, with its sidecar if indexes are in sidecars."""
+        view = self.views.get(path, OWN_VIEW)
+        return open_file(path, self.filesystem, sidecar=self.places, view=view)
 
     def choice_of(self, file: OpenedFile) -> Choice:
         """Returns which of the indexes a file is to get."""
         kinds = [index for index in self.indexes or () if not isinstance(index, str)]
-        return choose(file, kinds, anew=self.anew, in_sidecar=self.sidecar is not False)
+        return due_in(file, kinds, self.places, replace=self.anew, page_index=self.page_index)
 
     @property
     def places(self) -> Sidecars | None:
@@ -104,7 +113,7 @@ class Merge:
     @property
     def sections(self) -> list[int]:
         """The numbers of the indexes that separate tasks make; empty if fewer than two."""
-        due = self.split.choice.due
+        due = self.split.choice.all_due
         sections = [number for number, index in enumerate(due) if not isinstance(index, Standard)]
         return sections if len(sections) > 1 else []
 
@@ -119,6 +128,8 @@ class SectionMerge:
 
 @dataclass(slots=True)
 class _Outcome:
+    file: OpenedFile
+    """The file as it is now."""
     indexes: Sequence[str] = ()
     why: str | None = None
     unfit: Sequence[str] = field(default_factory=tuple)
@@ -130,7 +141,7 @@ def index_file(path: str, action: IndexAction) -> FileReport:
     """Adds the missing indexes to a file, like ``intarsia.add_indexes``."""
 
     def act(file: OpenedFile, version: Version, places: Sidecars | None) -> _Outcome:
-        return _add(file, version, places, action, action.choice_of(file), None)
+        return _add(file, version, action, action.choice_of(file), Builder())
 
     return _report_on(path, action, act)
 
@@ -141,8 +152,8 @@ def merge_file(merge: Merge, action: IndexAction, place: Place) -> FileReport:
 
     def act(file: OpenedFile, version: Version, places: Sidecars | None) -> _Outcome:
         if version != split.version:
-            return _add(file, version, places, action, action.choice_of(file), None)
-        return _add(file, version, places, action, split.choice, _parts(merge, place))
+            return _add(file, version, action, action.choice_of(file), Builder())
+        return _add(file, version, action, split.choice, _parts(merge, place))
 
     return _report_on(split.path, action, act)
 
@@ -168,7 +179,7 @@ def merge_section(section: SectionMerge, action: IndexAction, place: Place) -> F
 
     def act(file: OpenedFile, version: Version, places: Sidecars | None) -> _Outcome:
         if version != split.version:
-            return _add(file, version, places, action, action.choice_of(file), None)
+            return _add(file, version, action, action.choice_of(file), Builder())
         parts = _parts(merge, place)
         if place.read_text(markers[section.number]) is None:
             name = f"{merge.names[0]}-{secrets.token_hex(8)}"
@@ -176,9 +187,9 @@ def merge_section(section: SectionMerge, action: IndexAction, place: Place) -> F
                 parts.write_one(file, section.number, split.file_id, path)
             place.write_text(markers[section.number], name)
         if any(place.read_text(marker) is None for marker in markers.values()):
-            return _Outcome(is_last=False)
+            return _Outcome(file, is_last=False)
         builder = FromSections(parts, fetch, split.file_id)
-        return _add(file, version, places, action, split.choice, builder)
+        return _add(file, version, action, split.choice, builder)
 
     return _report_on(split.path, action, act)
 
@@ -190,28 +201,45 @@ def _parts(merge: Merge, place: Place) -> FromParts:
         with place.filesystem.open_input_file(place.path(name)) as file:
             yield file
 
-    return FromParts(merge.split.choice.due, len(merge.names), reopen, merge.split.file_id)
+    return FromParts(merge.split.choice.all_due, len(merge.names), reopen, merge.split.file_id)
 
 
-def gather_from(
-    split: Split, part: int, action: IndexAction, place: Place, job: str
-) -> tuple[str, float, str | None]:
-    """Gathers one part; returns its files' common name, the seconds it took, and the error."""
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A gathered part: the common name of its files, and the seconds that it took."""
+
+    name: str
+    seconds: float
+    error: str | None = None
+    extra_error: str | None = None
+    """Why the part lacks the page index that the file was to get along."""
+
+
+def gather_from(split: Split, part: int, action: IndexAction, place: Place, job: str) -> Part:
+    """Gathers one part."""
     start = time.perf_counter()
     name = f"{TEMPORARY}{job}/{secrets.token_hex(8)}"
+
+    def gather(indexes: Sequence[IndexSpec]) -> None:
+        groups = split.groups[part]
+        gather_part(file, indexes, groups, lambda number: place.written(f"{name}-{number}"))
+
+    error, extra_error = None, None
     try:
         with quiet():
             check_unchanged(split.path, action.filesystem, split.version)
-            file = open_file(split.path, action.filesystem)
-            gather_part(
-                file,
-                split.choice.due,
-                split.groups[part],
-                lambda number: place.written(f"{name}-{number}"),
-            )
-    except Exception as error:  # noqa: BLE001 # any error goes into the file's report
-        return name, time.perf_counter() - start, _text(split.path, error)
-    return name, time.perf_counter() - start, None
+            file = replace(action, sidecar=False).opened(split.path)
+            try:
+                gather(split.choice.all_due)
+            except (FormatError, OutOfMemoryError) as refusal:
+                if not split.choice.extra:
+                    raise
+                extra_error = _text(split.path, refusal)
+                name += "-again"
+                gather(split.choice.due)
+    except Exception as refusal:  # noqa: BLE001 # any error goes into the file's report
+        error = _text(split.path, refusal)
+    return Part(name, time.perf_counter() - start, error, extra_error)
 
 
 def drop_from_file(path: str, action: IndexAction) -> FileReport:
@@ -230,7 +258,8 @@ def drop_from_file(path: str, action: IndexAction) -> FileReport:
             change_indexes(file, action.filesystem, version, places, drop=dropped)
         why = [f"it was written with {', '.join(written_requested)}"] if written_requested else []
         why += [f"it has no {', '.join(unfit)}"] if unfit else []
-        return _Outcome(dropped, "; ".join(why) or None, unfit)
+        now = action.opened(path) if dropped else file
+        return _Outcome(now, dropped, "; ".join(why) or None, unfit)
 
     return _report_on(path, action, act)
 
@@ -243,18 +272,10 @@ def _named(index: IndexSpec | str, added_names: set[str], file: OpenedFile) -> s
 
 
 def _add(
-    file: OpenedFile,
-    version: Version,
-    places: Sidecars | None,
-    action: IndexAction,
-    choice: Choice,
-    builder: Builder | None,
+    file: OpenedFile, version: Version, action: IndexAction, choice: Choice, builder: Builder
 ) -> _Outcome:
-    if choice.due:
-        if places is None:
-            check_changeable(file)
-        change_indexes(file, action.filesystem, version, places, add=choice.due, builder=builder)
-    return _Outcome([spec_name(index) for index in choice.due], choice.why, tuple(choice.unfit))
+    change = add_chosen(file, action.filesystem, version, action.places, choice, builder)
+    return _Outcome(change.file, change.added, change.choice.why, tuple(choice.unfit))
 
 
 Act = Callable[[OpenedFile, Version, Sidecars | None], _Outcome]
@@ -277,21 +298,18 @@ def _try_on(path: str, action: IndexAction, act: Act) -> tuple[FileReport, bool]
     try:
         with quiet():
             version = version_of(path, action.filesystem)
-            file = open_file(path, action.filesystem, sidecar=places)
+            file = action.opened(path)
             size_before = size_of(file, places)
             report = replace(report, bytes_before=size_before, rows=file.num_rows)
             outcome = act(file, version, places)
             if not outcome.is_last:
                 return replace(report, status=MERGED), False
-            size_after = size_before
-            if outcome.indexes:
-                size_after = size_of(open_file(path, action.filesystem, sidecar=places), places)
         done = replace(
             report,
             status=DONE if outcome.indexes else SKIPPED,
             why=outcome.why,
             indexes=tuple(outcome.indexes),
-            bytes_added=size_after - size_before,
+            bytes_added=size_of(outcome.file, places) - size_before,
             unfit=tuple(outcome.unfit),
         )
         return done, False
