@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spark
 
 ROWS = 600
 DIRECTORY_BYTES = 16
-"""By so many bytes the length of a directory may depend on the checksums in it."""
+"""The most bytes by which checksums change the length of a directory."""
 
 
 def table(first: int) -> pa.Table:

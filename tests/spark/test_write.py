@@ -137,12 +137,15 @@ def test_files_have_the_requested_indexes_and_pages(lake):
 
 
 def test_files_returned_are_the_files_written(spark, tmp_path):
+    start = time.perf_counter()
     written = ias.write(spark.range(0, 1000, 1, 3), tmp_path / "lake", cluster_by=["id"])
+    seconds = time.perf_counter() - start
     actual = {str(path.relative_to(tmp_path / "lake")) for path in files_under(tmp_path / "lake")}
     assert {file.path for file in written} == actual
     assert sum(file.rows for file in written) == 1000
     for file in written:
         assert (tmp_path / "lake" / file.path).stat().st_size == file.bytes
+        assert 0 < file.seconds < seconds
 
 
 def test_spark_reads_back_what_was_written(spark, events, lake):

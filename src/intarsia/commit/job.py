@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import pyarrow as pa
@@ -48,6 +49,8 @@ class WrittenFile:
         The number of rows.
     bytes : int
         The length of the file in bytes.
+    seconds : float
+        The time in which a task computed the rows of the file and wrote it. 0 if it has no rows.
 
     Examples
     --------
@@ -59,6 +62,7 @@ class WrittenFile:
     path: str
     rows: int
     bytes: int
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +107,11 @@ def write_folder(job: Job, folder: str, stem: str, rows: Rows) -> Iterator[Writt
     row_bytes = 0.0 if sample is None else bytes_a_row(job, sample)
     while rows.peek(1) is not None:
         max_rows = None if not job.target_bytes else max(1, int(job.target_bytes / row_bytes))
-        name = str(Path(folder, f"{stem}-{secrets.token_hex(8)}.parquet"))
+        name, start = str(Path(folder, f"{stem}-{secrets.token_hex(8)}.parquet")), perf_counter()
         count = _write_file(job, f"{TEMPORARY}{job.name}/{name}", rows, max_rows)
         size = job.place.size(f"{TEMPORARY}{job.name}/{name}")
         row_bytes = size / count
-        yield WrittenFile(name, count, size)
+        yield WrittenFile(name, count, size, perf_counter() - start)
 
 
 def replace_file(job: Job, file: str, rows: Rows, check: Callable[[int], None]) -> WrittenFile:
@@ -115,12 +119,12 @@ def replace_file(job: Job, file: str, rows: Rows, check: Callable[[int], None]) 
 
     ``check`` gets the number of written rows just before. If it raises, the old file stays.
     """
-    written = 0
+    written, start = 0, perf_counter()
     path, filesystem = job.place.path(file), job.place.filesystem
     check_written = lambda: check(written)  # noqa: E731 # the count is known later
     with open_job_writer(job, path, filesystem=filesystem, check=check_written) as writer:
         written = _write_rows(job, writer, rows, None)
-    return WrittenFile(file, written, job.place.size(file))
+    return WrittenFile(file, written, job.place.size(file), perf_counter() - start)
 
 
 def _write_file(job: Job, name: str, rows: Rows, most: int | None) -> int:

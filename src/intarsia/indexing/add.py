@@ -355,17 +355,17 @@ def index_file(
     if change.choice.extra_problem is not None:
         warn(f"{path}: {change.choice.extra_problem}")
     report = report_of(change.file)
-    report = dataclasses.replace(report, added=change.added, kept=change.kept)
+    report = dataclasses.replace(report, added=change.added, kept=change.present)
     return _with_unfit(report, choice)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Change:
-    """What ``add_chosen`` did: the file as it is now, and the names of added and kept indexes."""
+    """The file as ``add_chosen`` left it, and the names of added and of present indexes."""
 
     file: OpenedFile
     added: tuple[str, ...]
-    kept: tuple[str, ...]
+    present: tuple[str, ...]
     choice: Choice
     """The choice, without a page index that could not be built."""
 
@@ -405,8 +405,8 @@ def add_chosen(
         reports_now = _parquet_reports(changed) if has_standard else []
     added = _added(names, reports_before, reports_now)
     unchanged = {report.name for report in reports_now} - {*added}
-    kept = (*choice.present, *(name for name in names if name in unchanged))
-    return Change(changed, added, kept, choice)
+    present = (*choice.present, *(name for name in names if name in unchanged))
+    return Change(changed, added, present, choice)
 
 
 def _with_unfit(report: IndexReport, choice: Choice) -> IndexReport:

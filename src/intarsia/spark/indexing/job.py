@@ -319,8 +319,8 @@ def _files_and_action(
             sidecar = os.path.abspath(os.path.expanduser(sidecar))
     files, view = list(dict.fromkeys(files)), view_of(path)
     views = {file: view(file) for file in files} if table_of(path) is not None else {}
-    asked = None if indexes is None else tuple(indexes)
-    return files, IndexAction(storage, asked, sidecar, **options, views=views)
+    requested = None if indexes is None else tuple(indexes)
+    return files, IndexAction(storage, requested, sidecar, **options, views=views)
 
 
 def _parallelism(spark: SparkSession, requested: int | None) -> int:

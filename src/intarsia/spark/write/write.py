@@ -45,7 +45,7 @@ from intarsia.spark.write.task import write_task
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-MANIFEST = "path string, rows bigint, bytes bigint"
+MANIFEST = "path string, rows bigint, bytes bigint, seconds double"
 """The Spark schema of the rows in which tasks report their files."""
 _MODES = ("error", "errorifexists", "ignore", "append", "overwrite")
 _PARTITION_OVERWRITES = ("static", "dynamic")
@@ -255,4 +255,4 @@ def manifest(files: Sequence[WrittenFile]) -> Iterator[pa.RecordBatch]:
 
 def collect_written_files(tasks: DataFrame) -> list[WrittenFile]:
     """Runs the tasks and returns the files that they report."""
-    return [WrittenFile(row.path, row.rows, row.bytes) for row in tasks.collect()]
+    return [WrittenFile(**row.asDict()) for row in tasks.collect()]
