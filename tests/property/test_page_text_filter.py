@@ -38,7 +38,7 @@ def written(draw, folder):
         column_encoding=None if plain is None else {"f": plain},
         compression=draw(st.sampled_from(["zstd", "snappy", "none", "gzip", "lz4"])),
         data_page_version=draw(st.sampled_from(["1.0", "2.0"])),
-        write_page_index=True,
+        write_page_index=draw(st.booleans()),
     )
     return path
 
@@ -113,6 +113,36 @@ def test_only_pages_that_contain_the_string_are_decoded(large, condition):
     read = ia.dataset(large).explain(filter=condition, columns=["f"], analyze=True).read
     assert read.rows.selected <= 2
     assert 0 < read.pages.selected <= 12  # ten other strings have these digits at another position
+
+
+@pytest.fixture(scope="module")
+def unindexed(tmp_path_factory):
+    """A file without page indexes, whose row groups are one page each, as DuckDB writes them."""
+    path = tmp_path_factory.mktemp("sieve") / "t.parquet"
+    texts = [f"message {i * 7919 % ROWS:06d}" for i in range(ROWS)]
+    size = {"row_group_size": ROWS // 4, "max_rows_per_page": ROWS, "data_page_size": 1 << 30}
+    pq.write_table(pa.table({"f": texts}), path, use_dictionary=False, **size)
+    return path
+
+
+def test_pages_are_skipped_without_a_page_index(unindexed):
+    with mock.patch.object(unit_reader, "STAGED_ROWS", 0):
+        read = ia.dataset(unindexed).explain(filter=F == "message 012345", analyze=True).read
+    assert (read.rows.selected, read.pages.selected) == (1, 1)
+
+
+def test_the_search_for_a_frequent_string_stops_after_few_large_pages(unindexed):
+    decompressed = page_text_filter._decompressed
+    with (
+        mock.patch.object(unit_reader, "STAGED_ROWS", 0),
+        mock.patch.object(page_text_filter, "_USUAL_PAGE_ROWS", ROWS // 40),
+        mock.patch.object(page_text_filter, "_decompressed", side_effect=decompressed) as pages,
+    ):
+        found = ia.dataset(unindexed).to_table(
+            filter=pc.match_substring(F, "message"), use_threads=False
+        )
+    assert found.num_rows == ROWS
+    assert pages.call_count == 2, "each page counts as ten"
 
 
 def test_the_search_for_a_frequent_string_stops_early(large):

@@ -15,6 +15,7 @@ import pyarrow as pa
 from intarsia.decode.page_data import check_size
 from intarsia.errors import FormatError
 from intarsia.file.open_file import OpenedFile
+from intarsia.file.page_walk import make_offset_indexes
 from intarsia.io.source import PrefetchSource
 from intarsia.parquet.metadata import (
     DICTIONARY_ENCODINGS,
@@ -44,6 +45,8 @@ _MIN_TRIED_PAGES, _MIN_FILE_PAGES, _MIN_SKIPPED_SHARE = 16, 2, 0.6
 
 After files in which it stopped, ``_MIN_FILE_PAGES`` are tried in each file.
 """
+_USUAL_PAGE_ROWS = 20_000
+"""A page counts as one page for each of these rows, which searching in vain takes as long as."""
 
 
 @dataclass(slots=True)
@@ -99,8 +102,11 @@ class PageTextFilter:
     ) -> RowRanges:
         first, stop = self._file.row_group_starts[group : group + 2].tolist()
         rows_in_group = rows.clip(first, stop)
+        if not self._pays():
+            return rows_in_group
+        make_offset_indexes(self._file, group, [leaf])
         index = self._file.page_indexes.offsets(group, leaf)
-        if index is None or not len(index) or not self._pays():
+        if index is None or not len(index):
             return rows_in_group
         starts, stops = index.row_bounds(stop - first)
         pages = np.flatnonzero(rows_in_group.covers(starts + first, stops + first))
@@ -143,9 +149,10 @@ class PageTextFilter:
                 might_hold = dictionary_holds
             else:
                 might_hold = encoding not in _CONTIGUOUS_ENCODINGS or self._holds(page, codec)
+            usual_pages = max(count // _USUAL_PAGE_ROWS, 1)
             for page_counts in (self._file_counts, self._scan_counts):
-                page_counts.searched += 1
-                page_counts.skipped += not might_hold
+                page_counts.searched += usual_pages
+                page_counts.skipped += 0 if might_hold else usual_pages
             if might_hold:
                 numbers.append(number)
         return numbers
@@ -164,7 +171,7 @@ class PageTextFilter:
             if codec == CompressionCodec.UNCOMPRESSED:
                 data = page.body
             else:
-                data = memoryview(_decompressed(*page, codec))
+                data = _decompressed(*page, codec)
             bytes_ = np.frombuffer(data, np.uint8)
             return contains(bytes_, self._search.text, any_case=self._search.any_case)
         except (FormatError, pa.ArrowException, OSError):
@@ -195,16 +202,16 @@ def _encoding_of(page: _Page | None, count: int) -> int | None:
     return data.encoding if data and is_whole and num_values(header) == count else None
 
 
-def _decompressed(header: PageHeader, body: memoryview, codec: int) -> bytes:
+def _decompressed(header: PageHeader, body: memoryview, codec: int) -> memoryview:
     """Returns a page's decompressed bytes, without levels that are not compressed."""
     size = header.uncompressed_page_size
     v2 = header.data_page_header_v2
     if header.type == PageType.DATA_PAGE_V2 and v2 is not None:
         if v2.is_compressed is False:
-            return bytes(body)
+            return body
         levels = v2.definition_levels_byte_length + v2.repetition_levels_byte_length
         body, size = body[levels:], size - levels
     name = _CODECS.get(codec)
     if name is None or size < 0:
         raise FormatError("not to be decompressed here")
-    return bytes(pa.Codec(name).decompress(body, size, asbytes=True)) if size else b""
+    return memoryview(pa.Codec(name).decompress(body, size) if size else b"")
