@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -28,6 +29,9 @@ from intarsia.scan.request import (
 _SCANNER_COLUMNS = ("__fragment_index", "__batch_index", "__last_in_fragment")
 """Columns that only pyarrow's scanner has, besides the name of the file."""
 
+_MIN_WIDE_COLUMNS = 64
+"""From this number of columns, a scan of few of them does not look at the others' types."""
+
 Columns = Sequence[str] | dict[str, pc.Expression] | None
 """Names of columns or dotted paths of structs' fields; Expressions by name; or None for all."""
 
@@ -37,6 +41,36 @@ class ScanRequest(NamedTuple):
 
     request: Request
     project: Callable[[pa.Table], pa.Table]
+
+
+def used_columns(
+    schema: pa.Schema,
+    columns: Columns,
+    filter_: pc.Expression | None,
+    files: Iterable[Mapping[str, Any]],
+) -> pa.Schema:
+    """Returns a wide schema without columns that a scan does not use.
+
+    ``files`` have the partition values of each file, which are compared with stored columns.
+    Returns ``schema`` if it is not wide, or if the used columns are not known by their names.
+    """
+    is_wide = len(schema) >= _MIN_WIDE_COLUMNS
+    if (
+        not is_wide
+        or not isinstance(columns, list | tuple)
+        or not all(isinstance(name, str) for name in columns)
+    ):
+        return schema
+    paths = set() if filter_ is None else field_paths(read_expression(filter_))
+    if paths is None:
+        return schema
+    constants = {name for constants in files for name in constants}
+    names = {*columns, *(path[0] for path in paths), *constants}
+    positions = [schema.get_all_field_indices(name) for name in names]
+    if not all(positions):
+        return schema
+    fields = [schema.field(number) for number in sorted(itertools.chain(*positions))]
+    return pa.schema(fields, schema.metadata)
 
 
 def scan_request(schema: pa.Schema, columns: Columns, filter_: pc.Expression | None) -> ScanRequest:

@@ -22,6 +22,7 @@ from intarsia.dataset.request_builder import (
     needs_page_reader,
     request_of,
     scan_request,
+    used_columns,
     uses_scanner_columns,
 )
 from intarsia.dataset.row_count_check import (
@@ -130,8 +131,11 @@ class ScannedDataset(FileDataset):
         check_scan_options(options)
         source = self.scan_source
         condition = source.filter_with(filter_)
-        check_columns(self.schema, columns)
-        if uses_scanner_columns(columns, self.schema):
+        schema = used_columns(
+            self.schema, columns, condition, (file.constants for file in source.files)
+        )
+        check_columns(schema, columns)
+        if uses_scanner_columns(columns, schema):
             is_limited = source.options.page_size_limit is not None
             obstacle = "page_size_limit" if is_limited else source.cache.table_view
             check_scanner_columns(columns, condition, obstacle)
@@ -141,12 +145,12 @@ class ScannedDataset(FileDataset):
             unfiltered._set_filter(None)
             return scan_scanner_columns(unfiltered, columns, condition, limit, dict(options))
         by_page = any(one is not None for one in (condition, limit, parts, rows))
-        by_page = by_page or needs_page_reader(columns, self.schema)
+        by_page = by_page or needs_page_reader(columns, schema)
         if in_batches and not by_page and may_miss_rows(source, columns):
             by_page = not fits_in_memory(source)
         if not by_page and self._may_use_pyarrow:
             return None
-        request, project = scan_request(self.schema, columns, condition)
+        request, project = scan_request(schema, columns, condition)
         use_threads = options.get("use_threads", True)
         source = self._with_checksums(options).scan_source
         if rows is not None:
