@@ -88,7 +88,7 @@ PATHS: dict[str, list[tuple[object, str, object]]] = {
     "larger units": [(units, "_cut_bytes", lambda *_: 0.0)],
     "small first units": [(units, "COSTS", replace(COSTS, first_unit_rows=COSTS.unit_rows))],
     "page headers": [(units, "make_offset_indexes", lambda *_: None)],
-    "columns together": [(column_reader, "_have_same_rows", lambda _: False)],
+    "columns together": [(column_reader, "_with_same_rows", lambda _: [])],
     "columns in blocks": [(column_reader, "_COLUMNS_PER_BLOCK", 1 << 30)],
     "pages among threads": [(column_reader, "_DIVIDED_BYTES", 1 << 60)],
     "likely rows": [(unit_reader, "_allows_reading_at_once", lambda *_: False)],

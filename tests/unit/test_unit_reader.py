@@ -1,6 +1,7 @@
 """Conditions that many rows pass: rows are selected early if that skips pages, else at the end."""
 
 import itertools
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.row_ranges import RowRanges
-from intarsia.scan import unit_reader
+from intarsia.scan import column_reader, unit_reader
 from intarsia.scan.filter.condition import are_in_most_pages, rows_where
 from intarsia.scan.integrity import page_guard
 from intarsia.scan.schema_adapter import read_columns
@@ -252,3 +253,43 @@ def test_pages_of_row_groups_that_are_wanted_whole_are_not_asked_for_their_rows(
     assert file.read(["odd", "t"]).equals(table.select(["odd", "t"]))
     with pytest.raises(TypeError):
         file.read(["t"], RowRanges.of((0, 10)))
+
+
+@pytest.fixture(scope="module")
+def nested(tmp_path_factory):
+    """Pages of 100 rows with a lookup: three flat columns and a list of structs."""
+    path = tmp_path_factory.mktemp("nested") / "t.parquet"
+    rows = np.arange(10_000)
+    table = pa.table(
+        {
+            "key": rows * 7919 % 10_007,
+            "flat": rows,
+            "text": [f"row {row}" for row in rows],
+            "items": pa.array([[{"x": row, "y": 1}, {"x": 2, "y": row}] for row in rows.tolist()]),
+        }
+    )
+    ia.write_table(table, path, max_rows_per_page=100, indexes=[ia.Lookup("key")])
+    return path, table
+
+
+def test_a_lookup_reads_no_next_page_of_a_repeated_column(nested):
+    path, table = nested
+    condition = pc.field("key").isin(table["key"].take([150, 2_050, 7_950]).to_pylist())
+    explained = ia.dataset(path).explain(filter=condition, analyze=True)
+    assert explained.read.rows.selected == 3
+    assert explained.read.pages.selected == 3 * 5
+    answer = ia.dataset(path).to_table(filter=condition)
+    assert answer.sort_by("flat").equals(table.take([150, 2_050, 7_950]))
+
+
+@pytest.mark.parametrize(
+    "columns", [["flat", "text", "items"], ["items", "text", "flat"], ["text", "items"]]
+)
+def test_flat_columns_are_decoded_together_beside_a_repeated_one(nested, columns):
+    path, table = nested
+    decode = column_reader.decode_roots
+    with mock.patch.object(column_reader, "decode_roots", side_effect=decode) as together:
+        actual = ia.ParquetFile(path).read(columns=columns, rows=RowRanges.of((250, 470)))
+    assert actual.equals(table.select(columns).slice(250, 220))
+    counts = [call.args[0].num_roots for call in together.call_args_list]
+    assert counts == [2] * ("flat" in columns)

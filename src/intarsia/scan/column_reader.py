@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from operator import attrgetter
@@ -98,17 +98,27 @@ def _read_rows(
     parts = iter((source or file.source).read(ranges))
     fetched = [_checked_chunks(file, read, parts, room) for read in reads]
     size = sum([length for _, length in ranges])
-    if not physical and _have_same_rows(reads):
+    columns: dict[int, pa.ChunkedArray] = {}
+    flat = [] if physical else _with_same_rows(reads)
+    if flat:
+        flat_reads, chunks = [reads[i] for i in flat], [fetched[i] for i in flat]
+        flat_size = size if len(flat) == len(reads) else _num_bytes(flat_reads)
         with contextlib.suppress(FormatError):  # decoding columns one by one names the damaged one
-            columns = _decode_together(file, reads, fetched, cutter, size)
-            if columns is not None:
-                return columns
+            decoded = _decode_together(file, flat_reads, chunks, cutter, flat_size)
+            if decoded is not None and len(flat) == len(reads):
+                return decoded
+            columns = dict(zip(flat, decoded or (), strict=False))
     divides = len(reads) == 1 and size >= _DIVIDED_BYTES and may_use_threads()
+    others = [i for i in range(len(reads)) if i not in columns]
     tasks = [
-        partial(_decode_column, file, read, groups, cutter, physical=physical, divides=divides)
-        for read, groups in zip(reads, fetched, strict=True)
+        partial(
+            _decode_column, file, reads[i], fetched[i], cutter, physical=physical, divides=divides
+        )
+        for i in others
     ]
-    return all_of(tasks) if size >= THREADED_BYTES else [task() for task in tasks]
+    arrays = all_of(tasks) if size >= THREADED_BYTES else [task() for task in tasks]
+    columns |= zip(others, arrays, strict=True)
+    return [columns[i] for i in range(len(reads))]
 
 
 def _take_room(room: AllocationBudget, file: OpenedFile, reads: Sequence[ColumnRead]) -> None:
@@ -122,12 +132,23 @@ def _take_room(room: AllocationBudget, file: OpenedFile, reads: Sequence[ColumnR
                 room.take(2 * sum(length for _, length in selection.byte_ranges), "its chunk")
 
 
-def _have_same_rows(reads: Sequence[ColumnRead]) -> bool:
-    """True if there are several roots of one leaf each, with the same rows selected."""
-    if len(reads) < 2 or {len(read.root.all_leaves) for read in reads} != {1}:
-        return False
-    rows = [[parts[0].rows for _, parts in read.groups] for read in reads]
-    return rows.count(rows[0]) == len(rows)
+def _with_same_rows(reads: Sequence[ColumnRead]) -> list[int]:
+    """Returns the numbers of most roots of one leaf each that have the same rows selected.
+
+    Returns [] if they are fewer than two.
+    """
+    by_rows: dict[tuple[RowRanges, ...], list[int]] = {}
+    for i, read in enumerate(reads):
+        if len(read.root.all_leaves) == 1:
+            rows = tuple([parts[0].rows for _, parts in read.groups])
+            by_rows.setdefault(rows, []).append(i)
+    most = max(by_rows.values(), key=len, default=[])
+    return most if len(most) > 1 else []
+
+
+def _num_bytes(reads: Iterable[ColumnRead]) -> int:
+    """Returns the stored bytes of the selected pages."""
+    return sum(selection.num_bytes for read in reads for *_, selection in read.selections())
 
 
 def _decode_together(

@@ -35,7 +35,7 @@ from intarsia.scan.filter.substring import SubstringSearch
 from intarsia.scan.nested_projection import Projection
 from intarsia.scan.predicate_order import STAGED_ROWS, Stage, dictionary_paths, stages
 from intarsia.scan.request import Request, without_columns, without_rows
-from intarsia.scan.schema_adapter import expect_columns, read_columns, roots_of
+from intarsia.scan.schema_adapter import expect_columns, read_columns, roots_of, roots_to_read
 
 
 class _ReadRows(NamedTuple):
@@ -95,6 +95,12 @@ class UnitReader:
     def _allows_one_pass(self) -> bool:
         return _allows_reading_at_once(self.file, self._request, self._constants)
 
+    @cached_property
+    def _reads_repeated_columns(self) -> bool:
+        roots = roots_to_read(self.file, self._request, self._constants)
+        leaves = self.file.schema.leaves
+        return any(leaves[leaf].max_repetition_level for root in roots for leaf in root.leaves)
+
     def matching(self, rows: RowRanges) -> pa.Table:
         """Returns the requested columns of the matching rows among ``rows``."""
         request, source = self._request, PrefetchSource(self.file.source)
@@ -131,14 +137,16 @@ class UnitReader:
         """Returns the filter's conditions in order, with the columns read for each.
 
         All columns are read at once if most pages of few rows are needed, and reading them costs no
-        extra request.
+        extra request. Repeated columns are read later: to know where a row ends, they need the page
+        after it, and candidate rows usually end where a page ends.
         """
         request, file = self._request, self.file
         if request.filter is None:
             return []
         is_free = expect_columns(file, request, rows, source) or not file.request_bytes
         stage_list, is_unstaged = stages(file, request, rows), rows.num_rows < STAGED_ROWS
-        if is_free and is_unstaged and self._are_likely and self._allows_one_pass:
+        is_one_pass = is_free and is_unstaged and self._are_likely
+        if is_one_pass and self._allows_one_pass and not self._reads_repeated_columns:
             return [stage._replace(columns=request.all_columns) for stage in stage_list]
         return stage_list
 
