@@ -48,26 +48,33 @@ def path(tmp_path_factory):
     return path
 
 
-def cost_of(data, run, monkeypatch):
-    """Returns the result of a second, equal query and its cost."""
-    run()
-    file, read_at = data.scan_source.cache.get(data.files[0]), FileSource._read_at
-    pages_before, calls, lengths = file.pages_read, Counter(), []
-
-    def read(source, offset, length):
-        lengths.append(length)
-        return read_at(source, offset, length)
+def counted(run):
+    """Returns the result of a function, and the calls of our functions by module."""
+    calls = Counter()
 
     def count(frame, event, _):
         if event == "call" and frame.f_code.co_filename.startswith(SOURCE):
             calls[frame.f_code.co_filename] += 1
 
-    monkeypatch.setattr(FileSource, "_read_at", read)
     sys.setprofile(count)
     try:
-        result = run()
+        return run(), calls
     finally:
         sys.setprofile(None)
+
+
+def cost_of(data, run, monkeypatch):
+    """Returns the result of a second, equal query and its cost."""
+    run()
+    file, read_at = data.scan_source.cache.get(data.files[0]), FileSource._read_at
+    pages_before, lengths = file.pages_read, []
+
+    def read(source, offset, length):
+        lengths.append(length)
+        return read_at(source, offset, length)
+
+    monkeypatch.setattr(FileSource, "_read_at", read)
+    result, calls = counted(run)
     pages = file.pages_read - pages_before
     return result, Cost(calls.total(), len(calls), len(lengths), sum(lengths), pages)
 
@@ -97,3 +104,21 @@ def test_a_lookup_takes_few_calls_requests_bytes_and_pages(
     assert table.num_rows == rows
     assert all(actual <= limit for actual, limit in zip(cost, most, strict=True)), cost
     assert cost.calls > 100, "calls are counted"
+
+
+def test_calls_of_a_lookup_by_a_catalog_do_not_grow_with_the_files(tmp_path):
+    calls = []
+    for files in (6, 60):
+        folder = tmp_path / f"{files} files"
+        folder.mkdir()
+        for number in range(files):
+            keys = pa.array([number * 1_000 + i * 7 for i in range(50)])
+            ia.write_table(pa.table({"k": keys}), folder / f"{number}.parquet", indexes="lookup(k)")
+        ia.build_catalog(folder)
+        query = ia.dataset(folder, catalog=True).prepare("k = ?")
+        assert query.to_table(2_007).num_rows == 1
+        table, calls_by_module = counted(lambda query=query: query.to_table(2_014))
+        assert table["k"].to_pylist() == [2_014]
+        calls.append(calls_by_module.total())
+    assert calls[1] <= calls[0] + 10, calls
+    assert 100 < calls[0] <= 1_000, "calls are counted"

@@ -358,6 +358,37 @@ def test_keys_are_stored_in_several_parts(lake, monkeypatch):
         assert actual.equals(without[name]), name
 
 
+def test_queries_of_one_data_set_see_files_that_change_between_them(lake):
+    ia.build_catalog(lake)
+    data, third = ia.dataset(lake, catalog=True), lake / "part=0" / "003.parquet"
+    other, indexes = lake.parent / "other.parquet", ["lookup(id)", "elements(tags)", "lookup(text)"]
+    ia.write_table(table_of(40), other, indexes=indexes)
+    old, new = third.read_bytes(), other.read_bytes()
+
+    def check(*counts):
+        conditions = [
+            pc.field("id") == some_id(3),
+            (pc.field("part") == 0) & (pc.field("id") == some_id(3)),
+            (pc.field("part") == 1) & (pc.field("id") == some_id(4)),
+            pc.field("id") == some_id(4),
+            pc.field("id") == some_id(40),
+        ]
+        actual = tuple(data.count_rows(filter=condition) for condition in conditions)
+        slow = ia.dataset(lake, catalog=False)
+        assert actual == tuple(slow.count_rows(filter=condition) for condition in conditions)
+        assert actual == counts
+
+    check(1, 1, 1, 1, 0)
+    third.write_bytes(new)  # in place: the folder itself does not change
+    check(0, 0, 1, 1, 1)
+    third.write_bytes(old)
+    check(1, 1, 1, 1, 0)
+    ia.build_catalog(lake, refresh=True)  # a segment more
+    check(1, 1, 1, 1, 0)
+    third.write_bytes(new)
+    check(0, 0, 1, 1, 1)
+
+
 def test_old_generations_are_removed_one_generation_later(lake):
     def tables():
         return {path.name for path in (lake / "_intarsia").iterdir()} - {POINTER}

@@ -21,17 +21,11 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 import intarsia.deadline as deadline
-from intarsia.catalog.catalog import (
-    Identity,
-    list_folder,
-    open_segments,
-    pointer_path,
-    versioned_pointer,
-)
+from intarsia.catalog.catalog import list_folder, open_segments, pointer_path, versioned_pointer
 from intarsia.catalog.file_facts import Facts, facts_of
 from intarsia.catalog.location import Target, raising_path_errors
 from intarsia.catalog.manifest import First, Pointer, Segment, encode_pointer
-from intarsia.catalog.segment_reader import SegmentReader
+from intarsia.catalog.segment_reader import Identity, SegmentReader
 from intarsia.catalog.segment_writer import SegmentWriter
 from intarsia.deadline import time_limited
 from intarsia.errors import IntarsiaError, PathError, public, quiet, warn

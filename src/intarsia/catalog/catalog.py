@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import math
 import os
 import time
@@ -20,8 +21,9 @@ from typing import Any, TypeVar
 import pyarrow.fs as pafs
 
 from intarsia.catalog.cache import CatalogCache
+from intarsia.catalog.located_files import LocatedFiles
 from intarsia.catalog.manifest import POINTER, First, Pointer, Table, decode_pointer
-from intarsia.catalog.segment_reader import SegmentReader, in_order
+from intarsia.catalog.segment_reader import BoolArray, Identity, SegmentReader
 from intarsia.errors import PathError, warn
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.read_options import ReadOptions
@@ -39,18 +41,13 @@ from intarsia.io.storage import (
     resolve,
 )
 from intarsia.limits import MAX_CATALOG_POINTER_BYTES, check_claim
-from intarsia.plan.plan import Amount, Figures
+from intarsia.plan.plan import Figures
 from intarsia.process_state import ForkLock, SharedState
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.scan.request import Request
 from intarsia.threads import await_all
 
 F = TypeVar("F", bound=tuple[str, Constants])
-Identity = tuple[int, int | None]
-"""Identity of a file in a listing: its size in bytes, and its time of change in nanoseconds.
-
-Storage that lists entity tags has a hash of the tag instead of the time.
-"""
 _MAX_ATTEMPTS = 3
 """Attempts to read a catalog that other processes replace meanwhile."""
 _REMOTE_LISTING_SECONDS = 1.0
@@ -83,7 +80,8 @@ def list_folder(
         return stamped, times
     if infos is None:
         infos = infos_under(filesystem, root)
-    files = [info for info in infos if info.is_file]
+    # Only files have a size. ``info.is_file`` takes four times as long.
+    files = [info for info in infos if info.size is not None]
     identities = {info.path.removeprefix(base): (info.size, info.mtime_ns) for info in files}
     return identities, {path: changed or 0 for path, (_, changed) in identities.items()}
 
@@ -143,25 +141,20 @@ def _source_of(
     return BufferSource(data)
 
 
-def _own_files(listing: Mapping[str, Identity]) -> dict[str, Identity]:
-    """Returns the files of a listing that belong to a catalog."""
-    start = f"{SIDECAR_FOLDER}/catalog"
-    return {path: identity for path, identity in listing.items() if path.startswith(start)}
-
-
-def is_inside(path: str) -> bool:
-    """True if the path is relative and stays in the folder that it is relative to."""
-    return not {"", ".", ".."} & set(path.split("/")) and "\0" not in path
+def _own_files(filesystem: pafs.FileSystem, root: str) -> dict[str, Identity]:
+    """Lists the files of the catalog in ``root``."""
+    listing, _ = list_folder(filesystem, f"{root}/{SIDECAR_FOLDER}")
+    return {path: identity for path, identity in listing.items() if path.startswith("catalog")}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _State:
-    """A catalog that was read, and the files whose facts are up to date."""
+    """A catalog that was read, with a mask of the files whose facts are up to date."""
 
     identity: Identity
     segments: Sequence[SegmentReader]
-    places: dict[str, tuple[int, int]]
-    """The segment and the file's number in it, by path relative to the data set's folder."""
+    located: LocatedFiles
+    is_current: BoolArray
 
 
 class Catalog(SharedState):
@@ -177,6 +170,7 @@ class Catalog(SharedState):
         """Takes the data set's folder and, if the caller has it, a new listing by path."""
         self.root = root.rstrip("/")
         self._filesystem, self._options = filesystem, options
+        self._is_local = isinstance(filesystem, pafs.LocalFileSystem)
         self._listing: dict[str, Identity] | None = None
         self._listed_until = math.inf
         if listing is not None:
@@ -203,16 +197,27 @@ class Catalog(SharedState):
     def _identities(self, infos: Iterable[pafs.FileInfo] | None = None) -> dict[str, Identity]:
         return list_folder(self._filesystem, self.root, infos)[0]
 
-    def _list(self) -> dict[str, Identity]:
-        """Lists the folder. The first call reuses the listing of the opening while it is new."""
+    def _look_up(self, files: Iterable[F]) -> tuple[Identity | None, Sequence[Identity | None]]:
+        """Returns the identities of the pointer, None if there is none, and of ``files``.
+
+        The first call reuses the listing of the opening while it is new. Later ones look up each
+        file of a local folder. Other storage is listed, which takes fewer requests.
+        """
+        pointer = f"{SIDECAR_FOLDER}/{POINTER}"
         listing, self._listing = self._listing, None
-        is_new = time.monotonic() < self._listed_until
-        return listing if listing is not None and is_new else self._identities()
+        if listing is None or time.monotonic() >= self._listed_until:
+            if self._is_local:
+                paths = [f"{self.root}/{pointer}", *[path for path, _ in files]]
+                infos = infos_of(self._filesystem, paths)
+                first, *others = [(info.size, info.mtime_ns) for info in infos]
+                return None if first[0] is None else first, others
+            listing = self._identities()
+        base = f"{self.root}/"
+        return listing.get(pointer), [listing.get(path.removeprefix(base)) for path, _ in files]
 
     def opened(self) -> None:
         """Ends the opening: its listing expires, on remote storage a second later."""
-        is_local = isinstance(self._filesystem, pafs.LocalFileSystem)
-        self._listed_until = time.monotonic() + (0 if is_local else _REMOTE_LISTING_SECONDS)
+        self._listed_until = time.monotonic() + (0 if self._is_local else _REMOTE_LISTING_SECONDS)
 
     def first(self, path: str) -> OpenedFile | None:
         """Returns the end of the data set's first file, or None if it is unknown or changed."""
@@ -231,22 +236,31 @@ class Catalog(SharedState):
 
     # --- which files ----------------------------------------------------------------------------
 
-    def files_left(self, files: Iterable[F], request: Request) -> list[F]:
-        """Returns the ``files``, paths with partition values, that might hold matching rows."""
-        candidates = list(files)
+    def files_left(
+        self, files: Sequence[F], candidates: Sequence[F], request: Request
+    ) -> Sequence[F]:
+        """Returns the ``candidates`` that might hold matching rows.
+
+        ``files`` are all files of the data set with their partition values, in the same sequence
+        at each call. ``candidates`` are some of them, or ``files`` itself.
+        """
         try:
-            listing = self._list()
+            identity, identities = self._look_up(candidates)
         except OSError:
             return candidates
         with self._lock:
-            identity = listing.get(f"{SIDECAR_FOLDER}/{POINTER}")
             if identity is None or identity == self._ignored:
                 self._state = None
                 return candidates
             for attempt in range(_MAX_ATTEMPTS):
                 try:
-                    self._state = self._current_state(listing, identity, anew=attempt > 0)
-                    return self._prune(self._state, candidates, request)
+                    segments = self._current_segments(identity, anew=attempt > 0)
+                    located = self._locate(files, segments)
+                    positions = located.positions_of(candidates)
+                    is_current = located.current(positions, identities)
+                    self._state = _State(identity, segments, located, is_current)
+                    is_left = ~located.pruned(is_current, request)[positions]
+                    return list(itertools.compress(candidates, is_left.tolist()))
                 except PathError as error:  # another generation may have replaced it meanwhile
                     problem: Exception = error
                 except Exception as error:  # noqa: BLE001 # a catalog only ever saves work
@@ -263,23 +277,19 @@ class Catalog(SharedState):
             warn(message)
         self._ignored = identity
 
-    def _current_state(
-        self, listing: dict[str, Identity], identity: Identity, anew: bool
-    ) -> _State:
+    def _current_segments(self, identity: Identity, anew: bool) -> Sequence[SegmentReader]:
         state = self._state
-        if state is not None and state.identity == identity and not anew:
-            segments = state.segments
-        else:
-            segments = self._segments(listing, anew)
-        return _State(identity, segments, self._locate_files(segments, listing))
+        is_same = state is not None and state.identity == identity and not anew
+        return state.segments if state is not None and is_same else self._segments(anew)
 
-    def _segments(self, listing: dict[str, Identity], anew: bool) -> Sequence[SegmentReader]:
+    def _segments(self, anew: bool) -> Sequence[SegmentReader]:
         """Returns the cached segments of an earlier query, or opens the current ones.
 
         On remote storage, the tables that most queries read are opened at the same time.
         """
-        is_local = isinstance(self._filesystem, pafs.LocalFileSystem)
-        own = _own_files(listing) if is_local and self._is_shared and not anew else {}
+        own = {}
+        if self._is_local and self._is_shared and not anew:
+            own = _own_files(self._filesystem, self.root)
         cached = _CATALOG_CACHE.find(self.root, self._options, own) if own else None
         if cached is not None:
             return cached
@@ -293,87 +303,42 @@ class Catalog(SharedState):
             _CATALOG_CACHE.keep(self.root, self._options, own, segments)
         return segments
 
-    def _locate_files(
-        self, segments: Sequence[SegmentReader], listing: dict[str, Identity]
-    ) -> dict[str, tuple[int, int]]:
-        places: dict[str, tuple[int, int]] = {}
-        outside: list[str] = []
-        for segment_number, segment in enumerate(segments):
-            listed = segment.listed
-            identities = zip(listed.sizes.tolist(), listed.mtimes.tolist(), strict=True)
-            for number, (path, identity) in enumerate(zip(listed.paths, identities, strict=True)):
-                if listing.get(path) == identity:
-                    places[path] = segment_number, number
-                elif not is_inside(path):
-                    outside.append(path)
+    def _locate(self, files: Sequence[F], segments: Sequence[SegmentReader]) -> LocatedFiles:
+        """Returns the entries of ``files``, those of the query before if possible."""
+        state = self._state
+        if state is not None and state.segments is segments and state.located.files is files:
+            return state.located
+        outside = [path for segment in segments for path in segment.paths_outside]
         if outside:
             message = (
                 f"{self.root}: the catalog names {outside[0]!r}, which is outside the data set's "
                 "folder; this entry is ignored"
             )
             warn(message)
-        return places
-
-    def _prune(self, state: _State, candidates: list[F], request: Request) -> list[F]:
-        base = f"{self.root}/"
-        groups: dict[tuple[int, int, tuple[str, ...]], list[tuple[int, int]]] = {}
-        schema_groups = [segment.listed.schema_groups.tolist() for segment in state.segments]
-        for position, (path, constants) in enumerate(candidates):
-            location = state.places.get(path.removeprefix(base))
-            if location is not None:
-                schema_group = schema_groups[location[0]][location[1]]
-                groups.setdefault((location[0], schema_group, tuple(constants)), []).append(
-                    (location[1], position)
-                )
-        pruned_positions: set[int] = set()
-        for (segment, schema_group, _), members in groups.items():
-            by_number = dict(members)
-            numbers, constants = in_order([*by_number]), candidates[members[0][1]][1]
-            matching = state.segments[segment].might_match(
-                numbers, schema_group, constants, request
-            )
-            pruned_positions.update(
-                by_number[number] for number in by_number.keys() - {*matching.tolist()}
-            )
-        return [
-            file for position, file in enumerate(candidates) if position not in pruned_positions
-        ]
+        return LocatedFiles(f"{self.root}/", files, segments)
 
     def figures(self, files: Iterable[F]) -> Figures:
         """Returns how many row groups, rows and bytes the files have that ``files_left`` pruned."""
-        state, base = self._state, f"{self.root}/"
-        paths = [path.removeprefix(base) for path, _ in files]
-        total = Figures()
-        for segment_number, segment in enumerate(state.segments if state else ()):
-            locations = (state.places.get(path) for path in paths) if state else ()
-            numbers = [
-                location[1]
-                for location in locations
-                if location is not None and location[0] == segment_number
-            ]
-            listed = segment.listed
-            groups, rows, sizes = (
-                Amount(0, int(column[numbers].sum()))
-                for column in (listed.row_groups, listed.rows, listed.sizes)
-            )
-            pruned_files = Amount(0, len(numbers))
-            total += Figures(files=pruned_files, row_groups=groups, rows=rows, bytes=sizes)
-        return total
+        state = self._state
+        return Figures() if state is None else state.located.figures(path for path, _ in files)
 
     # --- ends of files --------------------------------------------------------------------------
 
     def tail(self, source: FileSource) -> memoryview | None:
         """Returns the end of an opened file; None if the catalog does not have this version."""
         state = self._state
-        location = state and state.places.get(source.path.removeprefix(f"{self.root}/"))
-        if state is None or not location:
+        position = None if state is None else state.located.positions.get(source.path)
+        if state is None or position is None or not state.is_current[position]:
+            return None
+        entry = state.located.entries[position]
+        if entry is None:
             return None
         try:
-            segment = state.segments[location[0]]
-            stamp, size = segment.listed.stamps[location[1]], segment.listed.sizes[location[1]]
+            segment, number = entry
+            stamp, size = segment.listed.stamps[number], segment.listed.sizes[number]
             if stamp is None or source.size != size or source.stamp != stamp:
                 return None
-            return memoryview(segment.tail(location[1])) or None
+            return memoryview(segment.tail(number)) or None
         except PathError:
             return None
         except Exception as error:  # noqa: BLE001 # a catalog only ever saves work

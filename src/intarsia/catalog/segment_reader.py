@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeGuard
@@ -49,6 +49,11 @@ from intarsia.row_ranges import Int64Array, RowRanges
 from intarsia.scan.request import Request
 
 BoolArray = NDArray[np.bool_]
+Identity = tuple[int, int | None]
+"""Identity of a file in a listing: its size in bytes, and its time of change in nanoseconds.
+
+Storage that lists entity tags has a hash of the tag instead of the time.
+"""
 _MAX_PROBED_BYTES = 32 * 1024 * 1024
 """Bytes of keys that one predicate may read. Beyond that, the files' own indexes are used."""
 _MAX_CACHED_TAIL_PAGES, _MAX_CACHED_KEY_PARTS = 8, 64
@@ -170,6 +175,22 @@ class SegmentReader:
             numbers["row_groups"],
             schema_groups,
         )
+
+    @cached_property
+    def identities(self) -> list[Identity]:
+        """The identity of each file for which the segment is valid."""
+        listed = self.listed
+        return list(zip(listed.sizes.tolist(), listed.mtimes.tolist(), strict=True))
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The number of each file by its path, without ``paths_outside``."""
+        return {path: i for i, path in enumerate(self.listed.paths) if _is_inside(path)}
+
+    @cached_property
+    def paths_outside(self) -> list[str]:
+        """Paths that lead out of the data set's folder. They are ignored."""
+        return [path for path in self.listed.paths if path not in self.numbers]
 
     # --- ends of files --------------------------------------------------------------------------
 
@@ -383,6 +404,6 @@ def has_fingerprints(kind: object) -> TypeGuard[Inverted]:
     return isinstance(kind, Inverted) and not kind.exact and kind.reading_share is None
 
 
-def in_order(numbers: Sequence[int]) -> Int64Array:
-    """Returns file numbers in ascending order, as ``might_match`` needs them."""
-    return np.sort(np.array(numbers, dtype=np.int64))
+def _is_inside(path: str) -> bool:
+    """True if the path is relative and stays in the folder that it is relative to."""
+    return not {"", ".", ".."} & set(path.split("/")) and "\0" not in path

@@ -8,16 +8,10 @@ import numpy as np
 import pyarrow.fs as pafs
 
 from intarsia.catalog.build import facts_at
-from intarsia.catalog.catalog import (
-    Identity,
-    list_folder,
-    open_segments,
-    pointer_path,
-    read_pointer,
-)
+from intarsia.catalog.catalog import list_folder, open_segments, pointer_path, read_pointer
 from intarsia.catalog.file_facts import Facts, KeySpec, LeafBounds
 from intarsia.catalog.location import Target
-from intarsia.catalog.segment_reader import SegmentReader
+from intarsia.catalog.segment_reader import Identity, SegmentReader
 from intarsia.errors import IntarsiaError, Where
 from intarsia.file.read_options import DEFAULTS
 from intarsia.file.sidecar_discovery import Sidecars

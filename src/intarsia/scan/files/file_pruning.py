@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import operator
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -101,10 +102,11 @@ def prune_unopened(cache: FileCache, files: Sequence[File], request: Request) ->
     candidates = in_log(cache, files, request)
     if cache.catalog is None or request.filter is None or len(files) < COSTS.least_files:
         return candidates
-    return iter(cache.catalog.files_left(candidates, request))
+    left = list(candidates)
+    return iter(cache.catalog.files_left(files, left if len(left) < len(files) else files, request))
 
 
-def in_log(cache: FileCache, files: Iterable[File], request: Request) -> Iterator[File]:
+def in_log(cache: FileCache, files: Sequence[File], request: Request) -> Iterator[File]:
     """Yields the ``files`` that might match by partition values and the statistics of a table.
 
     The log excludes no file that is checked for damage.
@@ -112,19 +114,25 @@ def in_log(cache: FileCache, files: Iterable[File], request: Request) -> Iterato
     candidates = in_folders(files, request.pruning)
     statistics = None if cache.table is None else cache.table.statistics
     if statistics is None or request.filter is None or cache.options.looks_for_damage:
-        return candidates
+        return iter(candidates)
     return iter(statistics.files_left(candidates, request.pruning, request.schema))
 
 
-def in_folders(files: Iterable[File], pruning: Pruning) -> Iterator[File]:
-    """Yields the ``files`` that might match by partition values."""
+def in_folders(files: Sequence[File], pruning: Pruning) -> Iterable[File]:
+    """Returns the ``files`` that might match by partition values."""
+    if not any(map(_constants, files)):
+        return () if isinstance(pruning, Never) else files
+    return _in_partitions(files, pruning)
+
+
+_constants = operator.attrgetter("constants")
+
+
+def _in_partitions(files: Iterable[File], pruning: Pruning) -> Iterator[File]:
     filter_columns = {path[0] for test in predicates_of(pruning) for path in test.term.fields}
-    key: tuple[tuple[str, pa.Scalar], ...]
-    verdicts: dict[tuple[tuple[str, pa.Scalar], ...], bool] = {(): not isinstance(pruning, Never)}
+    verdicts: dict[tuple[tuple[str, pa.Scalar], ...], bool] = {}
     for file in files:
-        key = ()
-        if file.constants:
-            key = tuple(item for item in file.constants.items() if item[0] in filter_columns)
+        key = tuple(item for item in file.constants.items() if item[0] in filter_columns)
         if key not in verdicts:
             verdicts[key] = folder_might_match(pruning, file.constants)
         if verdicts[key]:

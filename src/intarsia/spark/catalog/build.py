@@ -32,10 +32,10 @@ from intarsia.catalog.build import (
     read_facts,
     read_known_files,
 )
-from intarsia.catalog.catalog import Identity
 from intarsia.catalog.file_facts import NO_KEYS, Facts, FileEntry, KeySpec, keys_of
 from intarsia.catalog.location import Target
 from intarsia.catalog.manifest import KeyPart, Segment, Table, TailPart
+from intarsia.catalog.segment_reader import Identity
 from intarsia.catalog.segment_writer import PART_ENTRIES, SegmentTables, SegmentWriter
 from intarsia.catalog.tables import TAIL_ROWS, TAILS, build_table, new_name
 from intarsia.errors import IntarsiaError, quiet
