@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
@@ -200,6 +201,23 @@ def test_wrong_values_are_refused(data, values):
         with pytest.raises(ia.PredicateError, match="parameter"):
             query.to_table(*values)
         assert query.count_rows(5) == 1
+
+
+def test_equal_conditions_on_schemas_that_differ_in_metadata(tmp_path):
+    field = pa.field("n", pa.int64())
+    schemas = [
+        pa.schema([field.with_metadata(of_field)], of_schema)
+        for of_field in ({"unit": "m"}, {"unit": "s"}, None)
+        for of_schema in ({"owner": "a"}, {"owner": "b"}, None)
+    ]
+    for number, schema in enumerate(schemas):
+        path = tmp_path / f"{number}.parquet"
+        pq.write_table(pa.table({"n": [number, 9]}, schema), path)
+        data = ia.dataset(path)
+        actual = data.prepare("n = ?").to_table(number)
+        expected = data.to_table(filter="n = " + str(number))
+        assert actual.equals(expected, check_metadata=True)
+        assert actual["n"].to_pylist() == [number]
 
 
 def test_prepared_queries_are_pickled(data):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, Protocol, Self
 
@@ -58,8 +59,8 @@ class PreparedQuery:
 
     def __init__(self, dataset: Any, condition: str) -> None:
         self._dataset: _Scanned = dataset
-        self._filter = PreparedFilter(ConditionTemplate(condition, dataset.schema))
-        self._requests: dict[tuple[str, ...] | None, ScanRequest] = {}
+        self._condition = _condition_on(dataset.schema, condition)
+        self._filter = self._condition.filter
 
     def __repr__(self) -> str:
         return f"<intarsia.PreparedQuery {self._filter.condition.text}>"
@@ -120,13 +121,35 @@ class PreparedQuery:
         return Filter.of(own & self._filter.condition.expression(values), self._dataset.schema)
 
     def _request(self, columns: Sequence[str] | None) -> ScanRequest:
-        """Returns the request for ``columns``, with a filter that every row passes."""
         check_is_list(columns=columns)
-        key = None if columns is None else tuple(columns)
-        request = self._requests.get(key)
+        return self._condition.request(None if columns is None else tuple(columns))
+
+
+class _Condition:
+    """A condition on a schema, and the requests of its queries. Data sets share it."""
+
+    def __init__(self, text: str, schema: pa.Schema) -> None:
+        self.filter = PreparedFilter(ConditionTemplate(text, schema))
+        self._requests: dict[tuple[str, ...] | None, ScanRequest] = {}
+
+    def request(self, columns: tuple[str, ...] | None) -> ScanRequest:
+        """Returns the request for ``columns``, with a filter that every row passes."""
+        request = self._requests.get(columns)
         if request is None:
-            check_columns(self._dataset.schema, columns)
-            request = scan_request(self._dataset.schema, columns, _EVERY_ROW)
+            schema = self.filter.condition.schema
+            check_columns(schema, columns)
+            request = scan_request(schema, columns, _EVERY_ROW)
             if len(self._requests) < _MAX_REQUESTS:
-                self._requests[key] = request
+                self._requests[columns] = request
         return request
+
+
+def _condition_on(schema: pa.Schema, text: str) -> _Condition:
+    """Returns the condition with this text on a schema, that of an earlier query if possible."""
+    known = _cached_condition(text, schema)
+    # Schemas that differ in metadata alone are equal keys of the cache.
+    is_same = known.filter.condition.schema.equals(schema, check_metadata=True)
+    return known if is_same else _Condition(text, schema)
+
+
+_cached_condition = functools.lru_cache(maxsize=64)(_Condition)
