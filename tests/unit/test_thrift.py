@@ -238,7 +238,7 @@ def test_unknown_compact_types_are_refused(kind):
         spans(bytes([0x10 | kind]) + bytes(4))
 
 
-@pytest.mark.parametrize("at", [-1, 11, 5_000, 1 << 40])
+@pytest.mark.parametrize("at", [11, 5_000, 1 << 40])
 @pytest.mark.parametrize(
     "call",
     [
@@ -247,7 +247,7 @@ def test_unknown_compact_types_are_refused(kind):
         lambda decoder, at: decoder.bounds_of_structs(at, 1),
     ],
 )
-def test_offsets_outside_the_data_are_refused(call, at):
+def test_offsets_beyond_the_data_are_refused(call, at):
     """The C extension would read other memory, or crash."""
     with pytest.raises(FormatError, match="ends early"):
         call(Decoder(bytes(10)), at)

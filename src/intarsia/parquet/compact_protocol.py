@@ -71,7 +71,8 @@ class Decoder:
     """
 
     def __init__(self, data: bytes) -> None:
-        limit = max(len(data), 1)
+        self._size = len(data)
+        limit = max(self._size, 1)
         self.data, self._fast = data, _IN_C._fast_decode
         transport: Any
         if self._fast is None:
@@ -84,15 +85,10 @@ class Decoder:
             )
         self._buffer = transport.cstringio_buf
 
-    def _seek(self, at: int) -> None:
-        """Raises ``FormatError`` beyond the data, where the C extension reads foreign memory."""
-        if not 0 <= at <= len(self.data):
-            raise FormatError("thrift data ends early", Where(offset=at))
-        self._buffer.seek(at)
-
     def read(self, cls: Callable[..., Any], spec: tuple[Any, ...], at: int) -> tuple[Any, int]:
         """Returns an instance of ``cls`` from the struct at ``at``, and the offset after it."""
-        self._seek(at)
+        if self._buffer.seek(at) > self._size:  # where the C extension would read other memory
+            raise _ends_early(at)
         if self._fast is not None:
             value = self._fast(None, self._protocol, [cls, spec])
         else:
@@ -106,7 +102,8 @@ class Decoder:
         skipped = TType.STRUCT, [object, ()], False
         spec = (*[None] * number, (number, TType.LIST, "list", skipped, None))
         counter = _AssignmentCounter()
-        self._seek(at)
+        if self._buffer.seek(at) > self._size:
+            raise _ends_early(at)
         self._fast(counter, self._protocol, [_AssignmentCounter, spec])
         return counter.count
 
@@ -127,7 +124,8 @@ class Decoder:
             for _ in range(size):
                 bounds.append(_skip_struct(self.data, bounds[-1], 1))
             return bounds
-        self._seek(at)
+        if self._buffer.seek(at) > self._size:
+            raise _ends_early(at)
         skip = functools.partial(self._fast, None, self._protocol, [object, ()])
         tell = self._buffer.tell
         try:
@@ -303,7 +301,7 @@ def _skip(data: bytes, at: int, kind: int, depth: int) -> int:
         raise FormatError(f"unknown compact thrift type {kind}", Where(offset=at))
     stop = skip(data, at, depth)
     if stop > len(data):
-        raise FormatError("thrift data ends early", Where(offset=at))
+        raise _ends_early(at)
     return stop
 
 
@@ -369,8 +367,12 @@ def read_list_header(data: bytes | memoryview, at: int) -> tuple[int, int, int]:
 
 def _byte(data: bytes | memoryview, at: int) -> int:
     if at >= len(data):
-        raise FormatError("thrift data ends early", Where(offset=at))
+        raise _ends_early(at)
     return data[at]
+
+
+def _ends_early(at: int) -> FormatError:
+    return FormatError("thrift data ends early", Where(offset=at))
 
 
 def read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
