@@ -10,6 +10,7 @@ import fsspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from fsspec import AbstractFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 import intarsia as ia
@@ -143,6 +144,22 @@ def test_no_read_fails_at_a_fault_rate_of_30_percent(lake, slept):
         assert storage.failed
     assert slept
     assert max(slept) <= retry.LONGEST_SECONDS
+
+
+class ByFolder(Faulty):
+    """Storage such as SFTP, where each folder is listed by a request of its own."""
+
+    find = AbstractFileSystem.find
+
+
+@pytest.mark.parametrize("pattern", ["/faulty", "/faulty/**/*.parquet"])
+def test_each_folder_is_asked_for_again_by_itself(lake, slept, pattern):
+    for day in range(4, 30):
+        fsspec.filesystem("memory").copy("/faulty/day=0/t.parquet", f"/faulty/day={day}/t.parquet")
+    for seed in range(12):
+        storage = ByFolder(0.3, seed=seed)
+        assert len(ia.dataset(pattern, filesystem=storage).files) == 30
+        assert storage.failed
 
 
 def test_retries_are_bounded_and_the_error_is_raised(lake, slept):

@@ -10,6 +10,7 @@ import errno
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from stat import S_ISDIR, S_ISFIFO
 from typing import Any, Protocol
 
@@ -293,13 +294,8 @@ def stamps_under(filesystem: pafs.FileSystem, folder: str) -> dict[str, tuple[in
     if not is_fsspec(filesystem):
         return None
     inner = filesystem.handler.fs
-
-    def request() -> dict[str, Any]:
-        with as_os_errors():
-            inner.invalidate_cache()  # a listing may be cached
-            return infos_in(inner, folder, recursive=True)
-
-    items = retried(filesystem, request).items()
+    inner.invalidate_cache()  # a listing may be cached
+    items = infos_in(inner, folder, partial(retried, filesystem), recursive=True).items()
     files = (item for item in items if item[1]["type"] != "directory")
     return {path: (_length_in(info), _stamp_in(info)) for path, info in files}
 

@@ -10,13 +10,17 @@ import contextlib
 import os
 import pickle
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeAlias
 
 import pyarrow.fs as pafs
 
 from intarsia.errors import PathError
 from intarsia.process_state import SharedState, abandon
+
+Ask: TypeAlias = Callable[[Callable[[], Any]], Any]
+"""Makes a request, and returns its answer."""
 
 
 class ListingHandler(pafs.FSSpecHandler):  # type: ignore[misc]  # pyarrow is not typed
@@ -40,23 +44,31 @@ class ListingHandler(pafs.FSSpecHandler):  # type: ignore[misc]  # pyarrow is no
 
     def get_file_info(self, paths: list[str]) -> list[pafs.FileInfo]:
         """Returns type, size and time of each path. Raises ``OSError`` if a request fails."""
-        with as_os_errors():
-            infos: list[pafs.FileInfo] = super().get_file_info(paths)
-        return infos
+        return [self.info(path, _once) for path in paths]
 
     def get_file_info_selector(self, selector: pafs.FileSelector) -> list[pafs.FileInfo]:
         """Returns all in a folder. Raises ``OSError`` if a part is unlisted."""
-        with as_os_errors():
-            self.fs.invalidate_cache()  # a listing may be cached
-            try:
-                is_folder = self.fs.info(selector.base_dir)["type"] == "directory"
-            except FileNotFoundError:
-                if selector.allow_not_found:
-                    return []
-                raise
-            if not is_folder:
-                raise NotADirectoryError(selector.base_dir)
-            by_path = infos_in(self.fs, selector.base_dir, recursive=selector.recursive)
+        return self.listed(selector, _once)
+
+    def info(self, path: str, ask: Ask) -> pafs.FileInfo:
+        """Does what ``get_file_info`` does for one path. ``ask`` may repeat the request."""
+        try:
+            return self._create_file_info(path, ask(partial(_answer, self.fs.info, path)))
+        except FileNotFoundError:
+            return pafs.FileInfo(path, pafs.FileType.NotFound)
+
+    def listed(self, selector: pafs.FileSelector, ask: Ask) -> list[pafs.FileInfo]:
+        """Does what ``get_file_info_selector`` does. ``ask`` may repeat each request."""
+        self.fs.invalidate_cache()  # a listing may be cached
+        try:
+            info = ask(partial(_answer, self.fs.info, selector.base_dir))
+        except FileNotFoundError:
+            if selector.allow_not_found:
+                return []
+            raise
+        if info["type"] != "directory":
+            raise NotADirectoryError(selector.base_dir)
+        by_path = infos_in(self.fs, selector.base_dir, ask, recursive=selector.recursive)
         return [self._create_file_info(path, info) for path, info in by_path.items()]
 
 
@@ -143,21 +155,21 @@ def is_fsspec(filesystem: pafs.FileSystem) -> bool:
     )
 
 
-def infos_in(filesystem: Any, folder: str, *, recursive: bool) -> dict[str, Any]:
+def infos_in(filesystem: Any, folder: str, ask: Ask, *, recursive: bool) -> dict[str, Any]:
     """Returns what fsspec reports about all files and folders in a folder, sorted by path.
 
-    Raises fsspec's errors if any of them cannot be listed. A folder that is removed meanwhile
-    counts as empty.
+    ``ask`` makes each request. Raises ``OSError`` if any of them cannot be listed. A folder that is
+    removed meanwhile counts as empty.
     """
     base = filesystem._strip_protocol(folder).rstrip("/")
     if recursive and not _lists_by_folder(filesystem):
-        by_path = filesystem.find(base, withdirs=True, detail=True)
+        by_path = ask(partial(_answer, filesystem.find, base, withdirs=True, detail=True))
         return {path: info for path, info in by_path.items() if path.strip("/") != base.strip("/")}
     by_path, pending = {}, [base]
     while pending:
         at = pending.pop()
         try:
-            entries = filesystem.ls(at, detail=True)
+            entries = ask(partial(_answer, filesystem.ls, at, detail=True))
         except FileNotFoundError:
             continue
         for info in entries:
@@ -168,6 +180,15 @@ def infos_in(filesystem: Any, folder: str, *, recursive: bool) -> dict[str, Any]
             if recursive and info["type"] == "directory":
                 pending.append(path)
     return dict(sorted(by_path.items()))
+
+
+def _once(request: Callable[[], Any]) -> Any:
+    return request()
+
+
+def _answer(request: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    with as_os_errors():
+        return request(*arguments, **options)
 
 
 def _lists_by_folder(filesystem: Any) -> bool:

@@ -19,12 +19,13 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow.fs as pafs
 
 import intarsia.deadline as deadline
-from intarsia.io.fsspec_listing import as_os_errors, is_fsspec
+from intarsia.io.fsspec_listing import ListingHandler, as_os_errors, is_fsspec
 from intarsia.threads import awaited
 
 T = TypeVar("T")
@@ -86,7 +87,13 @@ def retried(filesystem: pafs.FileSystem, request: Callable[[], T], *, is_write: 
 
 def infos_of(filesystem: pafs.FileSystem, of: Any) -> Any:
     """Returns the result of ``filesystem.get_file_info`` for a path, a list or a selector."""
-    return retried(filesystem, lambda: filesystem.get_file_info(of))
+    handler = getattr(filesystem, "handler", None)
+    if not isinstance(handler, ListingHandler):
+        return retried(filesystem, lambda: filesystem.get_file_info(of))
+    ask = partial(retried, filesystem)  # each path and each folder may take a request of its own
+    if isinstance(of, pafs.FileSelector):
+        return handler.listed(of, ask)
+    return handler.info(of, ask) if isinstance(of, str) else [handler.info(one, ask) for one in of]
 
 
 def is_remote(filesystem: pafs.FileSystem) -> bool:
