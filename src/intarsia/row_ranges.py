@@ -190,7 +190,13 @@ class RowRanges:
 
     @classmethod
     def union(cls, parts: Iterable[RowRanges]) -> RowRanges:
-        """Returns the rows that are in any of ``parts``."""
+        """Returns the rows that are in any of ``parts``.
+
+        Examples
+        --------
+        >>> ia.RowRanges.union([ia.RowRanges.of((0, 4)), ia.RowRanges.of((2, 6))])
+        RowRanges([0, 6); 6 rows)
+        """
         parts = list(parts)
         if len(parts) < 2:
             return parts[0] if parts else cls.none()
@@ -264,7 +270,13 @@ class RowRanges:
         return self & other.complement(int(self.stops[-1]))
 
     def complement(self, num_rows: int) -> RowRanges:
-        """Returns the rows from 0 to ``num_rows``, end not included, that are not selected."""
+        """Returns the rows from 0 to ``num_rows``, end not included, that are not selected.
+
+        Examples
+        --------
+        >>> ia.RowRanges.of((0, 4), (8, 10)).complement(12)
+        RowRanges([4, 8), [10, 12); 6 rows)
+        """
         starts = np.concatenate(([0], self.stops))
         stops = np.concatenate((self.starts, [num_rows]))
         return RowRanges(starts, np.minimum(stops, num_rows))
@@ -273,6 +285,11 @@ class RowRanges:
         """Returns the set with ``by`` added to every row number.
 
         Raises ``ValueError`` if a row number becomes negative.
+
+        Examples
+        --------
+        >>> ia.RowRanges.of((0, 4)).shift(100)
+        RowRanges([100, 104); 4 rows)
         """
         if not by:
             return self
@@ -281,7 +298,13 @@ class RowRanges:
         return RowRanges._from_sorted(self.starts + by, self.stops + by)
 
     def clip(self, start: int, stop: int) -> RowRanges:
-        """Returns the selected rows in ``[start, stop)``."""
+        """Returns the selected rows in ``[start, stop)``.
+
+        Examples
+        --------
+        >>> ia.RowRanges.of((0, 4), (8, 10)).clip(2, 9)
+        RowRanges([2, 4), [8, 9); 3 rows)
+        """
         first = int(self.stops.searchsorted(start, side="right"))
         last = int(self.starts.searchsorted(stop, side="left"))
         if first >= last or start >= stop:
@@ -304,13 +327,25 @@ class RowRanges:
         -------
         array of bool, shape (n,)
             True where a row of this set lies in ``[starts[i], stops[i])``.
+
+        Examples
+        --------
+        >>> pages = np.array([0, 10, 20, 30])
+        >>> ia.RowRanges.of((5, 12)).covers(pages[:-1], pages[1:]).tolist()
+        [True, True, False]
         """
         first = self.stops.searchsorted(starts, side="right")
         last = self.starts.searchsorted(stops, side="left")
         return (last > first) & (starts < stops)
 
     def rows(self) -> Int64Array:
-        """Returns the selected row numbers, ascending: an int64 array of shape ``(num_rows,)``."""
+        """Returns the selected row numbers, ascending: an int64 array of shape ``(num_rows,)``.
+
+        Examples
+        --------
+        >>> ia.RowRanges.of((0, 2), (8, 10)).rows().tolist()
+        [0, 1, 8, 9]
+        """
         counts = self.stops - self.starts
         shifts = np.repeat(self.starts - self._rows_before(), counts)
         rows: Int64Array = np.arange(counts.sum()) + shifts
@@ -328,6 +363,11 @@ class RowRanges:
         ----------
         positions : array of int64, shape (n,)
             Ascending positions, from 0 to ``num_rows``, end not included.
+
+        Examples
+        --------
+        >>> ia.RowRanges.of((0, 2), (8, 10)).at(np.array([1, 2]))
+        RowRanges([1, 2), [8, 9); 2 rows)
         """
         if len(self) == 1:
             return RowRanges.from_rows(positions + self.starts[0])
@@ -344,6 +384,11 @@ class RowRanges:
 
             self       NYYYNNYY      selected rows: YYYYY
             inner      NNYYNNYN      result: NYYYN
+
+        Examples
+        --------
+        >>> ia.RowRanges.of((0, 2), (8, 10)).positions(ia.RowRanges.of((1, 2), (8, 9)))
+        RowRanges([1, 3); 2 rows)
         """
         if len(self) == 1:
             return inner.shift(-int(self.starts[0]))

@@ -118,6 +118,12 @@ class Dataset(ScannedDataset):
 
         ``expression`` is an Expression or a SQL condition. Raises ``PredicateError`` if it does not
         fit the schema.
+
+        Examples
+        --------
+        >>> errors = ia.dataset("logs.parquet").filter("status = 500")
+        >>> errors.count_rows("msg LIKE '%17 done'")
+        10
         """
         condition = expression_of(expression, self.schema)
         if condition is None:
@@ -158,6 +164,12 @@ class Dataset(ScannedDataset):
         that take fragments, such as ``Scanner.from_fragment``, need their ``pyarrow_fragment``.
 
         Raises ``ValueError`` if the data set has a filter of its own.
+
+        Examples
+        --------
+        >>> fragments = ia.dataset("lake").get_fragments("trace_id = 't42'")
+        >>> [fragment.path.split("/")[-2] for fragment in fragments]
+        ['service=api']
         """
         source = self.scan_source
         fragments = super().get_fragments()
@@ -323,6 +335,12 @@ class Dataset(ScannedDataset):
 
         The parameters are those of ``to_table``. ``timeout`` is the time from this call to the last
         batch, in seconds. It includes the time that the caller takes between batches.
+
+        Examples
+        --------
+        >>> logs = ia.dataset("logs.parquet")
+        >>> sum(batch.num_rows for batch in logs.to_batches(["msg"], "status = 500", batch_size=64))
+        100
         """
         stop = stop_after(timeout, f"reading {shown(self)}", memory_limit)
         if stop is not None:
@@ -350,6 +368,11 @@ class Dataset(ScannedDataset):
 
         The other parameters are those of ``to_table``. Raises ``ValueError`` if ``num_rows`` is
         negative.
+
+        Examples
+        --------
+        >>> ia.dataset("logs.parquet").head(2, ["trace_id"], "status = 500")["trace_id"].to_pylist()
+        ['t7', 't17']
         """
         if int(num_rows) < 0:
             raise ValueError(f"num_rows is 0 at least, not {num_rows}")

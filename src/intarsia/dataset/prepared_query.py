@@ -94,6 +94,12 @@ class PreparedQuery:
         ------
         PredicateError
             If there are too few or too many values, or if one does not fit its place.
+
+        Examples
+        --------
+        >>> query = ia.dataset("logs.parquet").prepare("trace_id IN ?")
+        >>> query.to_table(["t7", "t8"], columns=["status"])["status"].to_pylist()
+        [500, 200]
         """
         dataset = self._dataset
         if isinstance(columns, dict) or uses_scanner_columns(columns, dataset.schema):
@@ -109,7 +115,13 @@ class PreparedQuery:
         timeout: float | None = None,
         memory_limit: int | str | None = None,
     ) -> int:
-        """Returns how many rows match. Parameters and errors are those of ``to_table``."""
+        """Returns how many rows match. Parameters and errors are those of ``to_table``.
+
+        Examples
+        --------
+        >>> ia.dataset("logs.parquet").prepare("status = $1").count_rows(500)
+        100
+        """
         request, _ = self._request(())
         return self._dataset.count_requested(request.with_filter(self._bound(values)))
 

@@ -207,6 +207,12 @@ class ParquetFile:
         ------
         PredicateError
             If there is no such column.
+
+        Examples
+        --------
+        >>> report, = ia.add_indexes("logs.parquet", ["status:distinct"])
+        >>> ia.ParquetFile("logs.parquet").distinct("status").to_pylist()
+        [200, 500]
         """
         schema = self._opened.schema
         if isinstance(on, pc.Expression):
@@ -241,6 +247,12 @@ class ParquetFile:
         ------
         IndexError
             If there is no such row group or column.
+
+        Examples
+        --------
+        >>> index = ia.ParquetFile("logs.parquet").page_index(0, "status")
+        >>> index.offset_index.first_row_index.tolist()
+        [0]
         """
         chunk_id = self._chunk_id(row_group, column)
         indexes = self._opened.page_indexes
@@ -267,6 +279,12 @@ class ParquetFile:
             If there is no such row group or column.
         FormatError
             If a page cannot be decoded.
+
+        Examples
+        --------
+        >>> pages = ia.ParquetFile("logs.parquet").pages(0, "msg")
+        >>> pages[-1].first_row, pages[-1].num_rows
+        (0, 1000)
         """
         return list(describe_pages(self._opened, *self._chunk_id(row_group, column)))
 
@@ -292,6 +310,11 @@ class ParquetFile:
             If there is no such row group or column.
         FormatError
             If the dictionary cannot be decoded.
+
+        Examples
+        --------
+        >>> ia.ParquetFile("logs.parquet").dictionary(0, "status").to_pylist()
+        [200, 500]
         """
         return Chunk(self._opened, *self._chunk_id(row_group, column)).dictionary()
 
@@ -371,6 +394,13 @@ class ParquetFile:
         ------
         UnsupportedError
             If two columns have the same name. The errors of ``read`` are raised as well.
+
+        Examples
+        --------
+        >>> file = ia.ParquetFile("logs.parquet")
+        >>> batches = file.iter_batches(600, ["msg"], rows=ia.RowRanges.of((0, 800)))
+        >>> [batch.num_rows for batch in batches]
+        [600, 200]
         """
         if operator.index(batch_size) < 1:
             raise ValueError(f"batch_size is 1 at least, not {batch_size}")
