@@ -149,22 +149,40 @@ def test_a_kind_that_fails_is_warned_of_and_ignored(registered, tmp_path):
         assert ia.ParquetFile(path).read(filter=pc.field("s") == "a").num_rows == 1
 
 
+def test_a_kind_that_gives_no_formula_is_warned_of_and_ignored(registered, tmp_path):
+    @dataclass(frozen=True)
+    class Listing(Lossy):
+        kind = "listing"
+
+        def keys_for(self, predicate, of):
+            return [1]
+
+    registered(Listing)
+    path = tmp_path / "t.parquet"
+    ia.write_table(pa.table({"s": ["a", "b"]}), path, indexes="s:listing")
+    with pytest.warns(ia.IntarsiaWarning, match=r"s:listing is ignored.*keys_for gave a list"):
+        assert ia.ParquetFile(path).read(filter=pc.field("s") == "a").num_rows == 1
+
+
 @pytest.mark.parametrize(
-    ("keys", "positions", "problem"),
+    ("keys", "problem"),
     [
-        (np.zeros(1, np.uint64), np.zeros(1, np.int64), "uint64"),
-        (np.zeros(2, np.uint32), np.zeros(1, np.int64), "2 keys for 1 positions"),
-        (np.zeros(1, np.uint32), np.ones(1, np.int64) * 9, "positions outside"),
-        (pa.array(["a"]), np.zeros(1, np.int64), "keys of another type"),
+        ((np.zeros(1, np.uint64), np.zeros(1, np.int64)), "uint64"),
+        ((np.zeros(2, np.uint32), np.zeros(1, np.int64)), "2 keys for 1 positions"),
+        ((np.zeros(1, np.uint32), np.ones(1, np.int64) * 9), "positions outside"),
+        ((pa.array(["a"]), np.zeros(1, np.int64)), "keys of another type"),
+        (np.zeros(1, np.uint32), "a ndarray, not keys and positions"),
+        ((np.zeros(1, np.uint32), [0]), "positions that are no array of integers"),
+        ((np.zeros(1, np.uint32), np.zeros(1)), "positions that are no array of integers"),
     ],
 )
-def test_invalid_keys_are_refused(keys, positions, problem, registered, tmp_path):
+def test_invalid_keys_are_refused(keys, problem, registered, tmp_path):
     @dataclass(frozen=True)
     class Wrong(Lossy):
         kind = "wrong"
 
         def keys_of_values(self, values):
-            return keys, positions
+            return keys
 
     registered(Wrong)
     with pytest.raises(ia.IndexSpecError, match=problem):

@@ -104,12 +104,14 @@ Formula = Keys | KeysWhere | Every | Some
 
 
 def leaves_of(formula: Formula) -> list[Keys | KeysWhere]:
-    """Returns the leaves of a formula, in order."""
+    """Returns the leaves of a formula, in order. Raises ``TypeError`` for anything else."""
     match formula:
         case Every(parts) | Some(parts):
             return [leaf for part in parts for leaf in leaves_of(part)]
-        case _:
+        case Keys() | KeysWhere():
             return [formula]
+    name = type(formula).__name__
+    raise TypeError(f"keys_for gave a {name}, not Keys, KeysWhere, Every or Some")
 
 
 def granules_of(

@@ -75,8 +75,9 @@ class _Entries:
         if keep is not None:
             values, rows = values.filter(keep), rows[keep.to_numpy(zero_copy_only=False)]
         granules = _granules_of(rows, self._starts)
-        keys, positions = self._index.keys_of_runs(values, granules)
-        _check_keys(self._index, keys, positions, values)
+        keys, positions = _checked_keys(
+            self._index, self._index.keys_of_runs(values, granules), values
+        )
         entries = self._numbers(keys)
         entries <<= np.uint64(32)
         entries |= granules[positions].astype(np.uint64)
@@ -221,10 +222,17 @@ def _taken_values(index: Inverted, values: pa.Array) -> pa.BooleanArray | None:
     return None
 
 
-def _check_keys(index: Inverted, keys: Any, positions: Positions, values: pa.Array) -> None:
-    """Raises ``IndexSpecError`` if a kind's keys break the contract of kinds."""
+def _checked_keys(index: Inverted, result: Any, values: pa.Array) -> tuple[Any, Positions]:
+    """Returns a kind's keys and positions. Raises ``IndexSpecError`` if they break the contract."""
+    is_pair = isinstance(result, tuple) and len(result) == 2
+    pair: Any = result if is_pair else (None, None)
+    keys, positions = pair
     problem = None
-    if index.exact != isinstance(keys, pa.Array) or (index.exact and keys.type != values.type):
+    if not is_pair:
+        problem = f"a {type(result).__name__}, not keys and positions"
+    elif not (isinstance(positions, np.ndarray) and positions.dtype.kind in "iu"):
+        problem = "positions that are no array of integers"
+    elif index.exact != isinstance(keys, pa.Array) or (index.exact and keys.type != values.type):
         problem = "keys of another type"
     elif not index.exact and np.asarray(keys).dtype != np.uint32:
         problem = f"keys of type {np.asarray(keys).dtype}, not uint32"
@@ -234,6 +242,7 @@ def _check_keys(index: Inverted, keys: Any, positions: Positions, values: pa.Arr
         problem = "positions outside the values"
     if problem:
         raise IndexSpecError(f"index kind {index.kind!r} gave {problem}")
+    return keys, positions
 
 
 def _check_summaries(
