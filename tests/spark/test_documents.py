@@ -26,20 +26,16 @@ def configured(spark):
 
 
 @pytest.mark.usefixtures("configured")
-def test_the_page_runs(spark, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    columns = [
-        "concat('day ', id % 3) AS day",
-        "id AS ts",
-        "substr(md5(string(id)), 1, 6) AS trace_id",
-        "id % 9 AS user_id",
-        "'ok' AS msg",
-    ]
-    names = {"df": spark.range(2_000).selectExpr(*columns), "ia": ia}
-    for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
+def test_the_page_runs(spark, tmp_path):
+    page = PAGE.read_text().replace("lake/", f"{tmp_path}/lake/")  # Java has a folder of its own
+    names = {}
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         exec(compile(block, PAGE.name, "exec"), names)
-    lake = ia.status("lake/logs")
+    lake = ia.status(tmp_path / "lake/logs")
     covered = {index.name: index.share for index in lake.indexes}
     assert covered["trace_id:lookup"] == covered["ts:minmax"] == covered["user_id:lookup"] == 1.0
     assert names["report"].failed == ()
-    assert ias.read(spark, "lake/logs", where="trace_id = 'c4ca42'").count() == 1  # md5 of 1
+    where = "trace_id = 'c4ca4238'"  # the hash of 1
+    for folder in ("logs", "old", "copy"):
+        (row,) = ias.read(spark, tmp_path / "lake" / folder, where=where).collect()
+        assert (row.user_id, row.msg) == (1, "message 1")
