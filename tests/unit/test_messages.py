@@ -47,6 +47,16 @@ WRONG: dict[str, tuple[type[Exception], str, Call]] = {
         "expected a path or a list of paths, not BufferReader",
         lambda path: ia.dataset(pa.BufferReader(path.read_bytes())),
     ),
+    "data_set_for_a_path": (
+        TypeError,
+        "expected a path: this function takes no data sets",
+        lambda path: ia.build_catalog(ia.dataset(path)),
+    ),
+    "unknown_kind": (
+        IndexSpecError,
+        "there is no index kind 'lokup'; there are: bloom, ",
+        lambda path: ia.add_indexes(path, ["lokup(name)"]),
+    ),
     "list_of_bytes": (
         TypeError,
         "expected a path or a list of paths, not bytes",

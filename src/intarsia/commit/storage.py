@@ -82,9 +82,10 @@ class Place:
 
     def _check_none(self, tables: Tables) -> None:
         for folder, kind in tables.items():
+            place = "" if folder == self.root else f"{self.root}: "
             raise PathError(
-                f"{self.root}: {folder} is {kind.name}, whose log ({kind.log}) would not know of "
-                "what is written here"
+                f"{place}{folder} is {kind.name}, whose log ({kind.log}) would not know of what is "
+                "written here: write it with an engine of that format"
             )
 
     def names(self, prefix: str) -> dict[str, pafs.FileInfo]:

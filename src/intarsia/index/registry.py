@@ -176,9 +176,9 @@ def make(kind: str, on: str, params: Mapping[str, Any]) -> EmbeddedIndex:
         raise IndexSpecError(f"there is no index kind {kind!r}; a {on} of it is {kind}:{on}")
     if cls is None:
         others = [other for other in kinds() if other != kind.lower()]
-        problem = "that can be used" if len(others) < len(kinds()) else "of that name"
+        problem = " that can be used" if len(others) < len(kinds()) else ""
         raise IndexSpecError(
-            f"there is no index kind {kind!r} {problem}; there are: {', '.join(others)}"
+            f"there is no index kind {kind!r}{problem}; there are: {', '.join(others)}"
         )
     if "on" in params:
         raise IndexSpecError(f"index {kind!r} has two columns: {on!r} and {params['on']!r:.100}")

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
 import intarsia.deadline as deadline
@@ -318,6 +319,8 @@ def gap_bytes(filesystem: pafs.FileSystem) -> int:
 
 def resolve(path: PathLike, filesystem: Any = None) -> tuple[pafs.FileSystem, str]:
     """Returns the file system and path of a path or URI. Raises ``PathError`` if that fails."""
+    if isinstance(path, pads.Dataset):
+        raise TypeError("expected a path: this function takes no data sets, nor tables of a log")
     text = os.fspath(path)
     if not text:
         raise PathError("the path is empty: the current folder is '.'")
