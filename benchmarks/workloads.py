@@ -10,6 +10,7 @@ import glob
 import importlib.util
 import json
 import re
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -416,8 +417,8 @@ def wide_workload(size: Size, folder: Path) -> Workload:
     return Workload("wide table", schema, queries, on(path), [built])
 
 
-def foreign_workload(writer: str, size: Size, folder: Path) -> Workload:
-    """Returns the queries of the log table on a file of another tool's, without an index."""
+def foreign_file(writer: str, size: Size, folder: Path) -> tuple[Path, dict[str, Any]]:
+    """Returns the log table as another tool writes it by default, and what that cost."""
     source = log_file(size.rows, folder)
     path = folder / f"{writer}-{size.rows}.parquet"
 
@@ -427,9 +428,32 @@ def foreign_workload(writer: str, size: Size, folder: Path) -> Workload:
     def by_polars(to: Path) -> None:
         pl.scan_parquet(source).sink_parquet(to)
 
-    built = made(path, {"DuckDB": by_duckdb, "Polars": by_polars}[writer])
-    schema = pq.read_schema(source)
-    return Workload(f"file by {writer}", schema, queries_of(facts_of(source)), on(path), [built])
+    return path, made(path, {"DuckDB": by_duckdb, "Polars": by_polars}[writer])
+
+
+def foreign_workload(writer: str, size: Size, folder: Path) -> Workload:
+    """Returns the queries of the log table on a file of another tool's, as it comes."""
+    path, built = foreign_file(writer, size, folder)
+    source = log_file(size.rows, folder)
+    queries = [
+        replace(query, text=re.sub(", (lookup index|page index only)", ", no index", query.text))
+        for query in queries_of(facts_of(source))
+    ]
+    return Workload(f"file by {writer}", pq.read_schema(source), queries, on(path), [built])
+
+
+def foreign_lookup_workload(writer: str, size: Size, folder: Path) -> Workload:
+    """Returns the queries of keys on the same file, to which lookup indexes were added."""
+    plain, built = foreign_file(writer, size, folder)
+    path = folder / f"{writer}-indexed-{size.rows}.parquet"
+    if not path.exists():
+        shutil.copyfile(plain, path)
+    added = with_indexes(path, plain, [ia.Lookup(key) for key in KEYS])
+    source = log_file(size.rows, folder)
+    queries = [query for query in queries_of(facts_of(source)) if query.name in KEYS]
+    engines = on(plain) | {OURS: functools.partial(ENGINES[OURS], path)}
+    name = f"file by {writer}, lookups added"
+    return Workload(name, pq.read_schema(source), queries, engines, [built, added])
 
 
 WORKLOADS: dict[str, Callable[[Size, Path], Workload]] = {
@@ -447,6 +471,9 @@ WORKLOADS: dict[str, Callable[[Size, Path], Workload]] = {
     "changelogs": changelog_workload,
     "small files": small_file_workload,
     "wide table": wide_workload,
-    "file by DuckDB": functools.partial(foreign_workload, "DuckDB"),
-    "file by Polars": functools.partial(foreign_workload, "Polars"),
+    **{
+        f"file by {writer}{what}": functools.partial(make, writer)
+        for writer in ("DuckDB", "Polars")
+        for what, make in (("", foreign_workload), (", lookups added", foreign_lookup_workload))
+    },
 }
