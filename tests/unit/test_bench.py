@@ -12,7 +12,9 @@ import bench
 import bench_page
 import bench_report
 import floor
+import pyarrow as pa
 import pyarrow.fs as pafs
+import pyarrow.parquet as pq
 import pytest
 import queries
 import service
@@ -201,7 +203,32 @@ def test_reasons_are_those_of_the_query_and_of_the_peer():
     reason = bench_page.reason_of
     assert reason("logs", "`trace_id = …`, lookup index", workloads.ART).startswith("DuckDB's")
     assert reason("logs", "`trace_id = …`, lookup index", "Polars") == "Not known yet."
+    assert reason("file by DuckDB", "`ts` range, no index", "Polars").startswith("Pages are long")
+    assert reason("file by DuckDB", "full read of 3 columns", "Polars").startswith("Nothing can")
+    added = reason("file by DuckDB, lookups added", "`user_id = …`, lookup index", "DuckDB")
+    assert "long pages" in added
     assert reason("web log", "`url = '/'`, the most frequent", "Polars") == bench_page.EVERYWHERE
+
+
+def test_the_fastest_peer_on_parquet_is_named_beside_a_table_of_duckdb():
+    times = {"Intarsia": 3, workloads.ART: 1, "Polars": 5, "DataFusion": 4}
+    engines = {
+        name: {"warm": queries.Times(wall=[ms], processor=[ms]).summary()}
+        | {"cold": queries.Times(wall=[ms], processor=[ms]).summary()}
+        for name, ms in times.items()
+    }
+    label = bench_page.peer_label({"engines": engines}, workloads.ART)
+    assert label == "DuckDB, table with ART (on Parquet DataFusion, 4.0)"
+    assert bench_page.peer_label({"engines": engines}, "Polars") == "Polars"
+
+
+def test_the_benchmark_of_decompression_measures_each_column(tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"a": range(1000), "b": ["text"] * 1000}), path, compression="zstd")
+    lines = printed("decompression.py", path, "--runs", 1).splitlines()
+    assert lines[0].startswith("| t.parquet | pages | MB |")
+    assert [line.split(" | ")[0] for line in lines[2:5]] == ["| a", "| b", "| all columns"]
+    assert lines[2].split(" | ")[1] == "2", "a page of values and one of the dictionary"
 
 
 def test_goals_of_a_service_depend_on_the_mode():
