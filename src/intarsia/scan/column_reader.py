@@ -137,12 +137,16 @@ def _with_same_rows(reads: Sequence[ColumnRead]) -> list[int]:
 
     Returns [] if they are fewer than two.
     """
+    flat = [i for i, read in enumerate(reads) if len(read.root.all_leaves) == 1]
+    if len(flat) < 2:
+        return []
+    rows = [[parts[0].rows for _, parts in reads[i].groups] for i in flat]
+    if rows.count(rows[0]) == len(rows):
+        return flat
     by_rows: dict[tuple[RowRanges, ...], list[int]] = {}
-    for i, read in enumerate(reads):
-        if len(read.root.all_leaves) == 1:
-            rows = tuple([parts[0].rows for _, parts in read.groups])
-            by_rows.setdefault(rows, []).append(i)
-    most = max(by_rows.values(), key=len, default=[])
+    for i, own_rows in zip(flat, rows, strict=True):
+        by_rows.setdefault(tuple(own_rows), []).append(i)
+    most = max(by_rows.values(), key=len)
     return most if len(most) > 1 else []
 
 

@@ -97,8 +97,10 @@ class UnitReader:
 
     @cached_property
     def _reads_repeated_columns(self) -> bool:
-        roots = roots_to_read(self.file, self._request, self._constants)
         leaves = self.file.schema.leaves
+        if not max([leaf.max_repetition_level for leaf in leaves], default=0):
+            return False
+        roots = roots_to_read(self.file, self._request, self._constants)
         return any(leaves[leaf].max_repetition_level for root in roots for leaf in root.leaves)
 
     def matching(self, rows: RowRanges) -> pa.Table:
