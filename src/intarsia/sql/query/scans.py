@@ -131,6 +131,9 @@ class Query:
         return any(scan.keys or (scan.need is not None and scan.need.firsts) for scan in self.scans)
 
 
+_MAX_CACHED_CHARACTERS = 10_000
+"""Longest query whose tree is cached, so that memory stays bounded."""
+
 Seen = Callable[[exp.Expr, pa.Schema], exp.Expr | None]
 """Returns a condition on a table with that schema in the form that ``exact_condition`` translates.
 
@@ -220,10 +223,17 @@ def _explained_scan(scan: Scan) -> Scan:
 
 
 def _parsed(query: str, dialect: str, *, numbers: bool) -> tuple[Shortened, str, exp.Query | None]:
-    """Returns the query without long lists, its text, and the tree of this text.
+    """Returns the query without long lists, its text, and a new tree of this text.
 
     ``numbers`` gives each ``?`` a number in the text. The tree is None if ``_parse`` returns None.
     """
+    if len(query) > _MAX_CACHED_CHARACTERS:
+        return _read(query, dialect, numbers)
+    shortened, text, tree = _read_once(query, dialect, numbers)
+    return shortened, text, None if tree is None else tree.copy()
+
+
+def _read(query: str, dialect: str, numbers: bool) -> tuple[Shortened, str, exp.Query | None]:
     whole = Shortened(query, {}, {})
     for shortened in (without_long_lists(query) if dialect == "duckdb" else whole, whole):
         text = shortened.text
@@ -233,6 +243,9 @@ def _parsed(query: str, dialect: str, *, numbers: bool) -> tuple[Shortened, str,
         if tree is None or shortened.attach(tree):
             break
     return shortened, text, tree
+
+
+_read_once = functools.lru_cache(maxsize=128)(_read)
 
 
 def _parse(query: str, dialect: str) -> exp.Query | None:
