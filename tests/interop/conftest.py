@@ -281,4 +281,5 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def by_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Prevents ``ia.sql`` from handing files to DuckDB's own reader."""
-    monkeypatch.setattr(duckdb_sql, "hand_over", lambda *_: "the reader of pages is tested")
+    reason = "the reader of pages is tested"
+    monkeypatch.setattr(duckdb_sql, "hand_over", lambda *_, **__: reason)

@@ -11,6 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +23,7 @@ import intarsia as ia
 from intarsia.dataset.engine_hand_over import HandOver, hand_over
 from intarsia.engines.duckdb import native_scan
 from intarsia.engines.duckdb import sql as duckdb_sql
+from intarsia.scan.scan import Part
 
 ROWS = 4_000
 NAN, INF = math.nan, math.inf
@@ -351,3 +353,69 @@ def test_errors_name_the_place_as_our_reader_does(tmp_path: Path) -> None:
 def test_an_unknown_reader_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="reader is one of auto, pages, engine, not 'duckdb'"):
         ia.dataset(tmp_path, reader="duckdb")
+
+
+@pytest.fixture(scope="module")
+def needles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of which an index leaves few rows for most keys, and many for one."""
+    path = tmp_path_factory.mktemp("needles") / "needles.parquet"
+    numbers = range(60_000)
+    rows = {
+        "k": [f"{n * 7_919 % 60_000:08}" for n in numbers],
+        "often": [n % 2 for n in numbers],
+        "n": numbers,
+        "st": [{"a": n, "b": str(n)} if n % 3 else None for n in numbers],
+        "few": pa.array([("red", "blue")[n % 2] for n in numbers]).dictionary_encode(),
+    }
+    ia.write_table(pa.table(rows), path, indexes=["lookup(k)"], max_rows_per_page=1_000)
+    return path
+
+
+NEEDLE = f"{41_234 * 7_919 % 60_000:08}"
+NEEDLE_QUERIES = (
+    f"SELECT * FROM t WHERE k = '{NEEDLE}'",
+    f"SELECT n, st.a FROM t WHERE k = '{NEEDLE}' AND few = 'red'",
+    f"SELECT * FROM t WHERE k IN ('{NEEDLE}', '00000001') ORDER BY n DESC",
+    f"SELECT few FROM t WHERE k = '{NEEDLE}' LIMIT 1",
+    f"SELECT n FROM t WHERE k IN ('{NEEDLE}', '00000001') LIMIT 1 OFFSET 1",
+    f"SELECT count(*) FROM t WHERE k = '{NEEDLE}'",
+    f"SELECT 7 FROM t WHERE k = '{NEEDLE}'",
+    f"SELECT a.n, b.n FROM t a JOIN t b ON a.n = b.n + 1 WHERE a.k = '{NEEDLE}' AND b.n > 9",
+    f"SELECT n FROM t WHERE k = (SELECT max(k) FROM t WHERE k <= '{NEEDLE}' AND often = 0)",
+    "SELECT * FROM t WHERE k = 'absent'",
+)
+
+
+@pytest.mark.parametrize("query", NEEDLE_QUERIES)
+def test_few_rows_are_read_before_the_query_with_the_same_answers(
+    query: str, needles: Path
+) -> None:
+    expected = ia.sql(query, t=ia.dataset(needles, reader="pages"))
+    actual = ia.sql(query, t=ia.dataset(needles))
+    assert actual.schema == expected.schema
+    assert actual.to_pylist() == expected.to_pylist()
+
+
+def test_few_rows_are_planned_and_read_once(needles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, plans = ia.dataset(needles), []
+    plan_in = Part.plan
+    monkeypatch.setattr(Part, "plan", lambda *of: plans.append(of) or plan_in(*of))
+    assert ia.sql(NEEDLE_QUERIES[0], t=data)["n"].to_pylist() == [41_234]
+    assert len(plans) == 1
+
+
+def test_errors_of_few_rows_name_the_place(needles: Path, tmp_path: Path) -> None:
+    raw = bytearray(needles.read_bytes())
+    file = ia.ParquetFile(needles)
+    leaf = file.schema.root("n").leaves[0]
+    index = file.page_index(0, leaf).offset_index
+    page = int(np.searchsorted(index.first_row_index, 41_234, side="right")) - 1
+    stop = int(index.offset[page]) + int(index.compressed_page_size[page])
+    raw[stop - 1_000 : stop] = b"\xff" * 1_000
+    damaged = tmp_path / "damaged.parquet"
+    damaged.write_bytes(raw)
+    data = ia.dataset(damaged)
+    other = NEEDLE_QUERIES[0].replace(NEEDLE, f"{7_919:08}")
+    assert ia.sql(other, t=data)["n"].to_pylist() == [1]
+    with pytest.raises(ia.IntarsiaError, match=r"damaged\.parquet.*column n, page 41"):
+        ia.sql(NEEDLE_QUERIES[0], t=data)

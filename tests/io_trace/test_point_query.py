@@ -122,3 +122,12 @@ def test_calls_of_a_lookup_by_a_catalog_do_not_grow_with_the_files(tmp_path):
         calls.append(calls_by_module.total())
     assert calls[1] <= calls[0] + 10, calls
     assert 100 < calls[0] <= 1_000, "calls are counted"
+
+
+def test_a_lookup_by_sql_takes_few_calls_in_the_callers_thread(path):
+    data, query = ia.dataset(path), "SELECT * FROM logs WHERE trace_id = ?"
+    ia.sql(query, [ABSENT], logs=data)
+    ia.sql(query, [KEY], logs=data)
+    table, calls = counted(lambda: ia.sql(query, [KEY], logs=data))
+    assert table["ts"].cast(pa.int64()).to_pylist() == [41_234]
+    assert 500 < calls.total() <= 2_050, calls.total()

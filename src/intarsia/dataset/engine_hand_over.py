@@ -40,7 +40,7 @@ from intarsia.dataset.scan_source import ScanSource
 from intarsia.errors import FormatError
 from intarsia.expr.nested_types import holds
 from intarsia.file.file_view import OWN_VIEW
-from intarsia.file.open_file import OpenedFile
+from intarsia.file.open_file import OpenedFile, as_current_version
 from intarsia.file.portable_columns import has_old_bounds, plain_type, why_not_portable
 from intarsia.io.storage import FileReplaced
 from intarsia.parquet.schema import Leaf, Root
@@ -51,7 +51,7 @@ from intarsia.plan.stored_columns import check_folder
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.pruning.predicates import predicates_of
 from intarsia.row_ranges import RowRanges
-from intarsia.scan.files.file_pruning import prune_files
+from intarsia.scan.files.file_pruning import first_of, prune_files
 from intarsia.scan.page_selection import groups_of, rows_of, select
 from intarsia.scan.request import Request
 from intarsia.scan.scan import Part
@@ -114,16 +114,18 @@ def hand_over(
     *,
     expects_nan: bool = False,
     units: Sequence[str] = ("us", "ns"),
+    small: list[Part] | None = None,
 ) -> HandOver | str:
     """Returns how an engine is to read ``columns`` of ``source``, or why it is not to.
 
     The query needs the rows for which ``filter_`` is TRUE, or any ``limit`` of them. Opens the
     files that may have such rows. ``ReadOptions.reader`` forces the choice, as far as answers stay
     the same. An engine that ``expects_nan`` knows that statistics of floats may leave out NaN.
-    ``units`` are those in which the engine keeps timestamps.
+    ``units`` are those in which the engine keeps timestamps. If our reader is faster because it
+    reads little, the planned files are added to ``small``.
     """
     try:
-        return _checked(source, columns, filter_, limit, expects_nan, units)
+        return _checked(source, columns, filter_, limit, expects_nan, units, small)
     except (RefusedError, FileReplaced) as error:
         return str(error)
 
@@ -140,6 +142,7 @@ def _checked(
     limit: int | None,
     expects_nan: bool,
     units: Sequence[str],
+    small: list[Part] | None,
 ) -> HandOver:
     reader = source.options.reader
     if reader == "pages":
@@ -158,7 +161,7 @@ def _checked(
     _check_columns(files, in_files, units)
     if reader == "auto" and limit is not None and filter_ is None:
         _check_first_pages(files[0].file, limit)
-    plans, reason = _plans_of_part(files, request, may_refuse=reader == "auto")
+    plans, reason = _plans_of_part(files, request, small, may_refuse=reader == "auto")
     paths = tuple(path for path, *_ in files)
     planned = {path: file for path, file, *_ in files if path in plans}
     with_nan = () if expects_nan else _with_hidden_nan(files, in_files)
@@ -355,13 +358,13 @@ def _gives_nan_no_bounds(file: OpenedFile) -> bool:
 
 
 def _plans_of_part(
-    files: Sequence[_OpenFile], request: Request, *, may_refuse: bool
+    files: Sequence[_OpenFile], request: Request, small: list[Part] | None, *, may_refuse: bool
 ) -> tuple[dict[str, ScanPlan], str]:
     """Returns the plans of files of which indexes leave a part, and why an engine reads the files.
 
     Files are left out if their row ranges would not save an engine whole row groups. Raises
     ``RefusedError`` if our reader is faster because it needs far fewer bytes, and it
-    ``may_refuse``.
+    ``may_refuse``. Then adds the files and their plans to ``small`` if it reads little.
     """
     if not _may_narrow(files, request):
         return {}, "no index can leave out pages"
@@ -384,6 +387,9 @@ def _plans_of_part(
         if len(left) == COSTS.sample_files < len(files) and ours > COSTS.sample_share * theirs:
             return {}, f"in the first {COSTS.sample_files} files, {_share(ours, theirs)}"
     if may_refuse and COSTS.page_cost * ours < theirs:
+        num_rows = sum(plan.rows.num_rows for plan in left)
+        if small is not None and ours <= COSTS.small_bytes and num_rows <= COSTS.small_rows:
+            small += [_planned_part(*pair, request) for pair in zip(files, left, strict=True)]
         raise RefusedError(_share(ours, theirs))
     narrowed = {}
     for (path, file, *_), planned in zip(files, left, strict=True):
@@ -394,6 +400,13 @@ def _plans_of_part(
             rows = rows if len(rows) <= COSTS.row_ranges else rows_of(file, groups)
             narrowed[path] = replace(planned, rows=rows)
     return narrowed if len(narrowed) <= COSTS.files_of_ranges else {}, _share(ours, theirs)
+
+
+def _planned_part(one: _OpenFile, plan: ScanPlan, request: Request) -> Part:
+    """Returns the part of a scan by our reader that follows ``plan``."""
+    usage.count(request.filter, request.all_columns, one.file, plan.steps)
+    opened = as_current_version(one.file)
+    return replace(one.part, get=first_of(opened, one.part.get), planned=plan)
 
 
 def _share(ours: int, theirs: int) -> str:

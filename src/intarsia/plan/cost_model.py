@@ -67,6 +67,8 @@ class CostModel:
     row_ranges: int = 64  # ranges of a file; above, row groups: each range is a condition.
     group_share: float = 1 / 2  # above this share of row groups, conditions do not pay.
     files_of_ranges: int = 16  # above, the engine reads all rows: each file takes a SELECT.
+    small_bytes: int = _MIB  # most stored bytes of a scan that is read before the engine starts.
+    small_rows: int = 16 * _KIB  # most candidate rows of such a scan.
     indexed_chunk_bytes: int = 16 * _KIB  # up to here, reading a chunk takes less than its index.
     pyarrow_sample_files: int = 2  # files planned to estimate all; planning one takes 0.5 ms.
     pyarrow_files: int = 32  # from here, a count by pyarrow is tried on a sample of the files.

@@ -205,7 +205,10 @@ class _Attempt:
             leaves = [i for root in filter_roots for i in root.leaves]
             try:
                 load_page_indexes(self._file, self._rows, leaves)
-                self._reader = UnitReader(self._file, request, part.constants, scan_statistics)
+                are_likely = part.planned.are_likely
+                self._reader = UnitReader(
+                    self._file, request, part.constants, scan_statistics, are_likely
+                )
             except FileReplaced:
                 self._renew()
                 self._plan()

@@ -48,6 +48,7 @@ from intarsia.engines.duckdb.variables import (
 from intarsia.errors import public
 from intarsia.io.file_handle import Version, version_of
 from intarsia.io.storage import FileReplaced
+from intarsia.scan.scan import Part
 from intarsia.sql.constant_folding import Now
 from intarsia.sql.query.limit_pushdown import First
 from intarsia.sql.query.parameters import Parameters
@@ -377,13 +378,16 @@ def _register(
             left = joined.filter_of(scan)
             left = _first(table, scan, left, hands_over=hands_over)
             limit = None if scan.need is None else scan.need.limit
-            is_in_footers = left is None and scan.need is not None and scan.need.is_number
-            is_read = hands_over and not is_in_footers
-            if is_read and _hand_over(handed, scan.name, table, scan.columns, left, limit):
+            is_number = scan.need is not None and scan.need.is_number
+            is_read = hands_over and not (is_number and left is None)
+            small: list[Part] | None = None if is_number or not scan.columns else []
+            if is_read and _hand_over(handed, scan.name, table, scan.columns, left, limit, small):
                 continue
             table = (table if left is None else table.filter(left)).of_fields(scan.paths)
             if limit is not None:
                 table = table.limited(limit)
+            if small:  # DuckDB's threads would plan the scan once more
+                table = table.at(small).to_table(list(scan.columns))
         connection.register(scan.name, table)
     return handed
 
@@ -395,11 +399,15 @@ def _hand_over(
     columns: Sequence[str],
     left: pc.Expression | None = None,
     limit: int | None = None,
+    small: list[Part] | None = None,
 ) -> bool:
-    """True if DuckDB reads the files of ``table`` by itself. Adds them to ``handed``."""
+    """True if DuckDB reads the files of ``table`` by itself. Adds them to ``handed``.
+
+    Otherwise adds what our reader has planned to ``small``, if that is little.
+    """
     if not isinstance(table, WatchedDataset) or not table.is_whole:
         return False
-    hand_over_or_reason = hand_over(table.scan_source, columns, left, limit)
+    hand_over_or_reason = hand_over(table.scan_source, columns, left, limit, small=small)
     if isinstance(hand_over_or_reason, HandOver):
         handed[name] = table.scan_source, hand_over_or_reason
     return isinstance(hand_over_or_reason, HandOver)

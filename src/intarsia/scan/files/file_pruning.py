@@ -166,13 +166,15 @@ def _candidates(
         verdict = _Verdict() if lease is None else next(verdicts)
         if lease is not None and (verdict.might_match or keeps_excluded):
             _, planned, read, known = verdict
-            part = Part(_first(lease, again), file.constants, None, planned, read, known)
+            part = Part(first_of(lease, again), file.constants, None, planned, read, known)
             yield CandidateFile(file, part)
         elif lease is None or not (cache.is_local or lease.is_current()):
             yield CandidateFile(file, Part(again, file.constants))
 
 
-def _first(lease: VersionedFile, again: Callable[[], VersionedFile]) -> Callable[[], VersionedFile]:
+def first_of(
+    lease: VersionedFile, again: Callable[[], VersionedFile]
+) -> Callable[[], VersionedFile]:
     """Returns a function that returns ``lease`` once, and calls ``again`` after that."""
     leases = [lease]
     return lambda: leases.pop() if leases else again()
