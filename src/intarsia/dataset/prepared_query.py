@@ -137,7 +137,7 @@ class PreparedQuery:
         return self._condition.request(None if columns is None else tuple(columns))
 
 
-class _Condition:
+class _ConditionRequests:
     """A condition on a schema, and the requests of its queries. Data sets share it."""
 
     def __init__(self, text: str, schema: pa.Schema) -> None:
@@ -156,12 +156,12 @@ class _Condition:
         return request
 
 
-def _condition_on(schema: pa.Schema, text: str) -> _Condition:
+def _condition_on(schema: pa.Schema, text: str) -> _ConditionRequests:
     """Returns the condition with this text on a schema, that of an earlier query if possible."""
     known = _cached_condition(text, schema)
     # Schemas that differ in metadata alone are equal keys of the cache.
     is_same = known.filter.condition.schema.equals(schema, check_metadata=True)
-    return known if is_same else _Condition(text, schema)
+    return known if is_same else _ConditionRequests(text, schema)
 
 
-_cached_condition = functools.lru_cache(maxsize=64)(_Condition)
+_cached_condition = functools.lru_cache(maxsize=64)(_ConditionRequests)
