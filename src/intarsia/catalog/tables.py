@@ -160,11 +160,11 @@ class KeyRows(InvertedSection):
 
     def holding(self, keys: FingerprintArray) -> tuple[FingerprintArray, Granules]:
         """Returns all entries of ``keys``, distinct and sorted: the keys and their granules."""
-        page_keys, granules = self.entries_on(self.pages_for(keys))
+        pages, none = self._entries_by_page(keys), np.empty(0, np.uint32)
+        page_keys = np.concatenate([none, *(page.keys for page in pages)])
         if (page_keys[1:] < page_keys[:-1]).any():
             raise FormatError("the keys are not sorted")
-        is_requested = np.isin(page_keys, keys)
-        return page_keys[is_requested], granules[is_requested]
+        return page_keys, np.concatenate([none, *(page.granules for page in pages)])
 
     def all(self) -> UInt64Array:
         """Returns all entries as ``packed`` does. Raises ``FormatError`` if a page is damaged."""
