@@ -2,8 +2,8 @@
 
 The workloads are:
 
-- the log table of ``logs.py``, and the same table as DuckDB and Polars write it by default, as it
-  comes and with lookup indexes added
+- the log table of ``logs.py``
+- the same table as DuckDB and Polars write it by default: as it comes, and with lookups added
 - TPC-H's line items, and its orders with lists of items
 - attributes in maps, lists and JSON, a web log, and the changelogs of Debian's packages
 - many small files, and a table of many columns
