@@ -12,12 +12,18 @@ divided by that of the first line. Each reader runs once in each round. In the f
 run through Spark; the time includes planning, but not the start of the session. In the second,
 ``ia.dataset`` and ``pyarrow.dataset`` open the folder for each query. Then come the catalog's bytes
 by file and by key, what a petabyte takes by these figures, and a line for each goal.
+
+``--linked 100000`` measures a folder of that many files instead: a build by Spark, a refresh after
+1 % more files, and one that finds nothing new, with the peak memory of the driver so far. The files
+are hard links of 100 different ones.
 """
 
 import argparse
+import os
+import resource
 import statistics
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -115,6 +121,50 @@ def measure_builds(lakes: dict[int, Path], rounds: int) -> list[str]:
     return goals
 
 
+def link(folder: Path, sources: Sequence[Path], numbers: range) -> None:
+    """Links a file for each number, 1,000 to a folder."""
+    for number in numbers:
+        below = folder / f"day={number // 1000:04}"
+        below.mkdir(exist_ok=True)
+        os.link(sources[number % len(sources)], below / f"{number:06}.parquet")
+
+
+def measure_linked(folder: Path, count: int, rows: int) -> None:
+    """Prints seconds and the driver's memory for a build and two refreshes of ``count`` files."""
+    (folder / "different").mkdir()
+    write(folder / "different", 100, rows)
+    sources = sorted((folder / "different").iterdir())
+    lake = folder / "lake"
+    lake.mkdir()
+    spark = session(max(CORES))
+    jvm = spark.sparkContext._gateway.proc.pid
+    print(f"| {count:,} files | s | Python, MB | Java, MB |\n|---|---:|---:|---:|", flush=True)
+    added = max(count // 100, 1)
+    for name, numbers in (
+        ("build", range(count)),
+        (f"refresh, {added:,} more files", range(count, count + added)),
+        ("refresh, nothing new", range(0)),
+    ):
+        link(lake, sources, numbers)
+        taken, report = timed(partial(ias.build_catalog, spark, lake, refresh=True))
+        if report.read != len(numbers):
+            raise SystemExit(f"{report.read:,} files were read, not {len(numbers):,}")
+        python = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        print(
+            f"| {name} | {taken:.1f} | {python / 1e6:,.0f} | {peak_bytes(jvm) / 1e6:,.0f} |",
+            flush=True,
+        )
+    spark.stop()
+
+
+def peak_bytes(process: int) -> int:
+    """Returns the largest resident size of a process and its children so far, on Linux."""
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    status = Path(f"/proc/{process}/status").read_text()
+    own = int(status.split("VmHWM:")[1].split()[0]) * 1024
+    return own + sum(map(peak_bytes, map(int, children)))
+
+
 def seconds(run: Runner) -> float:
     """Returns the wall time of one run in seconds. The run must return one row."""
     taken, count = timed(run)
@@ -171,8 +221,12 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=500, help="of each file")
     parser.add_argument("--builds", type=int, default=3, help="rounds of builds")
     parser.add_argument("--rounds", type=int, default=5, help="of queries")
+    parser.add_argument("--linked", type=int, help="files of a folder of links")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
+        if options.linked:
+            measure_linked(Path(name), options.linked, options.rows)
+            return
         lakes = {files: Path(name, f"{files}") for files in options.files}
         for files, folder in lakes.items():
             folder.mkdir()
