@@ -564,3 +564,19 @@ def test_functions_are_indexed_in_files_that_deltalake_rewrote(tmp_path):
         assert ia.delta(path).to_table(filter=where)["i"].to_pylist() == expected
     (plan,) = ia.delta(path).plan(filter="lower(key) = 'k7'").files
     assert [step.source for step in plan.steps][-1] == "index lower(key):lookup"
+
+
+@pytest.mark.parametrize("scheme", ["file:", "file://"])
+def test_files_elsewhere_are_read(tmp_path, scheme):
+    """Logs of shallow clones name files by URIs, which Hadoop writes with one slash."""
+    rows = pa.table({"id": [1, 2]})
+    deltalake.write_deltalake(tmp_path / "t", rows)
+    (file,) = (tmp_path / "t").glob("*.parquet")
+    moved = shutil.move(file, tmp_path / file.name)
+    (log,) = (tmp_path / "t" / "_delta_log").glob("*.json")
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        if "add" in action:
+            action["add"]["path"] = f"{scheme}{moved}"
+    log.write_text("\n".join(map(json.dumps, actions)))
+    assert ia.delta(tmp_path / "t").to_table().equals(rows)

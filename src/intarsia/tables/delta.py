@@ -21,7 +21,7 @@ from intarsia.expr.nested_types import with_children
 from intarsia.file.file_view import ColumnMapping, FileView, MappedField, TableSnapshot
 from intarsia.file.read_options import Reader, check_reader
 from intarsia.file.table_statistics import TableStatistics, bounds_of_files, comparable_order
-from intarsia.io.storage import PathLike, resolve
+from intarsia.io.storage import PathLike, is_uri, resolve
 from intarsia.parquet.statistics import UNKNOWN, BoolArray, Bounds
 from intarsia.parquet.value_order import Domain, Keys, ValueOrder
 from intarsia.row_ranges import Int64Array, RowRanges
@@ -226,7 +226,7 @@ def _place(
 
 def _path(root: str, logged: str) -> str:
     """Returns the path of a file. The log has it relative to the table, and percent-encoded."""
-    if "://" in logged:
+    if is_uri(logged):
         return resolve(logged)[1]
     path = unquote(logged)
     return path if path.startswith("/") or not root else f"{root}/{path}"
