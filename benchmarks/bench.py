@@ -51,6 +51,7 @@ import remote
 import selectivity
 import service
 from bench_report import CURVE_ENGINES, report
+from memory import peak_bytes
 from peers import OURS, Query, Runner, fingerprint, leave
 from queries import DATA, PACKAGES, measure_rounds
 from workloads import SIZES, WORKLOADS, Size, SkippedError, Workload
@@ -122,12 +123,6 @@ def process_reads() -> dict[str, int]:
         return {}
     lines = dict(line.split(": ") for line in path.read_text().splitlines())
     return {"reads": int(lines["syscr"]), "bytes": int(lines["rchar"])}
-
-
-def peak_bytes() -> int:
-    """Returns the largest resident size of this process so far, on Linux."""
-    status = Path("/proc/self/status").read_text()
-    return int(status.split("VmHWM:")[1].split()[0]) * 1024
 
 
 def peak_of(workload: Workload, engine: str) -> int:

@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from memory import peak_bytes
 
 import intarsia as ia
 
@@ -104,17 +105,10 @@ def footer_offset(path: Path) -> int:
     return len(data) - 8 - int.from_bytes(data[-8:-4], "little")
 
 
-def peak() -> int:
-    """Returns the most memory that the process has taken, in KiB."""
-    # ``getrusage`` would include what the parent process had taken.
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
-
-
 def measure(call: str, path: Path, column: str) -> str:
     """Returns a line about a call."""
     warnings.simplefilter("ignore")
-    memory, begin = peak(), time.process_time()
+    memory, begin = peak_bytes(), time.process_time()
     children = os.times()
     try:
         answer = run(call, path, column)
@@ -122,7 +116,7 @@ def measure(call: str, path: Path, column: str) -> str:
         answer = f"{type(error).__name__}: {str(error).replace(str(path), 'FILE')[:160]}"
     after = os.times()
     seconds = time.process_time() - begin + after[2] + after[3] - children[2] - children[3]
-    return f"{seconds:9.2f} {(peak() - memory) // 1024:7,}  {answer}"
+    return f"{seconds:9.2f} {(peak_bytes() - memory) // 2**20:7,}  {answer}"
 
 
 def main() -> None:

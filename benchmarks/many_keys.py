@@ -9,7 +9,6 @@ of memory grew by one lookup, in MB.
 """
 
 import argparse
-import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from logs import SEED, log_file
+from memory import peak_bytes
 
 import intarsia as ia
 
@@ -40,11 +40,6 @@ def milliseconds(run: Run) -> float:
     start = time.process_time()
     run()
     return (time.process_time() - start) * 1e3
-
-
-def peak_bytes() -> int:
-    """Returns the most memory that the process has had so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def main() -> None:

@@ -20,7 +20,6 @@ are hard links of 100 different ones.
 
 import argparse
 import os
-import resource
 import statistics
 import tempfile
 from collections.abc import Callable, Sequence
@@ -33,6 +32,7 @@ import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from many_files import tables
+from memory import peak_bytes
 from petabyte import Figures, print_table
 from spark_read import timed, verdict
 
@@ -138,7 +138,10 @@ def measure_linked(folder: Path, count: int, rows: int) -> None:
     lake.mkdir()
     spark = session(max(CORES))
     jvm = spark.sparkContext._gateway.proc.pid
-    print(f"| {count:,} files | s | Python, MB | Java, MB |\n|---|---:|---:|---:|", flush=True)
+    print(
+        f"| {count:,} files | s | driver, MB | Java and workers, MB |\n|---|---:|---:|---:|",
+        flush=True,
+    )
     added = max(count // 100, 1)
     for name, numbers in (
         ("build", range(count)),
@@ -149,20 +152,15 @@ def measure_linked(folder: Path, count: int, rows: int) -> None:
         taken, report = timed(partial(ias.build_catalog, spark, lake, refresh=True))
         if report.read != len(numbers):
             raise SystemExit(f"{report.read:,} files were read, not {len(numbers):,}")
-        python = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        print(
-            f"| {name} | {taken:.1f} | {python / 1e6:,.0f} | {peak_bytes(jvm) / 1e6:,.0f} |",
-            flush=True,
-        )
+        peaks = [f"{peak / 1e6:,.0f}" for peak in (peak_bytes(), peak_with_children(jvm))]
+        print(f"| {name} | {taken:.1f} | {' | '.join(peaks)} |", flush=True)
     spark.stop()
 
 
-def peak_bytes(process: int) -> int:
-    """Returns the largest resident size of a process and its children so far, on Linux."""
+def peak_with_children(process: int) -> int:
+    """Returns the sum of the peaks of a process and of the processes below it that run now."""
     children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    status = Path(f"/proc/{process}/status").read_text()
-    own = int(status.split("VmHWM:")[1].split()[0]) * 1024
-    return own + sum(map(peak_bytes, map(int, children)))
+    return peak_bytes(process) + sum(map(peak_with_children, map(int, children)))
 
 
 def seconds(run: Runner) -> float:
