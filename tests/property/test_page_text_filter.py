@@ -138,10 +138,10 @@ def test_the_search_for_a_frequent_string_stops_after_few_large_pages(unindexed)
         mock.patch.object(page_text_filter, "_USUAL_PAGE_ROWS", ROWS // 40),
         mock.patch.object(page_text_filter, "_decompressed", side_effect=decompressed) as pages,
     ):
-        found = ia.dataset(unindexed).to_table(
+        table = ia.dataset(unindexed).to_table(
             filter=pc.match_substring(F, "message"), use_threads=False
         )
-    assert found.num_rows == ROWS
+    assert table.num_rows == ROWS
     assert pages.call_count == 2, "each page counts as ten"
 
 

@@ -47,7 +47,7 @@ ROWS = 600
 ASKED = ["lookup(key, granule_rows=50)", "minmax(ratio, granule_rows=50)", "ngram(text)"]
 NAMES = ["key:lookup", "ratio:minmax", "text:ngram"]
 ADDED = [*NAMES, "page_index"]
-"""What files without a page index get."""
+"""The names of the indexes that are added to a file without a page index."""
 WHERE = "key = 17 OR text LIKE '%-123%' OR ratio > 24.9"
 
 
