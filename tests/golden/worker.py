@@ -39,9 +39,9 @@ NAMES = {
 }
 WITH_LOGICAL_TYPES = pads.ParquetFileFormat(arrow_extensions_enabled=True)
 """Reads UUIDs and JSON as such in files without ``ARROW:schema``, as data sets here do."""
-NEEDED_BYTES = 7 * 10**9
-"""The memory that is free before the file of two gigabytes is read. Reading takes 6 GB."""
-MAX_WAIT_SECONDS = 480
+NEEDED_BYTES = 6 * 10**9
+"""The memory that is free before the file of two gigabytes is read. Reading takes 5.5 GB."""
+MAX_WAIT_SECONDS = 1200
 READ_ERRORS = (pa.ArrowException, OSError, UnicodeDecodeError)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from intarsia.decode.page_data import check_size, decompress, num_rows, page_levels
 from intarsia.errors import FormatError, UnsupportedError
+from intarsia.file import chunk_reader
 from intarsia.file.chunk_reader import Chunk
 from intarsia.parquet.metadata import (
     CompressionCodec,
@@ -21,6 +22,7 @@ from intarsia.parquet.metadata import (
 )
 from intarsia.parquet.schema import read_schema
 from intarsia.scan.parquet_file import open_file
+from intarsia.verify.pages import ChunkValues
 
 CODECS = {
     CompressionCodec.SNAPPY: "snappy",
@@ -31,6 +33,9 @@ CODECS = {
 }
 TEXT = b"".join(b"row %d of a page, " % i for i in range(500))
 HIGHLY_COMPRESSIBLE = bytes(1 << 20)
+DEFAULT_POOL = pa.default_memory_pool()
+# Arrow may use a pool as long as the process lives.
+POOLS = {reads: pa.proxy_memory_pool(DEFAULT_POOL) for reads in (Chunk.arrays, ChunkValues)}
 
 
 def compressed(name, data):
@@ -425,6 +430,30 @@ def check_chunk(chunk, rows):
     parts = [part.drop_null().to_pylist() for part in chunk.arrays(walked)]
     assert list(itertools.chain.from_iterable(parts)) == expected
     return len(data)
+
+
+@pytest.mark.parametrize("reads", [Chunk.arrays, ChunkValues])
+def test_values_are_freed_before_the_next_ones_are_decoded(reads, tmp_path, monkeypatch):
+    path = tmp_path / "t.parquet"
+    table = pa.table({"x": [letter * 1_000_000 for letter in "abcd"]})
+    pq.write_table(
+        table, path, compression="none", use_dictionary=False, data_page_size=1, write_batch_size=1
+    )
+    monkeypatch.setattr(chunk_reader, "RUN_BYTES", 1_000_000)
+    chunk = Chunk(open_file(path), 0, 0)
+    pages = list(chunk.pages())
+    levels = [chunk.row_levels(page) for page in pages]
+    pool = POOLS[reads]
+    pa.set_memory_pool(pool)
+    try:
+        sizes = []
+        for part in reads(chunk, pages, levels):
+            sizes.append(part.nbytes)
+            del part
+    finally:
+        pa.set_memory_pool(DEFAULT_POOL)
+    assert sizes == [1_000_008] * 4
+    assert pool.max_memory() < 2_500_000  # a page, and its values
 
 
 def test_levels_that_cannot_be_decoded_name_their_page(tmp_path):

@@ -197,14 +197,19 @@ def leaf_batches(
 
     NULLs are included unless the leaf is repeated. Strings and bytes have 64-bit offsets if that is
     faster. Pages are decompressed one after the other. Memory is bounded by the largest page and
-    the size of ``batch_rows`` rows. Raises the same errors as ``decode_root``.
+    the size of ``batch_rows`` rows: no values are kept while the next ones are decoded. Raises the
+    same errors as ``decode_root``.
     """
     num_rows = 0
+
+    def leaf_of(batch: pa.RecordBatch) -> pa.Array:
+        nonlocal num_rows
+        num_rows += batch.num_rows
+        return leaf_array(batch.column(0))
+
     try:
         file = (template.wide or template).opened(splice(template, [group]), False)
-        for batch in file.iter_batches(batch_rows, use_threads=False):
-            num_rows += batch.num_rows
-            yield leaf_array(batch.column(0))
+        yield from map(leaf_of, file.iter_batches(batch_rows, use_threads=False))
     except FAILURES as error:
         raise _decoding_error(error) from error
     if num_rows != group.num_rows:

@@ -144,12 +144,17 @@ class Chunk:
             if pages and pages[0].is_dictionary:
                 dictionary = self._bytes(pages[0], pages[0])
             rows = size = 0
+
+            def checked(values: pa.Array) -> pa.Array:
+                nonlocal size
+                size += values.nbytes
+                check_claim("the values of a chunk", size, MAX_DECODED_CHUNK_BYTES)
+                return values
+
             for run in self._runs(pages, levels):
                 rows += run.num_rows
-                for values in leaf_batches(template, self._spliced(run, dictionary), batch_rows):
-                    size += values.nbytes
-                    check_claim("the values of a chunk", size, MAX_DECODED_CHUNK_BYTES)
-                    yield values
+                batches = leaf_batches(template, self._spliced(run, dictionary), batch_rows)
+                yield from map(checked, batches)
             self._check_rows(rows)
 
     def _check_rows(self, rows: int) -> None:

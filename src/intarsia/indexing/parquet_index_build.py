@@ -183,6 +183,7 @@ def column_index_of(
     summarizer = Summarizer(order, present)
     for values in chunk.arrays(pages, levels):
         summarizer.add(values.drop_null())
+        del values  # frees them before the next ones are decoded
     summaries = summarizer.summaries
     nan_counts = summaries.nan_counts
     if nan_counts is not None and nan_counts.any():

@@ -56,13 +56,17 @@ class ChunkValues:
         chunk, pages, levels = self._arguments
         parts: list[pa.Array] | None = []
         size = 0
-        for part in chunk.arrays(pages, levels):
+
+        def noted(part: pa.Array) -> pa.Array:
+            nonlocal parts, size
             size += part.nbytes
             if parts is not None:
                 parts.append(part)
             if size > run_bytes():  # too many to cache
                 parts = None
-            yield part
+            return part
+
+        yield from map(noted, chunk.arrays(pages, levels))
         self._cached = parts
 
 
@@ -175,6 +179,7 @@ class PageChecks:
             num_decoded += len(stored)
             if summarizer is not None:
                 summarizer.add(stored)
+            del part, stored  # frees them before the next ones are decoded
         if num_decoded != num_stored:
             claim = f"{num_decoded:,} values were decoded where levels say {num_stored:,}"
             self.findings.append(error(chunk.where, claim))

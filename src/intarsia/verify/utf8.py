@@ -32,6 +32,7 @@ def check_strings(facts: ChunkFacts) -> Iterator[Finding]:
             count += len(odd)
             first = at + odd[0] if first is None else first
         at += len(values)
+        del part, values  # frees them before the next ones are decoded
     if first is not None:
         page = facts.page(int(np.searchsorted(stops, first, side="right")))
         yield error(page, f"{count:,} of {at:,} strings are not UTF-8")
