@@ -160,7 +160,7 @@ PARTS: dict[str, Callable[[Size, Path], list[dict[str, Any]]]] = {
     "curve": measure_curve,
     "service": measure_service,
     "remote": lambda size, data: remote.measure(size.rows // 10, 20),
-    "large": lambda size, data: large.measure(size.lake_rows, size.catalog_files, 50, data),
+    "large": lambda size, data: large.measure(size.lakes, size.catalog_files, 50, data),
 }
 """Measurements that compare other things than the time of one query."""
 

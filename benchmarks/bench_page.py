@@ -198,8 +198,15 @@ def costs(results: dict[str, Any]) -> list[str]:
             table.append([name, *("" if n is None else f"{n / 1e6:,.0f}" for n in cells)])
         parts += ["## Memory", markdown(table)]
     settings = {**results["versions"], "cores": results["cores"], **results["size"]}
-    lines = [[name, f"{n:,}" if isinstance(n, int) else str(n)] for name, n in settings.items()]
+    lines = [[name, shown(value)] for name, value in settings.items()]
     return [*parts, "## Versions and sizes", markdown([["", ""], *lines])]
+
+
+def shown(setting: Any) -> str:
+    """Returns a version, a number or numbers as text."""
+    if isinstance(setting, list | tuple):
+        return "; ".join(map(shown, setting))
+    return f"{setting:,}" if isinstance(setting, int) else str(setting)
 
 
 def plot_ratios(results: dict[str, Any]) -> str:

@@ -1,29 +1,33 @@
 """Measures how the cost of a lookup grows with the number of rows and of files.
 
-The data is a table like that of ``logs.py`` in files of 1,000,000 rows, with a lookup index on
-``trace_id``. One folder has 10,000,000 rows (``--rows``), one ten times as many. A third folder has
-10,000 files (``--files``) of 500 rows. All folders have a catalog and are made once.
+The data are tables like that of ``logs.py`` in files of 1,000,000 rows, with a lookup index on
+``trace_id``. There is a folder for each number of rows (``--rows``), and one of 10,000 files
+(``--files``) of 500 rows. All folders have a catalog and are made once, by a process for each core.
+1,000,000,000 rows take 42 GB.
 
 ``python benchmarks/large.py`` prints a line for each folder: the median processor time in
 milliseconds of a lookup by ``Dataset.prepare``, and of one for which the data set is opened. Each
-looks up another key. The goals are a ratio of 1.3 between the two sizes, and 10 ms for the many
-files.
+looks up another key. The goals are at most 1.3 times the time of the smallest table, and 10 ms for
+the many files.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import statistics
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-from logs import SEED, Tables
+from logs import ROW_GROUP_ROWS, ROW_GROUPS, SEED, Tables
 from queries import DATA, GROWTH, Table, Times, markdown
 from service import write_small_files
-from workloads import made
+from workloads import SIZES, made
 
 import intarsia as ia
 
@@ -34,10 +38,16 @@ MOST_MS = 10
 def write_logs(rows: int, folder: Path) -> None:
     """Writes the files of a table, and their catalog."""
     folder.mkdir(exist_ok=True)
-    for number, table in enumerate(Tables(rows)):
-        path = folder / f"{number:05}.parquet"
-        ia.write_table(table, path, indexes=[ia.Lookup("trace_id")])
+    file_rows = min(ROW_GROUP_ROWS, rows // ROW_GROUPS)
+    with ProcessPoolExecutor(os.cpu_count()) as processes:
+        list(processes.map(partial(write_file, folder, file_rows), range(rows // file_rows)))
     ia.build_catalog(folder)
+
+
+def write_file(folder: Path, rows: int, number: int) -> None:
+    """Writes a file of a table. Each number gives other rows."""
+    (table,) = Tables(rows, groups=1, seed=SEED + number)
+    ia.write_table(table, folder / f"{number:05}.parquet", indexes=[ia.Lookup("trace_id")])
 
 
 def keys_of(folder: Path, column: str, count: int) -> list[Any]:
@@ -62,15 +72,18 @@ def measure_folder(folder: Path, column: str, lookups: int) -> dict[str, float]:
     return {"warm": statistics.median(warm.processor), "cold": statistics.median(cold.processor)}
 
 
-def measure(rows: int, files: int, lookups: int, data: Path) -> list[dict[str, Any]]:
+def measure(tables: Sequence[int], files: int, lookups: int, data: Path) -> list[dict[str, Any]]:
     """Makes the folders. Returns the figures of each, with the goals that apply."""
     lines: list[dict[str, Any]] = []
-    for count in (rows, 10 * rows):
-        folder = data / f"large-{count}"
-        made(folder, partial(write_logs, count))
-        lines.append({"data": f"{count:,} rows"} | measure_folder(folder, "trace_id", lookups))
-    few, many = (line["warm"] for line in lines)
-    lines[1] |= {"goal": f"at most {GROWTH} times", "met": many <= GROWTH * few}
+    for rows in tables:
+        folder = data / f"large-{rows}"
+        made(folder, partial(write_logs, rows))
+        line = measure_folder(folder, "trace_id", lookups)
+        goal: dict[str, Any] = {}
+        if lines:
+            is_met = line["warm"] <= GROWTH * lines[0]["warm"]
+            goal = {"goal": f"at most {GROWTH} times", "met": is_met}
+        lines.append({"data": f"{rows:,} rows", **line, **goal})
     folder = data / f"service-files-{files}"
     made(folder, partial(write_small_files, files))
     line = measure_folder(folder, "user_id", lookups)
@@ -90,7 +103,7 @@ def table_of(lines: list[dict[str, Any]]) -> Table:
 def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--rows", type=int, nargs="+", default=SIZES["full"].lakes[:2])
     parser.add_argument("--files", type=int, default=10_000)
     parser.add_argument("--lookups", type=int, default=50)
     parser.add_argument("--data", type=Path, default=DATA)

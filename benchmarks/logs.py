@@ -139,10 +139,10 @@ def _write(path: Path, rows: int) -> None:
 class Tables:
     """The row groups of a table; afterwards the values to search for in them."""
 
-    def __init__(self, rows: int, groups: int = ROW_GROUPS) -> None:
+    def __init__(self, rows: int, groups: int = ROW_GROUPS, seed: int = SEED) -> None:
         self._rows = rows
         self._step = max(min(ROW_GROUP_ROWS, -(-rows // groups)), 1)
-        self._random = np.random.default_rng(SEED)
+        self._random = np.random.default_rng(seed)
         self._user = max(rows // 2, 1) // 3
         self._users_at = [int(rows * share) for share in (0.137, 0.462, 0.839)]
         self._trace_at = int(rows * 0.713)

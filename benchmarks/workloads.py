@@ -61,8 +61,8 @@ class Size:
     tpch_scale: str
     files: int
     columns: int
-    lake_rows: int
-    """Rows of the smaller lake of ``large.py``; the other one has ten times as many."""
+    lakes: tuple[int, ...]
+    """The numbers of rows of the tables of ``large.py``."""
     catalog_files: int
     seconds: float
     """The time of each measurement of ``service.py``."""
@@ -70,9 +70,9 @@ class Size:
 
 
 SIZES = {
-    "smoke": Size(20_000, "0.01", 10, 50, 2_000, 10, 0.2, 1),
-    "bench": Size(2_000_000, "0.2", 500, 2_000, 300_000, 2_000, 3, 5),
-    "full": Size(10_000_000, "1", 2_000, 2_000, 10_000_000, 10_000, 10, 9),
+    "smoke": Size(20_000, "0.01", 10, 50, (2_000, 20_000), 10, 0.2, 1),
+    "bench": Size(2_000_000, "0.2", 500, 2_000, (300_000, 3_000_000), 2_000, 3, 5),
+    "full": Size(10_000_000, "1", 2_000, 2_000, (10**7, 10**8, 10**9), 10_000, 10, 9),
 }
 
 
