@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from intarsia.dataset.engine_hand_over import Refusal
 from intarsia.engines.duckdb import sql as duckdb_sql
 
 ROWS = 5000
@@ -281,5 +282,5 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def by_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Prevents ``ia.sql`` from handing files to DuckDB's own reader."""
-    reason = "the reader of pages is tested"
+    reason = Refusal("the reader of pages is tested")
     monkeypatch.setattr(duckdb_sql, "hand_over", lambda *_, **__: reason)

@@ -33,7 +33,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.dataset.engine_hand_over import HandOver, hand_over
+from intarsia.dataset.engine_hand_over import HandOver, Refusal, hand_over
 from intarsia.engines.arrow_types import as_in_duckdb
 from intarsia.errors import FormatError, PathError
 from intarsia.expr.nested_types import holds
@@ -95,7 +95,7 @@ def refusal(data: pads.Dataset, columns: Sequence[str] | None = None, **options:
     actual = hand_over(
         data.scan_source, data.schema.names if columns is None else columns, **options
     )
-    return None if isinstance(actual, HandOver) else actual
+    return actual.reason if isinstance(actual, Refusal) else None
 
 
 # --- any table, file and query ------------------------------------------------------------------

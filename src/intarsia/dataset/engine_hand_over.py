@@ -93,8 +93,22 @@ class HandOver:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The reason why an engine does not read the files.
+
+    If that is because our reader reads little, and it was asked for, ``parts`` are the planned
+    parts of our reader's scan.
+    """
+
+    reason: str
+    parts: tuple[Part, ...] = ()
+
+
 class RefusedError(Exception):
-    """The reason why an engine does not read the files."""
+    """The reason why an engine does not read the files, and the ``parts`` of its ``Refusal``."""
+
+    parts: tuple[Part, ...] = ()
 
 
 class _OpenFile(NamedTuple):
@@ -114,20 +128,22 @@ def hand_over(
     *,
     expects_nan: bool = False,
     units: Sequence[str] = ("us", "ns"),
-    small: list[Part] | None = None,
-) -> HandOver | str:
+    keeps_parts: bool = False,
+) -> HandOver | Refusal:
     """Returns how an engine is to read ``columns`` of ``source``, or why it is not to.
 
     The query needs the rows for which ``filter_`` is TRUE, or any ``limit`` of them. Opens the
     files that may have such rows. ``ReadOptions.reader`` forces the choice, as far as answers stay
     the same. An engine that ``expects_nan`` knows that statistics of floats may leave out NaN.
-    ``units`` are those in which the engine keeps timestamps. If our reader is faster because it
-    reads little, the planned files are added to ``small``.
+    ``units`` are those in which the engine keeps timestamps. With ``keeps_parts``, a refusal has
+    the planned parts if our reader reads little.
     """
     try:
-        return _checked(source, columns, filter_, limit, expects_nan, units, small)
-    except (RefusedError, FileReplaced) as error:
-        return str(error)
+        return _checked(source, columns, filter_, limit, expects_nan, units, keeps_parts)
+    except RefusedError as error:
+        return Refusal(str(error), error.parts)
+    except FileReplaced as error:
+        return Refusal(str(error))
 
 
 def is_current(source: ScanSource, handed: HandOver) -> bool:
@@ -142,7 +158,7 @@ def _checked(
     limit: int | None,
     expects_nan: bool,
     units: Sequence[str],
-    small: list[Part] | None,
+    keeps_parts: bool,
 ) -> HandOver:
     reader = source.options.reader
     if reader == "pages":
@@ -161,7 +177,9 @@ def _checked(
     _check_columns(files, in_files, units)
     if reader == "auto" and limit is not None and filter_ is None:
         _check_first_pages(files[0].file, limit)
-    plans, reason = _plans_of_part(files, request, small, may_refuse=reader == "auto")
+    plans, reason = _plans_of_part(
+        files, request, may_refuse=reader == "auto", keeps_parts=keeps_parts
+    )
     paths = tuple(path for path, *_ in files)
     planned = {path: file for path, file, *_ in files if path in plans}
     with_nan = () if expects_nan else _with_hidden_nan(files, in_files)
@@ -358,13 +376,13 @@ def _gives_nan_no_bounds(file: OpenedFile) -> bool:
 
 
 def _plans_of_part(
-    files: Sequence[_OpenFile], request: Request, small: list[Part] | None, *, may_refuse: bool
+    files: Sequence[_OpenFile], request: Request, *, may_refuse: bool, keeps_parts: bool
 ) -> tuple[dict[str, ScanPlan], str]:
     """Returns the plans of files of which indexes leave a part, and why an engine reads the files.
 
     Files are left out if their row ranges would not save an engine whole row groups. Raises
     ``RefusedError`` if our reader is faster because it needs far fewer bytes, and it
-    ``may_refuse``. Then adds the files and their plans to ``small`` if it reads little.
+    ``may_refuse``. The error ``keeps_parts`` if our reader reads little.
     """
     if not _may_narrow(files, request):
         return {}, "no index can leave out pages"
@@ -387,10 +405,12 @@ def _plans_of_part(
         if len(left) == COSTS.sample_files < len(files) and ours > COSTS.sample_share * theirs:
             return {}, f"in the first {COSTS.sample_files} files, {_share(ours, theirs)}"
     if may_refuse and COSTS.page_cost * ours < theirs:
+        refused = RefusedError(_share(ours, theirs))
         num_rows = sum(plan.rows.num_rows for plan in left)
-        if small is not None and ours <= COSTS.small_bytes and num_rows <= COSTS.small_rows:
-            small += [_planned_part(*pair, request) for pair in zip(files, left, strict=True)]
-        raise RefusedError(_share(ours, theirs))
+        if keeps_parts and ours <= COSTS.small_bytes and num_rows <= COSTS.small_rows:
+            pairs = zip(files, left, strict=True)
+            refused.parts = tuple(_planned_part(*pair, request) for pair in pairs)
+        raise refused
     narrowed = {}
     for (path, file, *_), planned in zip(files, left, strict=True):
         (_, by_footer), rows = planned.steps[0], planned.rows

@@ -13,7 +13,7 @@ from functools import partial
 
 import pyarrow.compute as pc
 
-from intarsia.dataset.engine_hand_over import HandOver, hand_over
+from intarsia.dataset.engine_hand_over import HandOver, Refusal, hand_over
 from intarsia.dataset.explain_remarks import remarks_on, unindexed_columns
 from intarsia.dataset.scan_plan import plan_candidates, planned_request
 from intarsia.dataset.scan_source import ScanSource
@@ -100,17 +100,16 @@ def explain_scan(
     """
     profiled = source.profiled()
     request = planned_request(profiled, list(columns), filter_)
-    handed = "" if by_file else hand_over(profiled, columns, filter_, limit)
-    if isinstance(handed, str):
+    handed = Refusal("") if by_file else hand_over(profiled, columns, filter_, limit)
+    if isinstance(handed, Refusal):
         plan_candidates(profiled, request, by_file=by_file)
     return _with_reader(explanation_of(profiled, request, _text_of(filter_), None), handed)
 
 
-def _with_reader(explained: Explanation, handed: HandOver | str) -> Explanation:
+def _with_reader(explained: Explanation, handed: HandOver | Refusal) -> Explanation:
     """Returns an explanation with the reader that an engine uses, and why."""
-    if isinstance(handed, str):
-        return replace(explained, reader=PAGES, reason=handed)
-    return replace(explained, reader=ENGINE, reason=handed.reason)
+    reader = PAGES if isinstance(handed, Refusal) else ENGINE
+    return replace(explained, reader=reader, reason=handed.reason)
 
 
 def _text_of(filter_: pc.Expression | None) -> str:

@@ -364,53 +364,51 @@ def _register(
     for name, table in tables.items():
         if query.is_one and name not in query.others:
             continue
-        if hands_over and _hand_over(handed, name, table, table.schema.names):
-            try:
-                connection.execute(create_view(name, handed[name][1]))
-            except require_duckdb().Error as failure:
-                raise NotAnsweredError from failure
-        else:
-            connection.register(name, table)
+        if hands_over and isinstance(table, WatchedDataset) and table.is_whole:
+            files = hand_over(table.scan_source, table.schema.names)
+            if isinstance(files, HandOver):
+                handed[name] = table.scan_source, files
+                try:
+                    connection.execute(create_view(name, files))
+                except require_duckdb().Error as failure:
+                    raise NotAnsweredError from failure
+                continue
+        connection.register(name, table)
     joined = Joined(tables, {scan.name: scan for scan in query.scans})
     for scan in query.scans:
         table = tables[scan.table]
         if isinstance(table, WatchedDataset):
-            left = joined.filter_of(scan)
-            left = _first(table, scan, left, hands_over=hands_over)
-            limit = None if scan.need is None else scan.need.limit
-            is_number = scan.need is not None and scan.need.is_number
-            is_read = hands_over and not (is_number and left is None)
-            small: list[Part] | None = None if is_number or not scan.columns else []
-            if is_read and _hand_over(handed, scan.name, table, scan.columns, left, limit, small):
+            read = _read(table, scan, joined.filter_of(scan), hands_over=hands_over)
+            if isinstance(read, HandOver):
+                handed[scan.name] = table.scan_source, read
                 continue
-            table = (table if left is None else table.filter(left)).of_fields(scan.paths)
-            if limit is not None:
-                table = table.limited(limit)
-            if small:  # DuckDB's threads would plan the scan once more
-                table = table.at(small).to_table(list(scan.columns))
+            table = read
         connection.register(scan.name, table)
     return handed
 
 
-def _hand_over(
-    handed: FilesByName,
-    name: str,
-    table: pads.Dataset | pa.Table,
-    columns: Sequence[str],
-    left: pc.Expression | None = None,
-    limit: int | None = None,
-    small: list[Part] | None = None,
-) -> bool:
-    """True if DuckDB reads the files of ``table`` by itself. Adds them to ``handed``.
+def _read(
+    table: WatchedDataset, scan: Scan, left: pc.Expression | None, *, hands_over: bool
+) -> HandOver | pads.Dataset | pa.Table:
+    """Returns the files that DuckDB reads by itself for a scan, or what it scans otherwise.
 
-    Otherwise adds what our reader has planned to ``small``, if that is little.
+    The query needs no rows but those for which ``left`` is TRUE.
     """
-    if not isinstance(table, WatchedDataset) or not table.is_whole:
-        return False
-    hand_over_or_reason = hand_over(table.scan_source, columns, left, limit, small=small)
-    if isinstance(hand_over_or_reason, HandOver):
-        handed[name] = table.scan_source, hand_over_or_reason
-    return isinstance(hand_over_or_reason, HandOver)
+    left = _first(table, scan, left, hands_over=hands_over)
+    limit = None if scan.need is None else scan.need.limit
+    is_number = scan.need is not None and scan.need.is_number
+    parts: tuple[Part, ...] = ()
+    if hands_over and table.is_whole and not (is_number and left is None):
+        keeps_parts = bool(scan.columns) and not is_number
+        files = hand_over(table.scan_source, scan.columns, left, limit, keeps_parts=keeps_parts)
+        if isinstance(files, HandOver):
+            return files
+        parts = files.parts
+    table = (table if left is None else table.filter(left)).of_fields(scan.paths)
+    if limit is not None:
+        table = table.limited(limit)
+    # DuckDB's threads would plan the scan once more.
+    return table.at(parts).to_table(list(scan.columns)) if parts else table
 
 
 def _count(query: Query, tables: Mapping[str, pads.Dataset | pa.Table]) -> int | None:

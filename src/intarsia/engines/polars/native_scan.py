@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from intarsia.dataset.dataset import Dataset
-from intarsia.dataset.engine_hand_over import HandOver, hand_over, is_current
+from intarsia.dataset.engine_hand_over import HandOver, Refusal, hand_over, is_current
 from intarsia.errors import IntarsiaError
 from intarsia.file.open_file import OpenedFile
 from intarsia.parquet.statistics import Bounds
@@ -161,7 +161,7 @@ def polars_hand_over(
         handed = hand_over(
             data.scan_source, columns, filter_, limit, expects_nan=True, units=_UNITS
         )
-        if isinstance(handed, str):
+        if isinstance(handed, Refusal):
             return None
         names = [name for name in columns if name not in handed.folder_keys]
         files = (data.scan_source.cache.as_opened(path) for path in handed.files)
