@@ -51,7 +51,7 @@ import remote
 import selectivity
 import service
 from bench_report import CURVE_ENGINES, report
-from memory import peak_bytes
+from memory import growth_of
 from peers import OURS, Query, Runner, fingerprint, leave
 from queries import DATA, PACKAGES, measure_rounds
 from workloads import SIZES, WORKLOADS, Size, SkippedError, Workload
@@ -127,13 +127,14 @@ def process_reads() -> dict[str, int]:
 
 def peak_of(workload: Workload, engine: str) -> int:
     """Returns how far this process grows when it opens the data and runs all queries once."""
-    Path("/proc/self/clear_refs").write_text("5")  # the peak of making the queries is forgotten
-    before = peak_bytes()
-    runner = workload.engines[engine]()
-    for query in workload.queries:
-        if engine not in query.unsupported:
-            runner(query)
-    return peak_bytes() - before
+
+    def work() -> None:
+        runner = workload.engines[engine]()
+        for query in workload.queries:
+            if engine not in query.unsupported:
+                runner(query)
+
+    return growth_of(work)
 
 
 def measure_curve(size: Size, data: Path) -> list[dict[str, Any]]:
