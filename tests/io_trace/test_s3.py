@@ -332,8 +332,8 @@ def test_a_catalog_is_read_with_few_round_trips(lake):
         return opened[0].to_table(["seq"], lookup(row))
 
     assert lake.asking(lambda: look_up(1)).column("seq").to_pylist() == [1]
-    # Three for listings and logs of tables, four for the catalog's pointer, two for its tables.
-    assert lake.round_trips <= 9 + 4  # and those of the file
+    # Three for listings and logs of tables, two for the catalog's pointer, two for its tables.
+    assert lake.round_trips <= 7 + 4  # and those of the file
     assert lake.asking(lambda: look_up(3 * FILE_ROWS)).column("seq").to_pylist() == [0]
     assert not [r for r in lake.server.requests if "_intarsia" in r.path]
 

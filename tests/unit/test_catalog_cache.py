@@ -78,6 +78,25 @@ def test_a_second_query_reads_only_the_pages_of_its_key(lake, cached, read):
     assert read["keys"] < first["keys"]
 
 
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_the_pointer_is_read_once_unless_it_is_replaced(is_replaced, lake, cached, monkeypatch):
+    reads, original = [], catalog.versioned_pointer
+
+    def logged(*args):
+        reads.append(args)
+        return original(*args)
+
+    monkeypatch.setattr(catalog, "versioned_pointer", logged)
+    data = ia.dataset(lake, catalog=True)
+    if is_replaced:
+        ia.write_table(table_of(77), lake / "004.parquet", indexes=[ia.Lookup("id")])
+        ia.build_catalog(lake)
+    reads.clear()
+    where = pc.field("id") == table_of(77).column("id")[7]
+    assert data.to_table(filter=where).column("n").to_pylist() == [77 * ROWS + 7] * is_replaced
+    assert len(reads) == is_replaced
+
+
 def test_changes_are_noticed(lake, cached):
     assert rows_with(lake, 3) == [3 * ROWS + 7]
     add(lake, FILES)

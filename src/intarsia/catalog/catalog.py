@@ -178,6 +178,8 @@ class Catalog(SharedState):
                 self._listing = self._identities(listing.values())
         self._lock = ForkLock()
         self._state: _State | None = None
+        self._pointer: tuple[Identity, Pointer] | None = None
+        """The pointer that ``first`` has read, and its identity in the listing before."""
         self._ignored: Identity | None = None
         self._is_shared = True
         self.count = IOCount()
@@ -186,7 +188,7 @@ class Catalog(SharedState):
 
     def clear(self) -> None:
         with self._lock:
-            self._state = self._listing = None
+            self._state = self._listing = self._pointer = None
 
     def anew(self) -> Catalog:
         """Returns the same catalog, of which nothing is read yet. It caches for itself alone."""
@@ -224,7 +226,10 @@ class Catalog(SharedState):
         try:
             if self._listing is None:
                 return None
-            first = read_pointer(self._filesystem, self.root).first
+            pointer = read_pointer(self._filesystem, self.root)
+            identity = self._listing.get(f"{SIDECAR_FOLDER}/{POINTER}")
+            self._pointer = None if identity is None else (identity, pointer)
+            first = pointer.first
             path_below = path.removeprefix(f"{self.root}/")
             if first is None or not _is_same(first, path_below, self._listing.get(path_below)):
                 return None
@@ -280,20 +285,24 @@ class Catalog(SharedState):
     def _current_segments(self, identity: Identity, anew: bool) -> Sequence[SegmentReader]:
         state = self._state
         is_same = state is not None and state.identity == identity and not anew
-        return state.segments if state is not None and is_same else self._segments(anew)
+        return state.segments if state is not None and is_same else self._segments(identity, anew)
 
-    def _segments(self, anew: bool) -> Sequence[SegmentReader]:
+    def _segments(self, identity: Identity, anew: bool) -> Sequence[SegmentReader]:
         """Returns the cached segments of an earlier query, or opens the current ones.
 
         On remote storage, the tables that most queries read are opened at the same time.
         """
+        known, self._pointer = self._pointer, None
         own = {}
         if self._is_local and self._is_shared and not anew:
             own = _own_files(self._filesystem, self.root)
         cached = _CATALOG_CACHE.find(self.root, self._options, own) if own else None
         if cached is not None:
             return cached
-        pointer, _ = versioned_pointer(self._filesystem, self.root, self.count)
+        if known is not None and known[0] == identity and not anew:
+            pointer = known[1]
+        else:
+            pointer, _ = versioned_pointer(self._filesystem, self.root, self.count)
         segments = open_segments(self._filesystem, self.root, pointer, self._options, self.count)
         if is_remote(self._filesystem):
             await_all(
