@@ -255,9 +255,12 @@ def main() -> None:
         return
     results = run(options)
     write(results, options.output)
+    known = (bench_page.DOCS / bench_page.PAGE).read_text()
     if options.docs:
         bench_page.write_page(results, options.docs)
     print((options.output / "results.md").read_text())
+    if options.size == "bench":  # that of the page
+        print(bench_page.ratios_outside(results, known))
 
 
 if __name__ == "__main__":

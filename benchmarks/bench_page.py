@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,27 @@ def queries_table(results: dict[str, Any], word: str) -> Table:
                     line.append(reason_of(workload["name"], query["query"], peer))
                 table.append(line)
     return table
+
+
+def ratios_outside(results: dict[str, Any], page: str) -> str:
+    """Returns which queries have a ratio outside of the spread that a page gives, in words."""
+    spreads = {
+        label: (float(low), float(high))
+        for label, low, high in re.findall(
+            r"^\| (.+?) \| .* \| [\d.]+ \(([\d.]+)–([\d.]+)\) \|", page, re.MULTILINE
+        )
+    }
+    outside, count = [], 0
+    for workload in results["workloads"]:
+        for query in workload["queries"]:
+            label, ratio = f"{workload['name']}: {query['query']}", verdict(query)[2]
+            if label in spreads:
+                low, high = spreads[label]
+                count += 1
+                if not low <= round(ratio, 2) <= high:
+                    outside.append(f"- {label}: {ratio:.2f}, not {low:.2f} to {high:.2f}")
+    within = f"{count - len(outside)} of {count} ratios lie within the spreads of docs/{PAGE}."
+    return "\n".join([within, *outside])
 
 
 def peer_label(query: dict[str, Any], peer: str) -> str:

@@ -192,6 +192,24 @@ def test_the_page_lists_each_query_once_in_plain_sentences(bench_folders):
         assert f"## {title}" in text
 
 
+def test_ratios_outside_of_the_spreads_on_the_page_are_listed(bench_folders):
+    _, output = bench_folders
+    results = json.loads((output / "results.json").read_text())
+    page = (output / "docs" / bench_page.PAGE).read_text()
+    count = sum(len(workload["queries"]) for workload in results["workloads"])
+    within = f"{count} of {count} ratios lie within the spreads of docs/benchmark.md."
+    assert bench_page.ratios_outside(results, page) == within
+    workload = results["workloads"][0]
+    query = workload["queries"][0]
+    _, peer, ratio = bench_report.verdict(query)
+    query["engines"] = {name: query["engines"][name] for name in (workloads.OURS, peer)}
+    query["engines"][peer]["warm"]["processor"]["median"] *= 1000
+    first, line = bench_page.ratios_outside(results, page).splitlines()
+    assert first.startswith(f"{count - 1} of {count} ")
+    label = f"- {workload['name']}: {query['query']}: {1000 * ratio:.2f}, not "
+    assert line.startswith(label)
+
+
 def test_the_web_log_has_rows_for_each_search(tmp_path):
     workload = workloads.web_log_workload(workloads.SIZES["smoke"], tmp_path)
     rare, frequent, session, folder = [query.rows for query in workload.queries]
