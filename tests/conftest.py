@@ -107,14 +107,21 @@ def pytest_generate_tests(metafunc):
 def pytest_collection_modifyitems(config, items):
     """Runs tests that replace the Spark session last; pytest-xdist begins with whole folders."""
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: _FOLDERS.get(_scope_of(item.nodeid), len(_FOLDERS)))
+        items.sort(key=lambda item: _position(item.nodeid))
     else:
         items.sort(key=lambda item: item.get_closest_marker("cluster") is not None)
 
 
-# Folders that one process runs, the longest first: the Spark tests share a session, the golden
-# tests what they read of the corpus. The cluster tests replace the session, so they come later.
-_FOLDERS = {"tests/spark/": 0, "tests/golden/": 1, "tests/spark/cluster/": 2}
+# Folders that one process runs, by their places: the Spark tests share a session, the golden tests
+# what they read of the corpus. They take longest, so they come first. The cluster tests start
+# sessions too, so they come when the memory that the golden tests take is free again.
+_FOLDERS = {"tests/spark/": 0, "tests/golden/": 1, "tests/spark/cluster/": 3}
+
+
+def _position(nodeid):
+    """The place of a test in the sequence of a process: the many files of ``unit`` come last."""
+    place = _FOLDERS.get(_scope_of(nodeid))
+    return place if place is not None else 4 if nodeid.startswith("tests/unit/") else 2
 
 
 def _scope_of(nodeid):
