@@ -244,3 +244,18 @@ def test_all_columns_of_a_wide_file_are_read_at_once(tmp_path, decoded):
     actual = ia.dataset(tmp_path / "t.parquet").to_table(filter=pc.field("c1") >= 1)
     assert actual.equals(table.slice(1))
     assert decoded == [1, 1]
+
+
+@pytest.mark.parametrize(("page_rows", "is_whole"), [(8192, True), (1000, False)])
+def test_columns_of_long_pages_are_read_whole_for_one_row(page_rows, is_whole, tmp_path, decoded):
+    """A page is read for any of its rows: here one of 61 KB is read, or the chunk of 75 KB."""
+    random = np.random.default_rng(1)
+    columns = {f"c{number}": random.random(10_000) for number in range(80)}
+    table = pa.table({"key": random.permutation(10_000)} | columns)
+    path = tmp_path / "t.parquet"
+    pq.write_table(
+        table, path, use_dictionary=False, max_rows_per_page=page_rows, write_page_index=True
+    )
+    wanted = pc.field("key") == table["key"][5]
+    assert ia.dataset(path).to_table(filter=wanted) == table.slice(5, 1)
+    assert bool(decoded) == is_whole

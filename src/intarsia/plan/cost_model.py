@@ -44,6 +44,7 @@ class CostModel:
     chunks_share: int = 32  # fewer than one chunk in this many: pyarrow reads the whole footer.
     chunk_bytes: int = 128 * _KIB  # most mean bytes of a chunk.
     skippable_bytes: int = 16 * _KIB  # most bytes of a chunk that reading single pages would skip.
+    sampled: int = 8  # columns and row groups by which the bytes that can be skipped are estimated.
     file_bytes_per_chunk: int = 256 * _KIB  # files with larger chunks are not considered.
 
     # Units of reading.

@@ -21,7 +21,7 @@ from intarsia.plan.cost_model import COSTS
 from intarsia.plan.page_ranges import whole_chunk
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.integrity.page_guard import check_dictionary, checked_values
-from intarsia.scan.page_selection import groups_of, load_offsets, rows_of
+from intarsia.scan.page_selection import groups_of, load_offsets, rows_of, select
 from intarsia.threads import THREADED_BYTES, all_of, may_use_threads
 
 T = TypeVar("T")
@@ -48,11 +48,10 @@ def read_small_groups(
     group_rows = rows_of(file, groups)
     chunks = [chunk for group in groups for chunk in file.outlines(group, leaves)]
     size = sum(chunk.total_compressed_size for chunk in chunks)
-    limit = min(
-        COSTS.chunk_bytes,
-        COSTS.skippable_bytes * group_rows.num_rows / max(group_rows.num_rows - rows.num_rows, 1),
-    )
-    if size > limit * len(chunks):
+    mean, share = size / len(chunks), rows.num_rows / group_rows.num_rows
+    if mean > COSTS.chunk_bytes:
+        return None
+    if mean * (1 - share) > COSTS.skippable_bytes and _can_skip(file, roots, groups, rows):
         return None
     places = [(chunk.start, chunk.total_compressed_size) for chunk in chunks]
     ranges = [(merged.offset, merged.length) for merged in coalesce(places, 0)]
@@ -73,6 +72,27 @@ def read_small_groups(
             file.profile.pages(group, leaf, None)
     file.pages_read += sum(file.page_indexes.num_pages(g, leaf) for g in groups for leaf in leaves)
     return table, group_rows
+
+
+def _can_skip(
+    file: OpenedFile, roots: Sequence[Root], groups: Sequence[int], rows: RowRanges
+) -> bool:
+    """True if pages without ``rows`` take many bytes, judging by some columns and row groups.
+
+    A page is read for any of its rows, so long pages may leave nothing to skip.
+    """
+    rows = rows & rows_of(file, _sample(groups))
+    selections = [one for read in select(file, _sample(roots), rows) for one in read.selections()]
+    skipped = sum(
+        chunk.total_compressed_size - selection.num_bytes
+        for group, leaf, selection in selections
+        for chunk in file.outlines(group, [leaf])
+    )
+    return skipped > COSTS.skippable_bytes * len(selections)
+
+
+def _sample(items: Sequence[T]) -> Sequence[T]:
+    return items[:: -(-len(items) // COSTS.sampled)]
 
 
 def _may_be_small(file: OpenedFile) -> bool:
