@@ -39,6 +39,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
@@ -140,7 +141,8 @@ def peak_of(workload: Workload, engine: str) -> int:
 def measure_curve(size: Size, data: Path) -> list[dict[str, Any]]:
     """Returns the points of the curve from few rows to all."""
     path = selectivity.file_of(size.rows, data)
-    return [asdict(point) for point in selectivity.measure(path, size.runs, CURVE_ENGINES)]
+    runs = -(-size.runs // 2)
+    return [asdict(point) for point in selectivity.measure(path, runs, CURVE_ENGINES)]
 
 
 def measure_service(size: Size, data: Path) -> list[dict[str, Any]]:
@@ -211,14 +213,16 @@ def print_seconds(name: str) -> Iterator[None]:
 
 
 def measured_peaks(options: argparse.Namespace, workload: Workload) -> dict[str, int]:
-    """Returns the peak of each engine, each measured in a process of its own."""
+    """Returns the peak of each engine, each measured in a process of its own, on all cores."""
     command = [sys.executable, __file__, "--size", options.size, "--data", str(options.data)]
-    peaks = {}
-    for engine in workload.engines:
+
+    def peak(engine: str) -> int:
         arguments = [*command, "--peak", workload.name, engine]
         done = subprocess.run(arguments, capture_output=True, text=True, check=True)
-        peaks[engine] = int(done.stdout)
-    return peaks
+        return int(done.stdout)
+
+    with ThreadPoolExecutor(os.cpu_count()) as processes:
+        return dict(zip(workload.engines, processes.map(peak, workload.engines), strict=True))
 
 
 def write(results: dict[str, Any], folder: Path) -> None:
