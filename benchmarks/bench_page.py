@@ -11,7 +11,7 @@ import remote
 import selectivity
 import service
 from bar_plot import bar_plot
-from bench_report import CURVE_ENGINES, TIE, built_table, verdict
+from bench_report import CURVE_ENGINES, TIE, built_table, shown, verdict
 from peers import OURS
 from queries import Table, markdown
 from workloads import ART, SORTED
@@ -222,13 +222,6 @@ def costs(results: dict[str, Any]) -> list[str]:
     settings = {**results["versions"], "cores": results["cores"], **results["size"]}
     lines = [[name, shown(value)] for name, value in settings.items()]
     return [*parts, "## Versions and sizes", markdown([["", ""], *lines])]
-
-
-def shown(setting: Any) -> str:
-    """Returns a version, a number or numbers as text."""
-    if isinstance(setting, list | tuple):
-        return "; ".join(map(shown, setting))
-    return f"{setting:,}" if isinstance(setting, int) else str(setting)
 
 
 def plot_ratios(results: dict[str, Any]) -> str:

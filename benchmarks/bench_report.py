@@ -30,7 +30,7 @@ def verdict(query: dict[str, Any]) -> tuple[str, str, float]:
 def report(results: dict[str, Any]) -> str:
     """Returns all results as Markdown."""
     settings = [f"{name} {value}" for name, value in results["versions"].items()]
-    size = ", ".join(f"{name} {value}" for name, value in results["size"].items())
+    size = ", ".join(f"{name} {shown(value)}" for name, value in results["size"].items())
     parts = [f"{', '.join(settings)}. {results['cores']} cores. {size}."]
     head = ["", "rows", "Intarsia", "fastest peer", "peer / ours"]
     summary: Table = [head]
@@ -56,6 +56,13 @@ def report(results: dict[str, Any]) -> str:
         if results[name]:
             parts += [f"## {name}", markdown(module.table_of(results[name]))]
     return "\n\n".join(parts) + "\n"
+
+
+def shown(setting: Any) -> str:
+    """Returns a version, a number or numbers as text."""
+    if isinstance(setting, list | tuple):
+        return "; ".join(map(shown, setting))
+    return f"{setting:,}" if isinstance(setting, int) else str(setting)
 
 
 def built_table(workload: dict[str, Any]) -> Table:
