@@ -51,8 +51,8 @@ def write_strings(rows: int, path: Path) -> None:
 
 
 WRITERS: dict[str, Callable[[int, Path], None]] = {COLUMNS: write_columns, STRINGS: write_strings}
-NEEDLES = {
-    COLUMNS: pc.field("trace_id") == "f" * 32,
+FILTERS = {
+    COLUMNS: pc.field("latency") > 150,
     STRINGS: pc.field("s") == f"{7:09}{'x' * 991}",
 }
 INDEXES = {
@@ -91,8 +91,8 @@ def footer_offset(path: Path) -> int:
 
 CALLS: dict[str, Callable[[Path, str], object]] = {
     "`to_batches`": lambda path, _: batches(path),
-    "`to_batches` with a filter": lambda path, data: batches(path, NEEDLES[data]),
-    "`count_rows`": lambda path, data: ia.dataset(path).count_rows(filter=NEEDLES[data]),
+    "`to_batches` with a filter": lambda path, data: batches(path, FILTERS[data]),
+    "`count_rows`": lambda path, data: ia.dataset(path).count_rows(filter=FILTERS[data]),
     "`ia.sql`, grouped by a column of strings": lambda path, _: group(path),
     "`add_indexes`, three or four indexes": lambda path, data: ia.add_indexes(path, INDEXES[data]),
     "`verify`": lambda path, _: ia.verify(path),
