@@ -101,8 +101,9 @@ def run(call: str, path: Path, column: str) -> object:
 
 def footer_offset(path: Path) -> int:
     """Returns the offset of a file's footer."""
-    data = path.read_bytes()
-    return len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    with path.open("rb") as file:
+        end = file.seek(-8, os.SEEK_END)
+        return end - int.from_bytes(file.read(4), "little")
 
 
 def measure(call: str, path: Path, column: str) -> str:
