@@ -256,6 +256,6 @@ def test_columns_of_long_pages_are_read_whole_for_one_row(page_rows, is_whole, t
     pq.write_table(
         table, path, use_dictionary=False, max_rows_per_page=page_rows, write_page_index=True
     )
-    wanted = pc.field("key") == table["key"][5]
-    assert ia.dataset(path).to_table(filter=wanted) == table.slice(5, 1)
+    row = ia.dataset(path).to_table(filter=pc.field("key") == table["key"][5])
+    assert row == table.slice(5, 1)
     assert bool(decoded) == is_whole

@@ -382,7 +382,7 @@ def _plans_of_part(
 
     Files are left out if their row ranges would not save an engine whole row groups. Raises
     ``RefusedError`` if our reader is faster because it needs far fewer bytes, and it
-    ``may_refuse``. The error ``keeps_parts`` if our reader reads little.
+    ``may_refuse``. With ``keeps_parts``, the error has the planned parts if that reads little.
     """
     if not _may_narrow(files, request):
         return {}, "no index can leave out pages"

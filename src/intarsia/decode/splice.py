@@ -209,6 +209,7 @@ def leaf_batches(
 
     try:
         file = (template.wide or template).opened(splice(template, [group]), False)
+        # The variable of a loop would keep a batch.
         yield from map(leaf_of, file.iter_batches(batch_rows, use_threads=False))
     except FAILURES as error:
         raise _decoding_error(error) from error

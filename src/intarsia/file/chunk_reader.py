@@ -154,7 +154,7 @@ class Chunk:
             for run in self._runs(pages, levels):
                 rows += run.num_rows
                 batches = leaf_batches(template, self._spliced(run, dictionary), batch_rows)
-                yield from map(checked, batches)
+                yield from map(checked, batches)  # a loop's variable would keep values
             self._check_rows(rows)
 
     def _check_rows(self, rows: int) -> None:

@@ -66,7 +66,7 @@ class ChunkValues:
                 parts = None
             return part
 
-        yield from map(noted, chunk.arrays(pages, levels))
+        yield from map(noted, chunk.arrays(pages, levels))  # a loop's variable would keep values
         self._cached = parts
 
 
