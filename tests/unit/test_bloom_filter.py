@@ -144,6 +144,25 @@ def test_a_filter_grows_to_its_limit_and_not_beyond():
     assert made.num_bytes == MAX_BYTES == 128 << 20
 
 
+@pytest.mark.parametrize("fpp", [0.5, 0.05, 0.01, 0.0001])
+@pytest.mark.parametrize("distinct", [0, 1, 3, 50, 700, 9_000, 100_000])
+@pytest.mark.parametrize("values", [1, 20, 300_000, 10**7])
+def test_a_filter_made_for_more_values_shrinks_to_that_of_fewer(fpp, distinct, values):
+    random = np.random.default_rng(distinct)
+    added = random.integers(0, 2**64, distinct, dtype=np.uint64)
+    made = BloomFilter.sized(values, fpp)
+    made.add(added)
+    shrunk = made.shrunk(fpp)
+    expected = empty_filter(len(shrunk.words))
+    expected.add(added)
+    assert shrunk.words.tolist() == expected.words.tolist()
+    if values < distinct:
+        assert len(shrunk.words) == len(made.words)
+        return
+    least, most = (BloomFilter.sized(int(n), fpp) for n in (distinct * 0.98, distinct * 1.02))
+    assert least.num_bytes <= shrunk.num_bytes <= most.num_bytes
+
+
 # --- stored -------------------------------------------------------------------------------------
 
 

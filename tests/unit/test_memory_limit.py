@@ -198,6 +198,50 @@ def test_the_files_would_take_more(unlimited):
     assert {"to_batches", "filtered", "iter_batches", "write"} <= taken, unlimited["long"]
 
 
+KINDS = """
+    import ctypes, json, shutil, sys
+    import pyarrow as pa, pyarrow.parquet as pq
+    import intarsia as ia
+
+    path, work, *kinds = sys.argv[1:]
+
+    def peak():
+        with open("/proc/self/status") as lines:
+            return next(int(line.split()[1]) for line in lines if "VmHWM" in line) * 1024
+
+    tiny = work + "/tiny.parquet"
+    pq.write_table(ia.dataset(path).head(100), tiny)
+    ia.add_indexes(tiny, kinds)  # imports what it needs
+    ia.set_memory_limit("256MB")
+    for kind in kinds:
+        copy = shutil.copy(path, work)
+        pa.default_memory_pool().release_unused()
+        ctypes.CDLL(None).malloc_trim(0)
+        with open("/proc/self/clear_refs", "w") as refs:
+            refs.write("5")  # the peak is counted anew
+        before = peak()
+        ia.add_indexes(copy, [kind])
+        print(kind, peak() - before)
+"""
+KINDS_OF_TEXT = [
+    "page_index",
+    *(f"trace:{k}" for k in ["bloom", "lookup", "minmax", "ngram", "words"]),
+]
+
+
+def test_each_index_of_many_distinct_values_keeps_the_limit(tmp_path):
+    """3,000,000 values in one row group, of which each has a fingerprint and 14 trigrams."""
+    numbers = np.random.default_rng(1).integers(0, 2**60, 3_000_000)
+    table = pa.table({"trace": np.char.mod("%016x", numbers)})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=len(table), use_dictionary=False)
+    (tmp_path / "work").mkdir()
+    ran = run(KINDS, tmp_path / "a.parquet", tmp_path / "work", *KINDS_OF_TEXT)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    peaks = {kind: int(peak) // MIB for kind, peak in map(str.split, ran.stdout.splitlines())}
+    assert list(peaks) == KINDS_OF_TEXT
+    assert max(peaks.values()) * MIB < 256e6, peaks
+
+
 @pytest.fixture
 def limited():
     ia.set_memory_limit("64MiB")

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from intarsia.distinct_values import distinct
 from intarsia.errors import FormatError, IndexSpecError
 from intarsia.file.chunk_reader import Chunk
 from intarsia.file.file_footer import ChunkId
@@ -240,14 +241,15 @@ def _histograms(levels: Sequence[PageLevels], leaf: Leaf, *, repetition: bool) -
 
 
 def _bloom_filter(chunk: Chunk, index: Bloom) -> bytes:
+    """Returns the filter of a chunk. Without ``ndv``, it begins large enough for all values."""
     chunk.load()
-    parts = [
-        np.unique(bloom_hashes(values.drop_null())) for values in chunk.arrays(list(chunk.pages()))
-    ]
-    hashes = np.unique(np.concatenate([np.empty(0, np.uint64), *parts]))
-    bloom = BloomFilter.sized(index.ndv or max(len(hashes), 1), index.fpp)
-    bloom.add(hashes)
-    return bloom.encode()
+    pages = list(chunk.pages())
+    num_values = sum(page.num_values or 0 for page in pages if page.is_data)
+    bloom = BloomFilter.sized(index.ndv or num_values, index.fpp)
+    for values in chunk.arrays(pages):
+        bloom.add(distinct(bloom_hashes(values.drop_null())))
+        del values  # frees them before the next ones are decoded
+    return (bloom if index.ndv else bloom.shrunk(index.fpp)).encode()
 
 
 def bloom_hashes(values: pa.Array) -> np.ndarray[Any, np.dtype[np.uint64]]:

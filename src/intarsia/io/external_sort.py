@@ -6,8 +6,10 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Protocol
 
 import numpy as np
 
@@ -18,9 +20,9 @@ from intarsia.row_ranges import UInt64Array
 
 _OPEN_FILES_FOLDER = "/proc/self/fd"
 RUN_ENTRIES = 1 << 23
-"""Entries of 8 bytes that stay in memory before they are written out as a run."""
+"""Entries of 8 bytes that stay in memory before they are written out as a run, or are merged."""
 BLOCK_ENTRIES = 1 << 20
-"""Entries of an output block, and entries read of each run at a time."""
+"""Entries of an output block, and the most entries that are read of a run at a time."""
 _MAX_DISTINCT_FRACTION = 0.75
 """Added entries are deduplicated at once as long as at most this fraction is distinct."""
 _STEP_ENTRIES = 1 << 15
@@ -99,6 +101,32 @@ def on_disk() -> Iterator[None]:
         raise PathError(message) from error
 
 
+class Run(Protocol):
+    """Sorted entries of which parts are read."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, part: slice, /) -> UInt64Array: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredRun:
+    """A run in a file. A memory map would keep all that was read of it in memory."""
+
+    path: Path
+    start: int
+    """The first entry's number in the file."""
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, part: slice) -> UInt64Array:
+        first, stop, _ = part.indices(self.count)
+        offset = (self.start + first) * 8
+        return np.fromfile(self.path, np.uint64, max(stop - first, 0), offset=offset)
+
+
 class Runs:
     """Collects integers and returns them sorted and distinct."""
 
@@ -107,21 +135,21 @@ class Runs:
         self._buffer = np.empty(0, np.uint64)
         self._count = 0
         self._has_duplicates = True
-        self._runs: list[UInt64Array] = []
+        self._runs: list[_StoredRun] = []
 
     def add(self, entries: UInt64Array) -> None:
         """Adds entries in any order. Sorts the array in place: the caller must not use it again."""
         deadline.check()
         if self._has_duplicates:
             entries = self._deduplicated(entries)
-        max_entries = memory.share(8 * RUN_ENTRIES, 16) // 8
+        max_entries = _max_entries()
         if self._count + len(entries) > max_entries:
             self._count = len(self._deduplicated(self._buffer[: self._count]))
             if self._count > max_entries // 2:
-                self._runs.append(self._on_disk([self._buffer[: self._count]]))
+                self._store(self._buffer[: self._count])
                 self._count = 0
         if len(entries) > max_entries // 2:
-            self._runs.append(self._on_disk([_distinct(entries)]))
+            self._store(_distinct(entries))
             return
         stop = self._count + len(entries)
         if stop > len(self._buffer):  # memory is only used once it is written to
@@ -132,14 +160,21 @@ class Runs:
 
     def blocks(self) -> Iterator[UInt64Array]:
         """Yields all entries, sorted and distinct, in full blocks but for the last. Called once."""
-        runs = [*self._runs, _distinct(self._buffer[: self._count])]
-        yield from _filled(merged_blocks(runs) if self._runs else iter(runs))
+        last = _distinct(self._buffer[: self._count])
+        yield from _filled(merged_blocks([*self._runs, last]) if self._runs else iter([last]))
 
     def whole(self) -> UInt64Array:
         """Returns all entries, on disk if they are many. Called once, not after ``blocks``."""
         if not self._runs:
             return _distinct(self._buffer[: self._count])
-        return self._on_disk(self.blocks())
+        with on_disk():
+            path = self._work.new_path()
+            with open(path, "wb") as out:
+                for block in self.blocks():
+                    block.tofile(out)
+            entries = np.memmap(path, dtype=np.uint64, mode="r")
+            self._work.release(path)
+        return entries
 
     def _deduplicated(self, entries: UInt64Array) -> UInt64Array:
         """Sorts and deduplicates ``entries``, and decides if later ones are deduplicated early."""
@@ -147,18 +182,24 @@ class Runs:
         self._has_duplicates = len(distinct) <= _MAX_DISTINCT_FRACTION * len(entries)
         return distinct
 
-    def _on_disk(self, blocks: Sequence[UInt64Array] | Iterator[UInt64Array]) -> UInt64Array:
+    def _store(self, run: UInt64Array) -> None:
+        """Writes sorted entries out, one run after the other in one file."""
         with on_disk():
-            path = self._work.new_path()
-            with open(path, "wb") as out:
-                for block in blocks:
-                    block.tofile(out)
-            entries = np.memmap(path, dtype=np.uint64, mode="r")
-            self._work.release(path)
-        return entries
+            if self._runs:
+                path, start = self._runs[-1].path, self._runs[-1].start + len(self._runs[-1])
+            else:
+                path, start = self._work.new_path(), 0
+            with open(path, "ab") as out:
+                run.tofile(out)
+            self._runs.append(_StoredRun(path, start, len(run)))
 
 
-def merged_blocks(runs: Sequence[UInt64Array]) -> Iterator[UInt64Array]:
+def _max_entries() -> int:
+    """Returns how many entries stay in memory before they are written out, or are merged."""
+    return memory.share(8 * RUN_ENTRIES, 16) // 8
+
+
+def merged_blocks(runs: Sequence[Run]) -> Iterator[UInt64Array]:
     """Merges sorted runs, block by block.
 
     Each step takes the next block of every run. It yields all entries up to the smallest of the
@@ -170,8 +211,9 @@ def merged_blocks(runs: Sequence[UInt64Array]) -> Iterator[UInt64Array]:
         run 2  2 3 5 6 │ 8 …        ends at 6: no entry up to 6 can follow
     """
     positions = [0] * len(runs)
+    step = min(BLOCK_ENTRIES, _max_entries() // (len(runs) + 1) + 1)
     while True:
-        heads = {i: run[positions[i] : positions[i] + BLOCK_ENTRIES] for i, run in enumerate(runs)}
+        heads = {i: run[positions[i] : positions[i] + step] for i, run in enumerate(runs)}
         heads = {i: head for i, head in heads.items() if len(head)}
         if not heads:
             return

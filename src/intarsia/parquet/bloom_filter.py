@@ -44,6 +44,8 @@ _WORDS_PER_BLOCK = len(_SALT)
 _BLOCK_BYTES = _WORDS_PER_BLOCK * 4
 MAX_BYTES = 128 * 1024 * 1024
 """Largest filter, without its header, that is written or read."""
+_STEP_HASHES = 1 << 16
+"""Hashes that are added at a time. Each takes eight words meanwhile."""
 _HEADER_READ_BYTES = 64
 """Bytes read to decode a header. Headers written today take about 16."""
 _WHOLE_READ_BYTES = 64 * 1024
@@ -74,9 +76,28 @@ class BloomFilter:
 
     def add(self, hashes: UInt64Array) -> None:
         """Adds values, given by their XXH64 hashes."""
-        blocks, masks = _blocks(hashes, len(self.words)), _masks(hashes)
-        for word in range(_WORDS_PER_BLOCK):
-            np.bitwise_or.at(self.words[:, word], blocks, masks[:, word])
+        for start in range(0, len(hashes), _STEP_HASHES):
+            step = hashes[start : start + _STEP_HASHES]
+            blocks, masks = _blocks(step, len(self.words)), _masks(step)
+            for word in range(_WORDS_PER_BLOCK):
+                np.bitwise_or.at(self.words[:, word], blocks, masks[:, word])
+
+    def shrunk(self, fpp: float) -> BloomFilter:
+        """Returns the filter of the same values in the size for their number and ``fpp``.
+
+        The number of distinct values is estimated from the bits they set. A filter does not grow.
+        The number of blocks is a power of two: a hash selects a smaller filter's block by fewer
+        bits, so that the block is the union of neighbours.
+        """
+        num_bits = self.words.size * 32
+        unset = num_bits - int(np.bitwise_count(self.words).sum(dtype=np.int64))
+        if not unset:
+            return self
+        # A value sets one bit of 32 in one word of each eighth of the filter.
+        distinct = round(-math.log(unset / num_bits) * num_bits / _WORDS_PER_BLOCK)
+        blocks = min(len(BloomFilter.sized(distinct, fpp).words), len(self.words))
+        neighbours = self.words.reshape(blocks, -1, _WORDS_PER_BLOCK)
+        return BloomFilter(np.bitwise_or.reduce(neighbours, axis=1))
 
     def might_contain(self, hashes: UInt64Array) -> NDArray[np.bool_]:
         """Returns, for each of ``n`` hashes, False if its value was certainly not added.
@@ -95,7 +116,7 @@ class BloomFilter:
             hash=BloomFilterHash(XXHASH=Empty()),
             compression=BloomFilterCompression(UNCOMPRESSED=Empty()),
         )
-        return encode(header) + self.words.astype("<u4").tobytes()
+        return b"".join((encode(header), self.words.astype("<u4", copy=False).data))
 
 
 def _blocks(hashes: UInt64Array, num_blocks: int) -> NDArray[np.int64]:
