@@ -18,6 +18,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from intarsia.distinct_values import distinct
+
 Int64Array = NDArray[np.int64]
 UInt64Array = NDArray[np.uint64]
 BoolArray = NDArray[np.bool_]
@@ -148,8 +150,8 @@ class RowRanges:
             Row numbers in any order. They may repeat.
         """
         rows = np.asarray(rows, dtype=np.int64)
-        if (rows[1:] <= rows[:-1]).any():  # np.unique is slow, so only if they are not sorted
-            rows = np.unique(rows)
+        if (rows[1:] <= rows[:-1]).any():
+            rows = distinct(rows)
         if not len(rows):
             return cls.none()
         breaks = np.flatnonzero(np.diff(rows) > 1)

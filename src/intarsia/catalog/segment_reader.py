@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from intarsia.catalog.manifest import KeyTable, Segment, Table
 from intarsia.catalog.tables import BOUNDS, COVERS, FILES, TAILS, KeyRows, Rows, parts_with_keys
+from intarsia.distinct_values import distinct
 from intarsia.errors import FormatError
 from intarsia.file.embedded_indexes import may_answer
 from intarsia.file.index_subjects import subject_of
@@ -35,7 +36,6 @@ from intarsia.index.key_formula import (
     leaves_of,
 )
 from intarsia.index.registry import known_version, make
-from intarsia.index.section.writer import distinct
 from intarsia.io.source import EndSource, Source
 from intarsia.io.storage import FileSource
 from intarsia.parquet.statistics import Bounds
@@ -91,7 +91,7 @@ class Covered:
 
     def files_of(self, granules: GranuleMask) -> Int64Array:
         """Returns the files with any granule in the mask, sorted and distinct."""
-        return np.unique(
+        return distinct(
             self.files[np.searchsorted(self.stops, np.flatnonzero(granules), side="right")]
         )
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from intarsia.distinct_values import distinct
 from intarsia.errors import PredicateError, public
 from intarsia.expr.casts import without_extension
 from intarsia.expr.filterable_types import VIEWED
@@ -422,8 +423,8 @@ def _lists_contain_many(
     positions = _true_positions(constant_indices.is_valid())
     rows = rows_of(positions)
     constant_at = constant_indices.take(pa.array(positions)).to_numpy()
-    distinct = np.unique(rows * len(constants) + constant_at) // len(constants)
-    counts = np.bincount(distinct, minlength=num_rows)
+    rows_found = distinct(rows * len(constants) + constant_at) // len(constants)
+    counts = np.bincount(rows_found, minlength=num_rows)
     return counts == len(constants) if all_needed else counts > 0
 
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import intarsia.memory as memory
+from intarsia.distinct_values import without_repeats
 from intarsia.errors import IndexSpecError, PredicateError
 from intarsia.expr.functions import elements_of, plain_values
 from intarsia.file.index_subjects import NESTED_READS, evaluated
@@ -130,7 +131,7 @@ def pieces(file: OpenedFile, leaves: Sequence[int], groups: range) -> Iterator[P
             continue
         # Each cut is the last start of a page that does not exceed an even division.
         even = np.arange(parts, dtype=np.int64) * (stop - first) // parts
-        starts = np.unique(edges[np.searchsorted(edges, even, side="right") - 1])
+        starts = without_repeats(edges[np.searchsorted(edges, even, side="right") - 1])
         for low, high in itertools.pairwise([*starts.tolist(), stop - first]):
             yield Piece(file, first + low, first + high)
     if num_bytes:

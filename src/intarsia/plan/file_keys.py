@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from intarsia.distinct_values import distinct
 from intarsia.file.embedded_indexes import Embedded
 from intarsia.file.open_file import READ_ERRORS
 from intarsia.index.base import Inverted
@@ -127,4 +128,4 @@ def _keys(index: Embedded, test: Predicate) -> FingerprintArray | None:
         formula = index.kind.keys_for(test, index.of)
     except Exception:  # noqa: BLE001 # third-party kinds may raise anything; the planner reports it
         return None
-    return np.unique(formula.keys) if isinstance(formula, Keys) else None
+    return distinct(formula.keys) if isinstance(formula, Keys) else None

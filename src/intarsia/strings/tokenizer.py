@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from intarsia.distinct_values import distinct
 from intarsia.row_ranges import Int64Array
 from intarsia.strings.byte_search import contains, places_of
 from intarsia.strings.case_folding import FOLD_VERSION, fold_table, folded
@@ -66,7 +67,7 @@ def keys_of_words(text: str) -> KeyArray:
     """Returns the sorted, distinct keys of the words in ``text``."""
     characters = characters_of(text)
     bounds = _word_bounds(word_classes()[characters])
-    return np.unique(_keys(fold_table()[characters], *bounds))
+    return distinct(_keys(fold_table()[characters], *bounds))
 
 
 def keys_of_strings(values: pa.Array, positions: Int64Array) -> tuple[KeyArray, Int64Array]:

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.distinct_values import distinct
 from intarsia.errors import FormatError, IndexSpecError, PathError, UnsupportedError, Where
 from intarsia.file.embedded_indexes import IndexFile
 from intarsia.file.index_subjects import can_have, subject_of
@@ -16,7 +17,7 @@ from intarsia.index.directory import IndexEntry, StaleError, read_directory
 from intarsia.index.kinds.distinct_idx1 import KEY, DistinctIDX1, IDX1Section
 from intarsia.index.registry import known_version, make
 from intarsia.index.section.probe import InvertedSection, SummarySection, open_section
-from intarsia.index.section.writer import distinct, entries_of, packed
+from intarsia.index.section.writer import entries_of, packed
 from intarsia.indexing.build import Due, cell_tables, gather
 from intarsia.io.external_sort import Workspace
 from intarsia.parquet.schema import Leaf

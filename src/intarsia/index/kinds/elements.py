@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from intarsia.distinct_values import distinct
 from intarsia.expr.functions import compares, representable_constants
 from intarsia.index.base import Inverted, Positions, Reads, Subject, fingerprints, hashable
 from intarsia.index.key_formula import Every, FingerprintArray, Formula, Keys
@@ -65,7 +66,7 @@ class Elements(Inverted):
         if not compares(of.type, predicate.values.type):
             return None
         values, all_fit = representable_constants(predicate.values, of.type)
-        keys = np.unique(fingerprints(hashable(values)))
+        keys = distinct(fingerprints(hashable(values)))
         if predicate.how is not How.LIST_ALL:
             return Keys(keys)
         if not all_fit:

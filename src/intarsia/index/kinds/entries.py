@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.distinct_values import distinct
 from intarsia.expr.casts import is_text
 from intarsia.expr.comparison_operators import Op
 from intarsia.expr.functions import compares, representable_constants
@@ -87,14 +88,14 @@ class Entries(Inverted):
             return None
         keys = as_bytes(representable_constants(search_keys, key_type)[0])
         if predicate.how is How.MAP_ANY or not len(keys):
-            return Keys(np.unique(fingerprints(keys)))
+            return Keys(distinct(fingerprints(keys)))
         comparison = Comparison(of.term, Op.IN, predicate.values)
         values = exact_values(comparison, order_of_type(value_type))
         if values is None:
             return None
         hashes = hash_values(values)
         key_hashes = np.repeat(hash_values(keys), len(hashes))
-        return Keys(np.unique(_entry_fingerprints(key_hashes, hashes)))
+        return Keys(distinct(_entry_fingerprints(key_hashes, hashes)))
 
 
 def _types(of: Subject) -> tuple[pa.DataType, pa.DataType]:

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from intarsia.distinct_values import distinct, without_repeats
 from intarsia.errors import FormatError
 from intarsia.index.key_formula import GranuleMask
-from intarsia.index.section.writer import distinct, without_repeats
 from intarsia.row_ranges import UInt64Array
 
 _MIN_BLOCKS_PER_RARE_KEY = 16

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from intarsia.distinct_values import distinct
 from intarsia.errors import FormatError
 from intarsia.index.base import Inverted, Subject, Summary
 from intarsia.index.key_formula import (
@@ -30,7 +31,6 @@ from intarsia.index.section.writer import (
     CELL_SCHEMA,
     ENTRY_SCHEMA,
     STEP_SCHEMA,
-    distinct,
     granules_of_steps,
     halves,
     packed,
@@ -219,7 +219,7 @@ class InvertedSection(Section):
             pages: Sequence[int] = self._pages_for_key(leaf.keys)
             expected = sum(map(self._entries_per_key, pages))
         else:
-            keys = np.unique(leaf.keys)
+            keys = distinct(leaf.keys)
             key_pages = self.pages_for(keys)
             low, high = (bound[key_pages].astype(np.int64) for bound in (self._low, self._high))
             num_keys = np.searchsorted(keys, high, side="right") - np.searchsorted(keys, low)

@@ -33,6 +33,7 @@ import pyarrow as pa
 from intarsia.decode.page_size_limit import check_limit
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_roots
 from intarsia.decode.synthetic_footer import RootTemplate, SchemaTemplates
+from intarsia.distinct_values import distinct
 from intarsia.errors import FormatError
 from intarsia.index.key_formula import FingerprintArray, Granules
 from intarsia.index.section.writer import LENGTH_BYTES, MAX_GRANULES
@@ -233,7 +234,7 @@ class Section:
     def pages_with(self, rows: Int64Array) -> Int64Array:
         """Returns the numbers of the pages that hold any of ``rows``."""
         stops = np.cumsum(self._page_rows)
-        return np.unique(np.searchsorted(stops, rows, side="right"))
+        return distinct(np.searchsorted(stops, rows, side="right"))
 
     def rows_on(self, pages: Int64Array) -> Int64Array:
         """Returns the rows that ``pages`` hold, in order."""

@@ -20,21 +20,20 @@ import struct
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from intarsia.distinct_values import distinct
 from intarsia.index.key_formula import FingerprintArray
 from intarsia.parquet.footer import MAGIC
 from intarsia.parquet.footer_cache import FOOTER_KEY
 from intarsia.parquet.metadata import FileMetaData
 from intarsia.parquet.thrift import decode
 from intarsia.row_ranges import Int64Array, UInt64Array
-
-N = TypeVar("N", np.uint32, np.uint64)
 
 PAGE_ROWS = 8192
 """Entries per page: few enough for a probe to read little, enough to compress well."""
@@ -159,19 +158,6 @@ def halves(merged: UInt64Array) -> tuple[FingerprintArray, FingerprintArray]:
     """Returns the keys and the granules of ``packed`` entries."""
     words = merged.astype("<u8", copy=False).view("<u4")
     return words[1::2].copy(), words[::2].copy()
-
-
-def distinct(values: NDArray[N]) -> NDArray[N]:
-    """Returns sorted, distinct values. ``np.unique`` hashes first, which is far slower here."""
-    if len(values) < 2:
-        return values
-    return without_repeats(np.sort(values))
-
-
-def without_repeats(values: NDArray[N]) -> NDArray[N]:
-    """Returns sorted ``values`` without repeats, or ``values`` itself if there are none."""
-    is_new = values[1:] != values[:-1]
-    return values if is_new.all() else values[np.concatenate(([True], is_new))]
 
 
 def _metadata_start(data: memoryview) -> int:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from intarsia.distinct_values import without_repeats
 from intarsia.expr.functions import CONTAINS_WORDS
 from intarsia.expr.tree import Call, FieldRef, Literal, Node
 from intarsia.index.kinds.ngram import PATTERNS
@@ -110,7 +111,7 @@ def _in_chunk(
     hits += start
     rows = np.searchsorted(offsets, hits, side="right") - 1
     # A hit may span two values, or be in the bytes of a value that is NULL.
-    rows = np.unique(rows[hits + len(text) <= offsets[rows + 1]])
+    rows = without_repeats(rows[hits + len(text) <= offsets[rows + 1]])
     if chunk.null_count and len(rows):
         rows = rows[chunk.is_valid().take(pa.array(rows)).to_numpy(zero_copy_only=False)]
     return rows.astype(np.int64)
