@@ -17,6 +17,7 @@ import intarsia as ia
 from intarsia import memory
 from intarsia.cli.command_line import cli
 from intarsia.deadline import time_limit
+from intarsia.writer import parquet_writer
 
 MIB = 1024 * 1024
 GROUP_ROWS = 300_000
@@ -240,6 +241,32 @@ def test_each_index_of_many_distinct_values_keeps_the_limit(tmp_path):
     peaks = {kind: int(peak) // MIB for kind, peak in map(str.split, ran.stdout.splitlines())}
     assert list(peaks) == KINDS_OF_TEXT
     assert max(peaks.values()) * MIB < 256e6, peaks
+
+
+def test_written_row_groups_are_freed_at_once(tmp_path, monkeypatch):
+    """One row group and a batch are in memory while rows are read, and none while indexes are built."""
+    rows, taken, compose = 1_000_000, [], parquet_writer.compose
+
+    def batches():
+        for number in range(6):
+            taken.append(pa.total_allocated_bytes() - before)
+            values = np.arange(number * rows, (number + 1) * rows)
+            yield pa.record_batch([pa.array(values.tolist())], ["id"])
+
+    def composed(*arguments):
+        taken.append(pa.total_allocated_bytes() - before)
+        return compose(*arguments)
+
+    monkeypatch.setattr(parquet_writer, "compose", composed)
+    before = pa.total_allocated_bytes()
+    schema = pa.schema([("id", pa.int64())])
+    ia.write_table(
+        batches(), tmp_path / "a", schema=schema, indexes=["id:minmax"], row_group_size=rows
+    )
+    *reading, indexing = [size / (rows * 8) for size in taken]
+    assert len(reading) == 6
+    assert max(reading) < 2.5, reading
+    assert indexing < 0.5, indexing
 
 
 @pytest.fixture

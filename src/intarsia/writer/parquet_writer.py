@@ -12,7 +12,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from types import TracebackType
 from typing import Any, BinaryIO
 
@@ -148,8 +147,11 @@ def write_table(
             keep_unfinished=keep_unfinished,
             **{**settings.options, **dictionaries},
         ) as writer:
-            for group in chain([first], groups):
+            writer.write_table(first, size)
+            del first  # frees rows before the next ones are read, or indexes are built
+            for group in groups:
                 writer.write_table(group, size)
+                del group
 
 
 @public

@@ -15,6 +15,7 @@ def row_groups(tables: Iterator[pa.Table], num_rows: int, num_bytes: int) -> Ite
     rows = Rows(tables)
     while (group := rows.take(num_rows, num_bytes)) is not None:
         yield group
+        del group  # frees it before the next one is made
 
 
 class Rows:

@@ -204,6 +204,7 @@ def _write_file(
         with terminal.progress("writing") as update:
             for group in row_groups(tables(update), size, most):
                 writer.write_table(group, row_group_rows)
+                del group  # frees it before the next one is made, or indexes are built
         if settings["indexes"]:
             with terminal.progress("indexing") as update:
                 update(os.path.basename(out), 0, None)
