@@ -132,6 +132,14 @@ def test_the_benchmark_of_first_rows_agrees_on_all_queries(tmp_path):
     assert len(text.splitlines()) == 2 + 10
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is measured by /proc")
+def test_the_benchmark_of_memory_measures_each_call(tmp_path):
+    text = printed("memory_limits.py", "--scale", 0.001, "--data", tmp_path)
+    rows = [line.split("|")[2:-1] for line in text.splitlines()[2:]]
+    assert len(rows) == 8
+    assert [cell.strip().isdecimal() for row in rows for cell in row].count(False) == 2
+
+
 def test_lines_from_few_rows_to_all_are_drawn_for_each_engine(tmp_path):
     plot = tmp_path / "lines.svg"
     options = ("--rows", 20_000, "--runs", 1, "--data", tmp_path, "--engines", "Intarsia,pyarrow")

@@ -244,7 +244,7 @@ def test_each_index_of_many_distinct_values_keeps_the_limit(tmp_path):
 
 
 def test_written_row_groups_are_freed_at_once(tmp_path, monkeypatch):
-    """One row group and a batch are in memory while rows are read, and none while indexes are built."""
+    """One row group is in memory while the next batch is read, none while indexes are built."""
     rows, taken, compose = 1_000_000, [], parquet_writer.compose
 
     def batches():
