@@ -107,6 +107,7 @@ def measure(path: Path, call: str, data: str, limit: str | None) -> str:
 def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("calls", nargs="*", help="parts of the calls' names; all by default")
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--data", type=Path, default=DATA)
     options = parser.parse_args()
@@ -121,6 +122,8 @@ def main() -> None:
     spawned = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawned, max_tasks_per_child=1) as process:
         for call in CALLS:
+            if options.calls and not any(part in call for part in options.calls):
+                continue
             cells = [
                 process.submit(measure, paths[data], call, data, limit).result()
                 for data, limit in variants
