@@ -29,6 +29,7 @@ def test_entries_come_out_once_and_in_order(monkeypatch, run, order):
                     runs.add(piece.copy())
             actual = runs.whole() if whole else np.concatenate(list(runs.blocks()))
             assert actual.tolist() == expected.tolist()
+            assert not work._open
 
 
 @given(st.lists(st.integers(1, 5), min_size=1), st.data())

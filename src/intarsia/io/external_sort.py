@@ -161,7 +161,13 @@ class Runs:
     def blocks(self) -> Iterator[UInt64Array]:
         """Yields all entries, sorted and distinct, in full blocks but for the last. Called once."""
         last = _distinct(self._buffer[: self._count])
-        yield from _filled(merged_blocks([*self._runs, last]) if self._runs else iter([last]))
+        if not self._runs:
+            yield from _filled(iter([last]))
+            return
+        try:
+            yield from _filled(merged_blocks([*self._runs, last]))
+        finally:
+            self._work.release(self._runs[0].path)
 
     def whole(self) -> UInt64Array:
         """Returns all entries, on disk if they are many. Called once, not after ``blocks``."""
