@@ -45,7 +45,7 @@ _BLOCK_BYTES = _WORDS_PER_BLOCK * 4
 MAX_BYTES = 128 * 1024 * 1024
 """Largest filter, without its header, that is written or read."""
 _STEP_HASHES = 1 << 16
-"""Hashes that are added at a time. Each takes eight words meanwhile."""
+"""Hashes that are added or probed at a time. Each takes eight words meanwhile."""
 _HEADER_READ_BYTES = 64
 """Bytes read to decode a header. Headers written today take about 16."""
 _WHOLE_READ_BYTES = 64 * 1024
@@ -104,9 +104,7 @@ class BloomFilter:
 
         The result has shape ``(n,)``.
         """
-        blocks, masks = _blocks(hashes, len(self.words)), _masks(hashes)
-        is_candidate: NDArray[np.bool_] = ((self.words[blocks] & masks) == masks).all(axis=1)
-        return is_candidate
+        return _might_contain(self.words, _blocks(hashes, len(self.words)), hashes)
 
     def encode(self) -> bytes:
         """Returns the header and the blocks, as a file stores them."""
@@ -123,6 +121,18 @@ def _blocks(hashes: UInt64Array, num_blocks: int) -> NDArray[np.int64]:
     """Returns the block of each hash, in ``[0, num_blocks)``, as ``BloomFilter.md`` selects it."""
     high = hashes >> np.uint64(32)
     return ((high * np.uint64(num_blocks)) >> np.uint64(32)).astype(np.int64)
+
+
+def _might_contain(
+    words: NDArray[np.uint32], blocks: NDArray[np.int64], hashes: UInt64Array
+) -> NDArray[np.bool_]:
+    """Returns, for each of ``n`` hashes, if its bits are set in its block of ``words``."""
+    is_candidate = np.empty(len(hashes), dtype=np.bool_)
+    for start in range(0, len(hashes), _STEP_HASHES):
+        step = slice(start, start + _STEP_HASHES)
+        masks = _masks(hashes[step])
+        is_candidate[step] = ((words[blocks[step]] & masks) == masks).all(axis=1)
+    return is_candidate
 
 
 def _masks(hashes: UInt64Array) -> NDArray[np.uint32]:
@@ -162,8 +172,7 @@ def count_missing(source: Source, offset: int, length: int | None, hashes: UInt6
     start = offset + header_size
     ranges = [(start + block * _BLOCK_BYTES, _BLOCK_BYTES) for block in blocks.tolist()]
     words = np.frombuffer(b"".join(source.read(ranges)), dtype="<u4").reshape(-1, _WORDS_PER_BLOCK)
-    masks = _masks(hashes)
-    return int(np.count_nonzero(~((words[block_positions] & masks) == masks).all(axis=1)))
+    return int(np.count_nonzero(~_might_contain(words, block_positions, hashes)))
 
 
 def filters_might_contain(
