@@ -19,8 +19,8 @@ round. Infino searches the changelogs too, if it is installed.
 - *warm*: the data set is open. *cold*: it is opened for each query, with its bytes in the page
   cache.
 - *ms*: median, fastest and slowest round, of wall time and of processor time.
-- *reads* and *bytes*: system calls that read, and their bytes, of one cold query on Linux. Reads
-  of memory-mapped files are not counted, which Polars uses.
+- *reads* and *bytes*: system calls that read, and their bytes, of a cold query on Linux. Reads of
+  memory-mapped files are not counted, which Polars uses.
 - *peak* (``--memory``): the growth of a process that opens the data and runs all queries once.
 
 The folder ``build/bench`` receives ``results.json``, ``results.md`` and ``curve.svg``. ``--docs``
@@ -78,22 +78,25 @@ def measure_query(
 ) -> dict[str, Any]:
     """Returns the measurements of one query by all engines."""
     check_answers(workload, query, warm)
-    reads, actions = {}, {}
-    for name in warm:
-        open_ = workload.engines[name]
+    reads: dict[str, dict[str, int]] = {}
+
+    def run_cold(name: str) -> None:
         with count_reads() as counted:
-            open_()(query)
+            workload.engines[name]()(query)
         reads[name] = counted
-        actions[name, "warm"] = functools.partial(warm[name], query)
-        actions[name, "cold"] = lambda open_=open_: open_()(query)
+
+    actions: dict[tuple[str, str], Callable[[], object]] = {}
+    for name, runner in warm.items():
+        actions[name, "warm"] = functools.partial(runner, query)
+        actions[name, "cold"] = functools.partial(run_cold, name)
     times = measure_rounds(actions, runs)
     return {
         "query": query.text,
         "rows": query.rows,
         "columns": len(query.columns),
         "engines": {
-            name: {state: times[name, state].summary() for state in ("warm", "cold")} | counted
-            for name, counted in reads.items()
+            name: {state: times[name, state].summary() for state in ("warm", "cold")} | reads[name]
+            for name in warm
         },
     }
 
