@@ -124,7 +124,13 @@ class _StoredRun:
     def __getitem__(self, part: slice) -> UInt64Array:
         first, stop, _ = part.indices(self.count)
         offset = (self.start + first) * 8
-        return np.fromfile(self.path, np.uint64, max(stop - first, 0), offset=offset)
+        try:
+            entries = np.fromfile(self.path, np.uint64, stop - first, offset=offset)
+        except OSError as error:
+            raise PathError(f"temporary files cannot be read: {error}") from error
+        if len(entries) < stop - first:
+            raise PathError("a temporary file is shorter than what was written to it")
+        return entries
 
 
 class Runs:
@@ -206,30 +212,33 @@ def _max_entries() -> int:
 
 
 def merged_blocks(runs: Sequence[Run]) -> Iterator[UInt64Array]:
-    """Merges sorted runs, block by block.
+    """Merges sorted runs, block by block. Each entry is read once.
 
-    Each step takes the next block of every run. It yields all entries up to the smallest of the
-    last entries of these blocks.
+    Each step looks at the next entries of every run, its head. It yields all entries up to the
+    smallest of the last entries of the heads.
 
     ::
 
-        run 1  1 4 7 9 │ 12 …       ends at 9
-        run 2  2 3 5 6 │ 8 …        ends at 6: no entry up to 6 can follow
+        run 1  1 4 7 9 │ 12 …       head ends at 9
+        run 2  2 3 5 6 │ 8 …        head ends at 6: no entry up to 6 can follow
     """
-    positions = [0] * len(runs)
     step = min(BLOCK_ENTRIES, _max_entries() // (len(runs) + 1) + 1)
+    heads = [np.empty(0, np.uint64) for _ in runs]
+    positions = [0] * len(runs)
     while True:
-        heads = {i: run[positions[i] : positions[i] + step] for i, run in enumerate(runs)}
-        heads = {i: head for i, head in heads.items() if len(head)}
-        if not heads:
+        for i, run in enumerate(runs):
+            count = min(step - len(heads[i]), len(run) - positions[i])
+            if count > 0 and len(heads[i]) <= step // 2:
+                new = run[positions[i] : positions[i] + count]
+                heads[i] = np.concatenate([heads[i], new])
+                positions[i] += count
+        if not any(map(len, heads)):
             return
-        limit = min(head[-1] for head in heads.values())
+        limit = min(head[-1] for head in heads if len(head))
         deadline.check()
-        parts = []
-        for i, head in heads.items():
-            count = int(np.searchsorted(head, limit, side="right"))
-            parts.append(head[:count])
-            positions[i] += count
+        counts = [int(np.searchsorted(head, limit, side="right")) for head in heads]
+        parts = [head[:count] for head, count in zip(heads, counts, strict=True) if count]
+        heads = [head[count:] for head, count in zip(heads, counts, strict=True)]
         yield _distinct(np.concatenate(parts), are_runs=len(parts) <= _MAX_STABLE_SORT_RUNS)
 
 
@@ -254,11 +263,12 @@ def _distinct(entries: UInt64Array, *, are_runs: bool = False) -> UInt64Array:
 
 def _filled(blocks: Iterator[UInt64Array]) -> Iterator[UInt64Array]:
     """Yields the same entries in blocks of ``BLOCK_ENTRIES``, then the rest; at least one block."""
-    pending = np.empty(0, np.uint64)
+    pending, count = [np.empty(0, np.uint64)], 0
     for block in blocks:
-        while len(pending) + len(block) > BLOCK_ENTRIES:  # so that the last block is not empty
-            missing = BLOCK_ENTRIES - len(pending)
-            yield np.concatenate([pending, block[:missing]]) if len(pending) else block[:missing]
-            pending, block = block[:0], block[missing:]
-        pending = np.concatenate([pending, block]) if len(pending) else block
-    yield pending
+        while count + len(block) > BLOCK_ENTRIES:  # so that the last block is not empty
+            missing = BLOCK_ENTRIES - count
+            yield np.concatenate([*pending, block[:missing]])
+            pending, count, block = [], 0, block[missing:]
+        pending.append(block)
+        count += len(block)
+    yield np.concatenate(pending)
