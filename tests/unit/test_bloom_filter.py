@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from intarsia.deadline import time_limit
 from intarsia.errors import FormatError, IntarsiaError, UnsupportedError
 from intarsia.file.chunk_reader import Chunk
 from intarsia.indexing.parquet_index_build import bloom_hashes
@@ -142,6 +143,9 @@ def test_a_filter_has_the_least_sufficient_power_of_two(distinct, fpp):
 def test_a_filter_grows_to_its_limit_and_not_beyond():
     made = BloomFilter.sized(2**60, 0.01)
     assert made.num_bytes == MAX_BYTES == 128 << 20
+    with time_limit(None, "", "256MB"):
+        assert BloomFilter.sized(2**60, 0.01).num_bytes == 32 << 20
+    assert BloomFilter.sized(100, math.nextafter(1, 0)).num_bytes == 32
 
 
 @pytest.mark.parametrize("fpp", [0.5, 0.05, 0.01, 0.0001])

@@ -77,8 +77,8 @@ class Bloom(Index):
     fpp : float, default 0.01
         False-positive rate, between 0 and 1, both excluded.
     ndv : int, optional
-        Number of distinct values to size each filter for; those of the chunk by default. A filter
-        takes a power of two of bytes, 32 bytes to 128 MiB.
+        Number of distinct values to size each filter for. By default it is estimated for each
+        chunk. A filter takes a power of two of bytes, 32 bytes to 128 MiB.
 
     Raises
     ------

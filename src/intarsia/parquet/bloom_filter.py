@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+import intarsia.memory as memory
 from intarsia.errors import FormatError, UnsupportedError, Where
 from intarsia.io.source import ByteRange, Source, check_range
 from intarsia.parquet.metadata import (
@@ -63,12 +64,9 @@ class BloomFilter:
         """Returns an empty filter for ``distinct`` values at a false-positive rate of ``fpp``.
 
         ``fpp`` is between 0 and 1, both excluded. The size is a power of two, at most
-        ``MAX_BYTES``.
+        ``MAX_BYTES`` and a quarter of the memory limit.
         """
-        bits = -_WORDS_PER_BLOCK * max(distinct, 1) / math.log1p(-(fpp ** (1 / _WORDS_PER_BLOCK)))
-        size = 1 << max(math.ceil(math.log2(bits / 8)), 0)
-        blocks = min(max(size, _BLOCK_BYTES), MAX_BYTES) // _BLOCK_BYTES
-        return cls(np.zeros((blocks, _WORDS_PER_BLOCK), dtype=np.uint32))
+        return cls(np.zeros((_num_blocks(distinct, fpp), _WORDS_PER_BLOCK), dtype=np.uint32))
 
     @property
     def num_bytes(self) -> int:
@@ -83,11 +81,11 @@ class BloomFilter:
                 np.bitwise_or.at(self.words[:, word], blocks, masks[:, word])
 
     def shrunk(self, fpp: float) -> BloomFilter:
-        """Returns the filter of the same values in the size for their number and ``fpp``.
+        """Returns a filter of the same values, sized for their estimated number and ``fpp``.
 
-        The number of distinct values is estimated from the bits they set. A filter does not grow.
-        The number of blocks is a power of two: a hash selects a smaller filter's block by fewer
-        bits, so that the block is the union of neighbours.
+        The number of distinct values is estimated from the bits that are set. A filter does not
+        grow. The number of blocks is a power of two: a hash selects a smaller filter's block by
+        fewer bits, so that the block is the union of neighbours.
         """
         num_bits = self.words.size * 32
         unset = num_bits - int(np.bitwise_count(self.words).sum(dtype=np.int64))
@@ -95,7 +93,9 @@ class BloomFilter:
             return self
         # A value sets one bit of 32 in one word of each eighth of the filter.
         distinct = round(-math.log(unset / num_bits) * num_bits / _WORDS_PER_BLOCK)
-        blocks = min(len(BloomFilter.sized(distinct, fpp).words), len(self.words))
+        blocks = _num_blocks(distinct, fpp)
+        if blocks >= len(self.words):
+            return self
         neighbours = self.words.reshape(blocks, -1, _WORDS_PER_BLOCK)
         return BloomFilter(np.bitwise_or.reduce(neighbours, axis=1))
 
@@ -115,6 +115,15 @@ class BloomFilter:
             compression=BloomFilterCompression(UNCOMPRESSED=Empty()),
         )
         return b"".join((encode(header), self.words.astype("<u4", copy=False).data))
+
+
+def _num_blocks(distinct: int, fpp: float) -> int:
+    """Returns the number of blocks of ``BloomFilter.sized``."""
+    root = min(fpp ** (1 / _WORDS_PER_BLOCK), math.nextafter(1, 0))
+    bits = -_WORDS_PER_BLOCK * max(distinct, 1) / math.log1p(-root)
+    size = 1 << max(math.ceil(math.log2(bits / 8)), 0)
+    most = 1 << memory.share(MAX_BYTES, 4).bit_length() - 1
+    return min(max(size, _BLOCK_BYTES), most) // _BLOCK_BYTES
 
 
 def _blocks(hashes: UInt64Array, num_blocks: int) -> NDArray[np.int64]:
