@@ -423,8 +423,8 @@ def _lists_contain_many(
     positions = _true_positions(constant_indices.is_valid())
     rows = rows_of(positions)
     constant_at = constant_indices.take(pa.array(positions)).to_numpy()
-    rows_found = distinct(rows * len(constants) + constant_at) // len(constants)
-    counts = np.bincount(rows_found, minlength=num_rows)
+    matching_rows = distinct(rows * len(constants) + constant_at) // len(constants)
+    counts = np.bincount(matching_rows, minlength=num_rows)
     return counts == len(constants) if all_needed else counts > 0
 
 
