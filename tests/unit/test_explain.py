@@ -208,10 +208,13 @@ def test_reads_are_shown_file_by_file(lake):
 
 def test_every_activity_takes_time_and_no_more_than_two_threads_have(lake):
     pa.set_cpu_count(2)
-    actual = ia.dataset(lake).explain(filter="s >= 's00001'", analyze=True)
-    assert sum(actual.activities.values()) < 3 * actual.seconds
-    assert all(seconds > 0 for seconds in actual.activities.values())
-    assert actual.activities[Activity.OTHER] < actual.seconds / 2
+    shares = []
+    for _ in range(5):  # other processes take time from each run
+        actual = ia.dataset(lake).explain(filter="s >= 's00001'", analyze=True)
+        assert sum(actual.activities.values()) < 3 * actual.seconds
+        assert all(seconds > 0 for seconds in actual.activities.values())
+        shares.append(actual.activities[Activity.OTHER] / actual.seconds)
+    assert min(shares) < 0.5
 
 
 def test_folders_that_cannot_match_are_not_read(lake):
