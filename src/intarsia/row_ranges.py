@@ -1,5 +1,7 @@
 """Row ranges: sorted, disjoint, half-open ranges of row numbers, and set operations.
 
+``distinct`` and ``without_repeats`` are for arrays of numbers.
+
 ``RowRanges`` are immutable. Adjacent and overlapping ranges are merged on construction, so equal
 sets of rows are equal objects. Drawn over ten rows (``Y`` selected)::
 
@@ -14,15 +16,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from intarsia.distinct_values import distinct
-
 Int64Array = NDArray[np.int64]
 UInt64Array = NDArray[np.uint64]
 BoolArray = NDArray[np.bool_]
+N = TypeVar("N", bound=np.generic)
 
 
 class RowRanges:
@@ -411,3 +413,16 @@ def _merged(starts: Int64Array, stops: Int64Array) -> tuple[Int64Array, Int64Arr
     opens = np.concatenate(([True], starts[1:] > stops[:-1]))
     closes = np.concatenate((opens[1:], [True]))
     return starts[opens], stops[closes]
+
+
+def distinct(values: NDArray[N]) -> NDArray[N]:
+    """Returns sorted, distinct values. ``np.unique`` hashes first, which is far slower here."""
+    if len(values) < 2:
+        return values
+    return without_repeats(np.sort(values))
+
+
+def without_repeats(values: NDArray[N]) -> NDArray[N]:
+    """Returns sorted ``values`` without repeats, or ``values`` itself if there are none."""
+    is_new = values[1:] != values[:-1]
+    return values if is_new.all() else values[np.concatenate(([True], is_new))]

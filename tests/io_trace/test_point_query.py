@@ -82,9 +82,9 @@ def cost_of(data, run, monkeypatch):
 @pytest.mark.parametrize(
     ("is_prepared", "key", "rows", "most"),
     [
-        (False, KEY, 1, Cost(1_030, 82, 6, 30_000, 6)),
+        (False, KEY, 1, Cost(1_030, 81, 6, 30_000, 6)),
         (False, ABSENT, 0, Cost(340, 52, 0, 0, 0)),
-        (True, KEY, 1, Cost(960, 80, 6, 30_000, 6)),
+        (True, KEY, 1, Cost(960, 79, 6, 30_000, 6)),
         (True, ABSENT, 0, Cost(270, 50, 0, 0, 0)),
     ],
     ids=["row", "no row", "prepared: row", "prepared: no row"],

@@ -13,7 +13,7 @@ LAYERS = (
     "errors notebook",
     "limits",
     "deadline process_state pyarrow_internals",
-    "distinct_values memory",
+    "memory",
     "row_ranges threads",
     "io strings",
     "duckdb_session parquet",

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from intarsia.catalog.manifest import KeyTable, Segment, Table
 from intarsia.catalog.tables import BOUNDS, COVERS, FILES, TAILS, KeyRows, Rows, parts_with_keys
-from intarsia.distinct_values import distinct
 from intarsia.errors import FormatError
 from intarsia.file.embedded_indexes import may_answer
 from intarsia.file.index_subjects import subject_of
@@ -45,7 +44,7 @@ from intarsia.process_state import ForkLock, cached_property
 from intarsia.pruning.bounds_comparison import rows_might_match
 from intarsia.pruning.partition_pruning import Constants, constants_might_match
 from intarsia.pruning.predicates import Comparison, Predicate, rows_left
-from intarsia.row_ranges import Int64Array, RowRanges
+from intarsia.row_ranges import Int64Array, RowRanges, distinct
 from intarsia.scan.request import Request
 
 BoolArray = NDArray[np.bool_]

@@ -15,14 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from intarsia.distinct_values import distinct
 from intarsia.errors import PredicateError, public
 from intarsia.expr.casts import without_extension
 from intarsia.expr.filterable_types import VIEWED
 from intarsia.expr.json_text import json_text, written_path
 from intarsia.expr.nested_types import without_dictionary
 from intarsia.pyarrow_internals import call
-from intarsia.row_ranges import Int64Array
+from intarsia.row_ranges import Int64Array, distinct
 from intarsia.strings import tokenizer as text_words
 from intarsia.strings.code_points import is_text
 

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import intarsia.memory as memory
-from intarsia.distinct_values import without_repeats
 from intarsia.errors import IndexSpecError, PredicateError
 from intarsia.expr.functions import elements_of, plain_values
 from intarsia.file.index_subjects import NESTED_READS, evaluated
@@ -21,7 +20,7 @@ from intarsia.index.base import Reads, Subject
 from intarsia.index.registry import EmbeddedIndex
 from intarsia.io.source import BufferSource, ByteRange, Source
 from intarsia.parquet.schema import Leaf, Root
-from intarsia.row_ranges import Int64Array, RowRanges
+from intarsia.row_ranges import Int64Array, RowRanges, without_repeats
 from intarsia.scan.column_reader import read_rows
 from intarsia.scan.integrity.page_guard import PageIndexMistrust
 from intarsia.scan.units import decoded_chunk_bytes, page_starts

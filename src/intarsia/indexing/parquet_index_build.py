@@ -9,7 +9,6 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from intarsia.distinct_values import distinct
 from intarsia.errors import FormatError, IndexSpecError
 from intarsia.file.chunk_reader import Chunk
 from intarsia.file.file_footer import ChunkId
@@ -36,7 +35,7 @@ from intarsia.parquet.page_statistics import (
 from intarsia.parquet.schema import Leaf
 from intarsia.parquet.value_order import ValueOrder
 from intarsia.parquet.xxhash64 import hash_values
-from intarsia.row_ranges import Int64Array
+from intarsia.row_ranges import Int64Array, distinct
 from intarsia.scan.small_chunks import chunks_of
 
 _MOST_DIGITS = 38

@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from intarsia.distinct_values import distinct
 from intarsia.file.embedded_indexes import Embedded
 from intarsia.file.open_file import READ_ERRORS
 from intarsia.index.base import Inverted
@@ -29,7 +28,7 @@ from intarsia.plan.cost_model import COSTS
 from intarsia.plan.file_group import FileGroup
 from intarsia.plan.pruner import Narrowed, Tests, index_source
 from intarsia.pruning.predicates import Predicate, Pruning, predicates_of, rows_left, seeks_values
-from intarsia.row_ranges import RowRanges
+from intarsia.row_ranges import RowRanges, distinct
 
 KEYS = "keys of many files"
 """The step's name if the files have different indexes. Else it is named as that index."""

@@ -19,8 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from intarsia.distinct_values import distinct
-from intarsia.row_ranges import Int64Array
+from intarsia.row_ranges import Int64Array, distinct
 from intarsia.strings.byte_search import contains, places_of
 from intarsia.strings.case_folding import FOLD_VERSION, fold_table, folded
 from intarsia.strings.code_points import (

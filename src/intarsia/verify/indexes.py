@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.distinct_values import distinct
 from intarsia.errors import FormatError, IndexSpecError, PathError, UnsupportedError, Where
 from intarsia.file.embedded_indexes import IndexFile
 from intarsia.file.index_subjects import can_have, subject_of
@@ -21,7 +20,7 @@ from intarsia.index.section.writer import entries_of, packed
 from intarsia.indexing.build import Due, cell_tables, gather
 from intarsia.io.external_sort import Workspace
 from intarsia.parquet.schema import Leaf
-from intarsia.row_ranges import UInt64Array
+from intarsia.row_ranges import UInt64Array, distinct
 from intarsia.verify.finding import Finding, error, warning
 
 _NONE = np.empty(0, np.uint64)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from intarsia.distinct_values import distinct
 from intarsia.expr.functions import compares, representable_constants
 from intarsia.index.base import Inverted, Positions, Reads, Subject, fingerprints, hashable
 from intarsia.index.key_formula import Every, FingerprintArray, Formula, Keys
 from intarsia.pruning.predicates import How, Predicate, SearchPredicate
+from intarsia.row_ranges import distinct
 
 _MAX_REQUIRED_KEYS = 64
 """Most values of a "contains all" search that are looked up. More values add little."""

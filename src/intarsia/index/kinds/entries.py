@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.distinct_values import distinct
 from intarsia.expr.casts import is_text
 from intarsia.expr.comparison_operators import Op
 from intarsia.expr.functions import compares, representable_constants
@@ -18,7 +17,7 @@ from intarsia.index.key_formula import FingerprintArray, Formula, Keys
 from intarsia.index.literal_encoding import as_bytes, exact_values, unfit_for_hashing
 from intarsia.parquet.xxhash64 import hash_values
 from intarsia.pruning.predicates import Comparison, How, Predicate, SearchPredicate
-from intarsia.row_ranges import UInt64Array
+from intarsia.row_ranges import UInt64Array, distinct
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from intarsia.distinct_values import distinct, without_repeats
 from intarsia.errors import FormatError
 from intarsia.index.key_formula import GranuleMask
-from intarsia.row_ranges import UInt64Array
+from intarsia.row_ranges import UInt64Array, distinct, without_repeats
 
 _MIN_BLOCKS_PER_RARE_KEY = 16
 """A key is rare if it is in one block, or in at most one of this many blocks."""

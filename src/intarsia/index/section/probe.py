@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from intarsia.distinct_values import distinct
 from intarsia.errors import FormatError
 from intarsia.index.base import Inverted, Subject, Summary
 from intarsia.index.key_formula import (
@@ -40,7 +39,7 @@ from intarsia.io.source import Source
 from intarsia.process_state import cached_property
 from intarsia.pruning.bounds_comparison import rows_might_match
 from intarsia.pruning.predicates import Comparison, Predicate
-from intarsia.row_ranges import Int64Array, RowRanges, UInt64Array
+from intarsia.row_ranges import Int64Array, RowRanges, UInt64Array, distinct
 
 _FEW_GRANULES = 2
 """If at most this many granules remain, reading them is cheaper than looking up more keys."""

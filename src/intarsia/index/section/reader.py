@@ -33,7 +33,6 @@ import pyarrow as pa
 from intarsia.decode.page_size_limit import check_limit
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_roots
 from intarsia.decode.synthetic_footer import RootTemplate, SchemaTemplates
-from intarsia.distinct_values import distinct
 from intarsia.errors import FormatError
 from intarsia.index.key_formula import FingerprintArray, Granules
 from intarsia.index.section.writer import LENGTH_BYTES, MAX_GRANULES
@@ -47,7 +46,7 @@ from intarsia.parquet.page_index import read_column_index, read_offset_index
 from intarsia.parquet.schema import Leaf, Root, read_schema
 from intarsia.parquet.statistics import Bounds, page_bounds
 from intarsia.process_state import ForkLock, SharedState, cached_property
-from intarsia.row_ranges import Int64Array
+from intarsia.row_ranges import Int64Array, distinct
 
 
 class Entries(NamedTuple):

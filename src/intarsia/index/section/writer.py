@@ -27,13 +27,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from intarsia.distinct_values import distinct
 from intarsia.index.key_formula import FingerprintArray
 from intarsia.parquet.footer import MAGIC
 from intarsia.parquet.footer_cache import FOOTER_KEY
 from intarsia.parquet.metadata import FileMetaData
 from intarsia.parquet.thrift import decode
-from intarsia.row_ranges import Int64Array, UInt64Array
+from intarsia.row_ranges import Int64Array, UInt64Array, distinct
 
 PAGE_ROWS = 8192
 """Entries per page: few enough for a probe to read little, enough to compress well."""

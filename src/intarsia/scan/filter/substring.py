@@ -12,14 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from intarsia.distinct_values import without_repeats
 from intarsia.expr.functions import CONTAINS_WORDS
 from intarsia.expr.tree import Call, FieldRef, Literal, Node
 from intarsia.index.kinds.ngram import PATTERNS
 from intarsia.index.kinds.required_substrings import AllOf, AnyOf, Has, Required
 from intarsia.pruning.builder import pruning_of
 from intarsia.pruning.predicates import And, How, SearchPredicate
-from intarsia.row_ranges import Int64Array
+from intarsia.row_ranges import Int64Array, without_repeats
 from intarsia.strings.byte_search import places_of
 from intarsia.strings.code_points import as_column, is_bytes
 from intarsia.strings.tokenizer import words_of
