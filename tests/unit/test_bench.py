@@ -72,6 +72,7 @@ def test_shares_of_the_time_add_up(results):
     for actual in results.values():
         if actual["shares"] is not None:
             assert sum(actual["shares"].values()) == pytest.approx(1)
+            assert actual["shares"]["pyarrow"] > 0.02, "the function that calls its reader is known"
 
 
 def test_the_functions_that_call_pyarrow_and_read_storage_are_known():
