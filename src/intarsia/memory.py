@@ -4,8 +4,10 @@
 
     limit ├── 1/2   one unit of work: pages that are decoded together, and their copies
           ├── 1/2   the table that a call returns; or DuckDB
+          ├── 1/4   a bloom filter that is built
           ├── 1/8   units read ahead; a row group that is written; cached footers
           ├── 1/16  a batch of entries for an index build; entries in memory before they are spilled
+          │         or while they are merged
           └── 1/32  a typical unit: so small that all parts together stay below the limit
 
 The limit of a call travels with its time limit, see ``deadline``. Without one, the limit of the
