@@ -61,10 +61,24 @@ def folder(tmp_path_factory):
     return folder
 
 
-CALLS = """
-    import contextlib, ctypes, io, json, os, shutil, sys, zlib
-    import numpy as np, pyarrow as pa, pyarrow.compute as pc, pyarrow.parquet as pq
+MEASURING = """
+    import ctypes, json, os, shutil, sys
+    import pyarrow as pa, pyarrow.parquet as pq
     import intarsia as ia
+
+    def status(key):
+        with open("/proc/self/status") as lines:
+            return next(int(line.split()[1]) for line in lines if line.startswith(key)) * 1024
+
+    def tidy():
+        pa.default_memory_pool().release_unused()
+        ctypes.CDLL(None).malloc_trim(0)
+        with open("/proc/self/clear_refs", "w") as refs:
+            refs.write("5")  # the peak is counted anew
+"""
+CALLS = """
+    import contextlib, io, zlib
+    import numpy as np, pyarrow.compute as pc
     from intarsia.cli.command_line import cli
 
     path, work, limit = sys.argv[1:]
@@ -129,14 +143,6 @@ CALLS = """
         "sql": lambda path: ia.sql(query, t=path).to_pylist(),
     }
 
-    def status(key):
-        with open("/proc/self/status") as lines:
-            return next(int(line.split()[1]) for line in lines if line.startswith(key)) * 1024
-
-    def tidy():
-        pa.default_memory_pool().release_unused()
-        ctypes.CDLL(None).malloc_trim(0)
-
     small = next(ia.dataset(path).to_batches()).slice(0, 100)
     for call in calls.values():  # imports what it needs
         pq.write_table(pa.Table.from_batches([small]), tiny)
@@ -152,8 +158,6 @@ CALLS = """
         if name == "add_indexes":
             shutil.copytree(path, copy) if os.path.isdir(path) else shutil.copy(path, copy)
         tidy()
-        with open("/proc/self/clear_refs", "w") as refs:
-            refs.write("5")  # the peak is counted anew
         answers[name] = call(given), status("VmHWM") - before
     print(json.dumps(answers))
 """
@@ -167,7 +171,7 @@ def run(code, *arguments):
 
 
 def answers_of(folder, name, work, limit):
-    ran = run(CALLS, folder / f"{name}.parquet", work, limit)
+    ran = run(MEASURING + CALLS, folder / f"{name}.parquet", work, limit)
     assert ran.returncode == 0, ran.stderr[-3000:]
     return json.loads(ran.stdout)
 
@@ -200,29 +204,18 @@ def test_the_files_would_take_more(unlimited):
 
 
 KINDS = """
-    import ctypes, json, shutil, sys
-    import pyarrow as pa, pyarrow.parquet as pq
-    import intarsia as ia
-
     path, work, *kinds = sys.argv[1:]
 
-    def peak():
-        with open("/proc/self/status") as lines:
-            return next(int(line.split()[1]) for line in lines if "VmHWM" in line) * 1024
+    def measure(name, call, *arguments):
+        tidy()
+        before = status("VmHWM")
+        call(*arguments)
+        print(name, status("VmHWM") - before)
 
     tiny = work + "/tiny.parquet"
     pq.write_table(ia.dataset(path).head(100), tiny)
     ia.add_indexes(tiny, kinds)  # imports what it needs
     ia.set_memory_limit("256MB")
-    def measure(name, call, *arguments):
-        pa.default_memory_pool().release_unused()
-        ctypes.CDLL(None).malloc_trim(0)
-        with open("/proc/self/clear_refs", "w") as refs:
-            refs.write("5")  # the peak is counted anew
-        before = peak()
-        call(*arguments)
-        print(name, peak() - before)
-
     for kind in kinds:
         copy = shutil.copy(path, work)
         measure(kind, ia.add_indexes, copy, [kind])
@@ -241,7 +234,7 @@ def test_each_index_of_many_distinct_values_keeps_the_limit(tmp_path):
     table = pa.table({"trace": np.char.mod("%016x", numbers)})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=len(table), use_dictionary=False)
     (tmp_path / "work").mkdir()
-    ran = run(KINDS, tmp_path / "a.parquet", tmp_path / "work", *KINDS_OF_TEXT)
+    ran = run(MEASURING + KINDS, tmp_path / "a.parquet", tmp_path / "work", *KINDS_OF_TEXT)
     assert ran.returncode == 0, ran.stderr[-3000:]
     peaks = {kind: int(peak) // MIB for kind, peak in map(str.split, ran.stdout.splitlines())}
     assert peaks.keys() == {*KINDS_OF_TEXT, "verify"}
