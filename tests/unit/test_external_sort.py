@@ -45,9 +45,9 @@ class CountedRun:
         return len(self.entries)
 
     def __getitem__(self, part):
-        found = self.entries[part]
-        self.count += len(found)
-        return found
+        entries = self.entries[part]
+        self.count += len(entries)
+        return entries
 
 
 @pytest.mark.parametrize("apart", [True, False])
